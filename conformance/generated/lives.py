@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 from conformance import oracle
-from conformance.interactions.cells import GONE, LEAVING, NOT_READY
+from conformance.interactions.cells import GONE, LEAVING, NOT_READY, Written
 
 NODES = ("a1", "a2", "b1", "b2", "c1")
 
@@ -46,6 +46,11 @@ class Member:
     def node(self) -> str:
         """The node of its server."""
         return SERVERS[self.server]
+
+    @property
+    def written(self) -> Written:
+        """The endpoint as it is written."""
+        return Written(self.server, self.zones, self.nodes, CONDITIONS[self.condition])
 
 
 @dataclass(frozen=True, slots=True)

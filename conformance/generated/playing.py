@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from conformance import oracle
 from conformance.generated.lives import (
-    CONDITIONS,
     FIRST_PORT,
     OF,
     PORTS,
@@ -21,6 +21,8 @@ from conformance.generated.lives import (
     of_family,
     told,
 )
+from conformance.interactions import living
+from conformance.interactions.steps import Addresses, Patch, Publish, Step, service_steps, slice_steps
 from harness import (
     NO_ANSWER,
     Client,
@@ -32,10 +34,8 @@ from harness import (
     Rates,
     Service,
     Who,
-    endpoint,
     expect_meanwhile,
     expect_together,
-    set_addresses,
 )
 
 Lives = Mapping[str, Life]
@@ -127,10 +127,10 @@ class _Playing:
         if after.exists and (before is None or not before.exists):
             self._create(after)
         elif before is not None and after.exists:
-            self._patch(before, after)
+            self._change(before, after)
         elif self._service is not None and before is not None and before.exists:
             self._cluster.delete_service(self._service)
-        self._write(before.slices if before is not None else (), after.slices)
+        self._write(slice_steps(self._slices(before), self._slices(after)))
         if is_given(self._life, after) and self._service is not None:
             self._asked = replace(self._service)
 
@@ -152,48 +152,37 @@ class _Playing:
             ipFamilies=self._families(state),
         )
         if pends:
-            self._cluster.patch_service(
-                self._service, {"spec": {"type": "LoadBalancer", "trafficDistribution": state.distribution}}
-            )
+            self._write([Patch({"type": "LoadBalancer", "trafficDistribution": state.distribution})])
 
     def _families(self, state: State) -> list[str]:
         return [self._life.family, *([of_family(self._life)] if state.dual else [])]
 
-    def _patch(self, before: State, after: State) -> None:
-        assert self._service is not None
-        spec, was = _spec(after), _spec(before)
-        changed = {name: value for name, value in spec.items() if value != was[name]}
-        if after.dual != before.dual:
-            families = self._families(after)
-            changed |= {"ipFamilies": families, "ipFamilyPolicy": "RequireDualStack" if after.dual else "SingleStack"}
-        if changed:
-            spec = {"trafficDistribution": after.distribution, **changed}
-            self._cluster.patch_service(self._service, {"spec": spec})
+    def _change(self, before: State, after: State) -> None:
+        self._write(service_steps(self._spec(before), self._spec(after)))
         if _outward(before) != _outward(after):
-            set_addresses(self._cluster, self._service, _outward(after))
+            self._write([Addresses(_outward(after))])
 
-    def _write(self, before: Sequence[Slice], after: Sequence[Slice]) -> None:
-        assert self._service is not None
-        old, new = ({(each.name, each.of): each for each in slices} for slices in (before, after))
-        for key, each in new.items():
-            if each != old.get(key):
-                self._publish(each)
-        for key in old.keys() - new.keys():
-            self._cluster.unpublish(self._service, _named(old[key]), families=[self._family(old[key])])
+    def _spec(self, state: State) -> dict[str, Any]:
+        return {
+            "type": state.type,
+            "trafficDistribution": state.distribution,
+            "internalTrafficPolicy": state.internal,
+            "externalTrafficPolicy": state.external if state.type != "ClusterIP" else None,
+            "sessionAffinity": state.affinity,
+            "ipFamilies": self._families(state),
+            "ipFamilyPolicy": "RequireDualStack" if state.dual else "SingleStack",
+        }
 
-    def _publish(self, each: Slice) -> None:
+    def _slices(self, state: State | None) -> Iterator[Publish]:
+        for each in state.slices if state is not None else ():
+            number = _NUMBERS.get(each.of, 80)
+            port = Port(number, self._life.protocol, _NAMES[number], each.number)
+            endpoints = [member.written for member in each.members]
+            yield Publish(f"{each.name}-{OF.index(each.of)}", self._family(each), port, endpoints)
+
+    def _write(self, chosen: Iterable[Step]) -> None:
         assert self._service is not None
-        endpoints = [
-            endpoint(
-                self._servers[member.server], zones=member.zones, nodes=member.nodes, **CONDITIONS[member.condition]
-            )
-            for member in each.members
-        ]
-        service_port = _NUMBERS.get(each.of, 80)
-        ports = [Port(service_port, self._life.protocol, _NAMES[service_port], each.number)]
-        self._cluster.publish(
-            self._service, endpoints, name=_named(each), families=[self._family(each)], ports=ports, unasked=True
-        )
+        living.write(self._cluster, self._service, chosen, self._servers.__getitem__, unasked=True)
 
     def _family(self, each: Slice) -> str:
         return of_family(self._life) if each.of == OF[2] else self._life.family
@@ -234,14 +223,13 @@ class _Playing:
         return Client(self._life.client, node)
 
 
-def _named(each: Slice) -> str:
-    return f"{each.name}-{OF.index(each.of)}"
-
-
-def _outward(state: State) -> list[Any]:
+def _outward(state: State) -> tuple[oracle.AddressKind, ...]:
     """Return the kinds of addresses that others give to a Service."""
-    balanced = state.type == "LoadBalancer" and state.ingress
-    return [*(["load-balancer"] if balanced else []), *(["external-ip"] if state.external_ips else [])]
+    has: dict[oracle.AddressKind, bool] = {
+        "load-balancer": state.type == "LoadBalancer" and state.ingress,
+        "external-ip": state.external_ips,
+    }
+    return tuple(kind for kind, given in has.items() if given)
 
 
 def _addresses(state: State | None) -> int:
@@ -249,13 +237,3 @@ def _addresses(state: State | None) -> int:
     if state is None or not state.exists:
         return 0
     return 1 + state.dual + (state.type != "ClusterIP") + len(_outward(state))
-
-
-def _spec(state: State) -> dict[str, Any]:
-    return {
-        "type": state.type,
-        "trafficDistribution": state.distribution,
-        "internalTrafficPolicy": state.internal,
-        "externalTrafficPolicy": state.external if state.type != "ClusterIP" else None,
-        "sessionAffinity": state.affinity,
-    }

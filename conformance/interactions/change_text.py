@@ -53,15 +53,14 @@ class _Text:
                     yield f"three_zones.patch_service(service, { ({'spec': spec})!r})"
                 case Addresses(kinds):
                     yield f"set_addresses(three_zones, service, {list(kinds)!r})"
-                case Publish(name, family, protocol, number, endpoints):
+                case Publish(name, family, port, endpoints):
                     names = (f"{changes.servers_of(cell)}[{each.server}]" for each in endpoints)
                     every = map(scenario_text.endpoint, names, endpoints)
-                    port = scenario_text.port(protocol, number)
                     yield scenario_text.call(
                         "three_zones.publish",
                         "service",
                         f"[{', '.join(every)}]",
-                        f"ports=[{port}]",
+                        f"ports=[{scenario_text.port(port.protocol, port.target)}]",
                         name=name,
                         families=[family],
                     )

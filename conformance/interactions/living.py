@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from conformance.interactions import cells, change_covering, changes, steps
@@ -59,6 +59,26 @@ def play(cluster: Cluster, chosen: Collection[Change]) -> None:
             _expect(cluster, living)
 
 
+def write(
+    cluster: Cluster, service: Service, chosen: Iterable[Step], pods: Callable[[int], Pod], *, unasked: bool = False
+) -> None:
+    """Take these steps with a Service. `pods` has the server of a number; for `unasked` see `Cluster.publish`."""
+    for step in chosen:
+        match step:
+            case Patch(spec):
+                cluster.patch_service(service, {"spec": spec})
+            case Addresses(kinds):
+                set_addresses(cluster, service, kinds)
+            case Publish(name, family, port, written):
+                endpoints = [
+                    endpoint(pods(each.server), zones=each.zones, nodes=each.nodes, **each.conditions)
+                    for each in written
+                ]
+                cluster.publish(service, endpoints, name=name, families=[family], ports=[port], unasked=unasked)
+            case Unpublish(name, family):
+                cluster.unpublish(service, name, families=[family])
+
+
 def _expect(cluster: Cluster, living: Iterable[_Living]) -> None:
     asked = [(question, each.change) for each in living for question in each.questions()]
     of = {question.name: change for question, change in asked}
@@ -104,24 +124,10 @@ class _Living:
         self._write(steps.between(self._next, self._now))
 
     def _write(self, chosen: Iterable[Step]) -> None:
-        for step in chosen:
-            match step:
-                case Patch(spec):
-                    self._cluster.patch_service(self._service, {"spec": spec})
-                case Addresses(kinds):
-                    set_addresses(self._cluster, self._service, kinds)
-                case Publish(name, family, protocol, number, written):
-                    ports = [Port(steps.PORT, protocol, steps.NAME, number)]
-                    endpoints = [
-                        endpoint(self._pod(str(each.server)), zones=each.zones, nodes=each.nodes, **each.conditions)
-                        for each in written
-                    ]
-                    self._cluster.publish(self._service, endpoints, name=name, families=[family], ports=ports)
-                case Unpublish(name, family):
-                    self._cluster.unpublish(self._service, name, families=[family])
+        write(self._cluster, self._service, chosen, self._pod)
 
-    def _pod(self, number: str) -> Pod:
-        return self._servers[changes.name_in(self._now, number)]
+    def _pod(self, number: int) -> Pod:
+        return self._servers[changes.name_in(self._now, str(number))]
 
     def questions(self) -> Iterator[Question]:
         """Yield what is to be seen at each address that it has, or had."""

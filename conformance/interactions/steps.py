@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from conformance import oracle
 from conformance.interactions import cells
 from conformance.interactions.cells import Written
 from conformance.interactions.dimensions import Cell
+from harness import Port
 
 PORT = 80
 NAME = "web"  # of the port, and of the container ports behind it
@@ -35,8 +36,7 @@ class Publish:
 
     name: str
     family: str
-    protocol: str
-    number: int
+    port: Port
     endpoints: Sequence[Written]
 
 
@@ -66,13 +66,22 @@ def first(cell: Cell) -> Iterator[Step]:
 
 def between(before: Cell, after: Cell) -> Iterator[Step]:
     """Yield the steps from one cell to another: the Service, addresses that others give it, its slices."""
-    spec, was = _spec(after), _spec(before)
-    changed = {name: value for name, value in spec.items() if value != was[name]}
-    if changed:
-        yield Patch({"trafficDistribution": after["distribution"], **changed})
+    yield from service_steps(_spec(before), _spec(after))
     if given_by_others(before) != given_by_others(after):
         yield Addresses(given_by_others(after))
-    old, new = ({(each.name, each.family): each for each in _slices(cell)} for cell in (before, after))
+    yield from slice_steps(_slices(before), _slices(after))
+
+
+def service_steps(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Patch]:
+    """Yield what makes one spec of another, if they differ: it says anew which hints the Service asks for."""
+    changed = {name: value for name, value in after.items() if value != before[name]}
+    if changed:
+        yield Patch({"trafficDistribution": after["trafficDistribution"], **changed})
+
+
+def slice_steps(before: Iterable[Publish], after: Iterable[Publish]) -> Iterator[Publish | Unpublish]:
+    """Yield what makes some slices of others: those that differ are written, and those that are no more deleted."""
+    old, new = ({(each.name, each.family): each for each in some} for some in (before, after))
     yield from (each for name, each in new.items() if each != old.get(name))
     yield from (Unpublish(*name) for name in old.keys() - new.keys())
 
@@ -95,7 +104,7 @@ def _pends(cell: Cell) -> bool:
 def _slices(cell: Cell) -> Iterator[Publish]:
     for family in cells.families(cell):
         for number, (port, endpoints) in enumerate(of_slices(cell)):
-            yield Publish(str(number), family, cell["protocol"], port, endpoints)
+            yield Publish(str(number), family, Port(PORT, cell["protocol"], NAME, port), endpoints)
 
 
 def _spec(cell: Cell) -> dict[str, Any]:
