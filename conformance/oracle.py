@@ -120,6 +120,11 @@ def is_ready(endpoint: Endpoint) -> bool:
     return endpoint.ready is not False
 
 
+def is_usable(endpoint: Endpoint) -> bool:
+    """Whether some client may be sent to it: it is ready, or it terminates and still serves (KEP-1669, Proposal)."""
+    return is_ready(endpoint) or bool(endpoint.terminating and endpoint.serving)
+
+
 def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | LeftOpen:
     """KEP-1669, Proposal: where no endpoint is ready, those that terminate and still serve.
 

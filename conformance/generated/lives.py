@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 from conformance import oracle
-from conformance.interactions.cells import GONE, LEAVING, NOT_READY, Written
+from conformance.interactions.cells import GONE, LEAVING, NOT_READY, Written, as_judged
 
 NODES = ("a1", "a2", "b1", "b2", "c1")
 
@@ -162,16 +162,7 @@ def outcome(life: Life, state: State, node: str, reading: oracle.Reading = "kep"
 def _judged(state: State) -> list[oracle.Endpoint]:
     """Return the endpoints as the oracle has them; those that stand in two slices count once."""
     members = dict.fromkeys(member for each in asked_slices(state) for member in each.members)
-    return [
-        oracle.Endpoint(
-            str(each.server),
-            each.node,
-            frozenset(each.zones),
-            frozenset(each.nodes),
-            **{"ready": True, **CONDITIONS[each.condition]},
-        )
-        for each in members
-    ]
+    return [as_judged(each.written, each.node) for each in members]
 
 
 def told(life: Life, state: State, node: str) -> frozenset[int]:
@@ -195,8 +186,7 @@ def _usable(life: Life, state: State, node: str, both: tuple[State, State]) -> f
     return frozenset(
         int(each.pod)
         for each in _judged(state)
-        if (oracle.is_ready(each) or (each.terminating and each.serving))
-        and not (ruling == ["Local", "Local"] and each.node != node)
+        if oracle.is_usable(each) and not (ruling == ["Local", "Local"] and each.node != node)
     )
 
 

@@ -184,16 +184,17 @@ def judged(cell: Cell) -> tuple[oracle.Endpoint, ...]:
 
 @cache
 def _judged(values: tuple[tuple[str, Any], ...]) -> tuple[oracle.Endpoint, ...]:
-    return tuple(
-        oracle.Endpoint(
-            str(each.server),
-            SERVERS[each.server],
-            frozenset(each.zones),
-            frozenset(each.nodes),
-            **{"ready": True, **each.conditions},
-        )
-        for written in slices(dict(values)).values()
-        for each in written
+    return tuple(as_judged(each, SERVERS[each.server]) for written in slices(dict(values)).values() for each in written)
+
+
+def as_judged(written: Written, node: str) -> oracle.Endpoint:
+    """Return an endpoint on this node as the oracle has it."""
+    return oracle.Endpoint(
+        str(written.server),
+        node,
+        frozenset(written.zones),
+        frozenset(written.nodes),
+        **{"ready": True, **written.conditions},
     )
 
 

@@ -182,8 +182,7 @@ def _usable(cell: Cell, front: Front, node: str) -> Iterator[str]:
     policies = oracle.Policies(cell["internal"], cell["external"])
     local = oracle.governing(oracle.Client(cell["client"], node, node[0]), front.address, policies) == "Local"
     for each in cells.judged(cell):
-        leaving = each.terminating and each.serving
-        if (oracle.is_ready(each) or leaving) and not (local and each.node != node):
+        if oracle.is_usable(each) and not (local and each.node != node):
             yield each.pod
 
 
