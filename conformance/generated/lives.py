@@ -129,6 +129,21 @@ def switches() -> tuple[str, ...]:
     return tuple(each.name for each in fields(State) if each.name not in {"slices", "zones"})
 
 
+OF_LIFE = ("protocol", "family", "address", "client")
+"""The names of a life's own fields that have few values."""
+
+
+def unusual(what: Life | State) -> dict[str, Any]:
+    """Return the fields with few values that have not the plainest one."""
+    names = OF_LIFE if isinstance(what, Life) else switches()
+    return {name: value for name in names if (value := getattr(what, name)) != choices(name)[0]}
+
+
+def hints_asked(state: State) -> tuple[str, ...]:
+    """Return the kinds of hints that a Service asks for, as endpoints call them."""
+    return {None: (), "PreferSameNode": ("zones", "nodes")}.get(state.distribution, ("zones",))
+
+
 def of_family(life: Life) -> str:
     """Return the other IP family."""
     return "IPv6" if life.family == "IPv4" else "IPv4"
@@ -245,11 +260,11 @@ def why_impossible(life: Life) -> str:
 
 
 def _of_state(life: Life, state: State) -> Iterator[str]:
-    asked = {None: "", "PreferSameNode": "zn"}.get(state.distribution, "z")
+    unasked = {"zones", "nodes"} - {*hints_asked(state)}
     members = [member for each in state.slices for member in each.members]
     if state.type == "ClusterIP" and (state.external == "Local" or state.external_ips):
         yield "the API takes externalTrafficPolicy for addresses that face outwards alone"
-    if any((member.zones and "z" not in asked) or (member.nodes and "n" not in asked) for member in members):
+    if any(getattr(member, name) for member in members for name in unasked):
         yield "a proxy may ignore hints of a kind that the Service does not ask for"
     if any(len({member.server % PORTS for member in each.members}) > 1 for each in state.slices):
         yield "the endpoints of a slice have its ports"

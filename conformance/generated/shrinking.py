@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from conformance.generated.lives import Life, Slice, State, choices, switches, why_impossible
+from conformance.generated.lives import OF_LIFE, Life, Slice, State, choices, switches, unusual, why_impossible
 
 Fails = Callable[[Sequence[Life]], Collection[Life]]
 """Asks lives, and returns those that fail."""
@@ -33,8 +33,7 @@ def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
 def size(life: Life) -> tuple[int, int]:
     """Return how much there is to read in a life."""
     members = [member for state in life.states for each in state.slices for member in each.members]
-    odd = sum(getattr(state, name) != choices(name)[0] for state in life.states for name in switches())
-    odd += sum(getattr(life, name) != choices(name)[0] for name in ("protocol", "family", "address", "client"))
+    odd = len(unusual(life)) + sum(len(unusual(each)) for each in life.states)
     slices = sum(len(each.slices) for each in life.states)
     said = sum(len(each.zones) + len(each.nodes) + (each.condition != "ready") for each in members)
     zones = sum(len(each.zones) for each in life.states)
@@ -59,7 +58,7 @@ def _smaller(life: Life) -> Iterator[Life]:
         yield replace(life, states=states[: number + 1])
     for node in life.nodes:
         yield replace(life, nodes=tuple(each for each in life.nodes if each != node) or life.nodes)
-    for name in ("protocol", "family", "address", "client"):
+    for name in OF_LIFE:
         yield replace(life, **{name: choices(name)[0]})
     for name in switches():
         for value in choices(name):

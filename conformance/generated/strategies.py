@@ -7,7 +7,7 @@ constants of modules that happen to be loaded, and the same seed is to give the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from conformance.generated.lives import (
     State,
     choices,
     group_of,
+    hints_asked,
     why_impossible,
 )
 
@@ -153,13 +154,15 @@ def _hinted(draw: Draw[Any], state: State, member: Member, odd: bool) -> Member:
             name: tuple(draw(st.lists(st.sampled_from(each), unique=True, max_size=2)))
             for name, each in _PLACES.items()
         }
-    return replace(member, **_asked(state, both))
+    return _asked(state, replace(member, zones=both["zones"], nodes=both["nodes"]))
 
 
-def _asked(state: State, hints: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+def _asked(state: State, member: Member) -> Member:
     """Leave out the hints of kinds that a Service does not ask for."""
-    kept = {None: (), "PreferSameNode": ("zones", "nodes")}.get(state.distribution, ("zones",))
-    return {name: places if name in kept else () for name, places in hints.items()}
+    asked = hints_asked(state)
+    return replace(
+        member, zones=member.zones if "zones" in asked else (), nodes=member.nodes if "nodes" in asked else ()
+    )
 
 
 # Steps: what one state becomes. Each draws the state after a step from the one before it.
@@ -184,21 +187,14 @@ def _switch(draw: Draw[Any], state: State, more: bool) -> State:
 def _rehinted(draw: Draw[Any], state: State, _: bool) -> State:
     """Give the endpoints of all slices other hints, or none."""
     style = draw(st.sampled_from(("own", "own", "odd", "none", "kept")))
-    slices = []
-    for each in state.slices:
-        members = [
-            draw(_hinted(state, member, style == "odd"))
-            if style in {"own", "odd"}
-            else replace(
-                member,
-                **_asked(
-                    state,
-                    {"zones": member.zones, "nodes": member.nodes} if style == "kept" else {"zones": (), "nodes": ()},
-                ),
-            )
-            for member in each.members
-        ]
-        slices.append(replace(each, members=tuple(members)))
+
+    def rehinted(member: Member) -> Member:
+        if style == "none":
+            return replace(member, zones=(), nodes=())
+        new: Member = _asked(state, member) if style == "kept" else draw(_hinted(state, member, style == "odd"))
+        return new
+
+    slices = [replace(each, members=tuple(map(rehinted, each.members))) for each in state.slices]
     return replace(state, slices=tuple(slices))
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
 from conformance.generated.asking import check, expect_lives
-from conformance.interactions.test_grid import CORE, HINTS, POLICIES
+from conformance.interactions.test_grid import CORE, HINTS
+from conformance.interactions.test_live import SERVICES
 from harness import MUST, SHOULD, Cluster, requirement
 
 pytestmark = pytest.mark.generates(check, among=4)
 
-SERVICES = f"core/v1 ServiceSpec; discovery/v1 EndpointSlice; {POLICIES}"
 ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY}
 
 

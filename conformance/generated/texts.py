@@ -12,6 +12,7 @@ from conformance.generated.lives import (
     CONDITIONS,
     NODES,
     OF,
+    OF_LIFE,
     SERVERS,
     Life,
     Member,
@@ -19,13 +20,13 @@ from conformance.generated.lives import (
     State,
     choices,
     switches,
+    unusual,
     why_impossible,
 )
 from harness import UsageError, strict_yaml
 
 MOST_LIVES = 200
 _MOST = 20  # of states, and of whatever a state has
-_OF_LIFE = ("protocol", "family", "address", "client")
 _PLACES = ("zones", "nodes")
 _NAME = re.compile("[a-z0-9]{1,10}")
 _PLACE = r"[a-z0-9.-]{1,63}"
@@ -44,15 +45,13 @@ def as_yaml(lives: Iterable[Life]) -> str:
 
 def plain(life: Life) -> dict[str, Any]:
     """Return a life as plain values, without what is as usual."""
-    own = {name: getattr(life, name) for name in _OF_LIFE if getattr(life, name) != choices(name)[0]}
-    return {**own, "nodes": list(life.nodes), "states": [_state(each) for each in life.states]}
+    return {**unusual(life), "nodes": list(life.nodes), "states": [_state(each) for each in life.states]}
 
 
 def _state(state: State) -> dict[str, Any]:
-    own = {name: value for name in switches() if (value := getattr(state, name)) != getattr(State(), name)}
     zones = {"zones": dict(state.zones)} if state.zones else {}
     slices = {f"{each.name} {each.of}".strip(): list(map(_member, each.members)) for each in state.slices}
-    return {**own, **zones, "slices": slices}
+    return {**unusual(state), **zones, "slices": slices}
 
 
 def _member(member: Member) -> str:
@@ -78,9 +77,9 @@ class _Reader:
         self._where = where
 
     def life(self, value: Any) -> Life:
-        given = self._mapping(value, (*_OF_LIFE, "nodes", "states"), "a scenario")
+        given = self._mapping(value, (*OF_LIFE, "nodes", "states"), "a scenario")
         states = self._list(given.get("states"), "states", _MOST)
-        named = {name: self._choice(name, given[name]) for name in _OF_LIFE if name in given}
+        named = {name: self._choice(name, given[name]) for name in OF_LIFE if name in given}
         if "nodes" in given:
             named["nodes"] = self._some("nodes", given["nodes"], NODES)
         life = Life(tuple(self._state(each) for each in states), **named)
