@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from mutants import MUTANTS, Mutant
+from mutants import MUTANTS
 from reference.client import Event, Object
 from reference.features import Features
+from tests.conformance.answers import REFERENCE
 from tests.conformance.stories import HOST, NODES, OWN, OWN_ADDRESSES, SYNCED, ZONE, Seen, Story, hear
-
-REFERENCE = Mutant("reference", "It is the reference.")
 
 PORT = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30000}
 SERVICE: Object = {

@@ -12,13 +12,13 @@ from functools import cache
 
 import pytest
 
-from mutants import MUTANTS, Mutant
+from mutants import MUTANTS
 from reference.endpointslice import EndpointSliceController
+from tests.conformance.answers import REFERENCE
 from tests.conformance.controller_stories import Seen, Story, keep, stories
 from tests.conformance.controller_stories_without import WITHOUT
 
 FEW, MOST = 10, 800
-REFERENCE = Mutant("reference", "It is the reference.")
 
 ZONES, BY_NODES = "forZones", "forNodes"
 HINTS = (ZONES, BY_NODES)

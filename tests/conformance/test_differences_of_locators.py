@@ -16,8 +16,8 @@ from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.pod_locator import PodLocatorController
 from reference.pod_locator.location import says
+from tests.conformance.answers import REFERENCE
 
-REFERENCE = Mutant("reference", "It is the reference.")
 ZONE = "topology.kubernetes.io/zone"
 
 Step = Callable[[ApiServer], object]

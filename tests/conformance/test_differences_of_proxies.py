@@ -20,11 +20,11 @@ from reference.proxy.selection import action_chain
 from reference.proxy.skeleton import Chain, fixed_chains
 from reference.proxy.state import FAMILIES
 from tests.conformance import test_differences, test_differences_of_changes, test_rates
+from tests.conformance.answers import REFERENCE
 from tests.conformance.stories import Seen, Story, hear, stories
 from tests.conformance.stories_without import WITHOUT
 
 FEW, MOST = 10, 500
-REFERENCE = Mutant("reference", "It is the reference.")
 
 EXTERNAL = ("node port", "load balancer IP", "external IP")
 EVERYWHERE = ("cluster IP", *EXTERNAL)

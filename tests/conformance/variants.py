@@ -12,12 +12,12 @@ from pathlib import Path
 
 from harness.model.requirements import Profile
 from mutants import BENIGN, Mutant
+from tests.conformance.answers import REFERENCE
 from tests.conformance.trials import SCENARIOS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/benign.md"
 READINGS = ("kep", "released")
 
-_REFERENCE = Mutant("reference", "It is the reference.")
 _PARTS = {
     "proxy": {Profile.SERVICE_PROXY, Profile.CLUSTER},
     "controller": {Profile.ENDPOINTSLICE_CONTROLLER, Profile.CLUSTER},
@@ -35,7 +35,7 @@ def profiles(variant: Mutant) -> set[Profile]:
 
 
 def _replaces(variant: Mutant, part: str) -> bool:
-    return getattr(variant, part) is not getattr(_REFERENCE, part)
+    return getattr(variant, part) is not getattr(REFERENCE, part)
 
 
 def claimed(variant: Mutant, reading: str) -> list[str]:
