@@ -18,7 +18,7 @@ import statistics
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import islice, zip_longest
@@ -152,7 +152,7 @@ def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
     median = statistics.median(each["seconds"] for each in told)
     counts = ", ".join(f"{count} {end}" for end, count in ends.most_common())
     kinds = ", ".join(f"{known.get(kind, 0)} {kind}" for kind in survivors.KINDS)
-    of = len(told) - known.get("equivalent", 0) - known.get("outside", 0)
+    of = len(told) - sum(known.get(kind, 0) for kind in survivors.SETTLED)
     return (
         f"{len(told)} mutants: {counts}; median {median:.1f} s\n"
         f"listed survivors: {kinds}; of those that the suite should find out {dead / of if of else 1:.1%} died\n"
@@ -181,7 +181,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     results = Results(options.into)
     sample = list(islice(drawn(options.module or MODULES, options.seed), options.sample))
-    settled = {name for kind in ("equivalent", "outside") for name in survivors.read()[kind]}
+    listed = survivors.read()
+    settled = {name for kind in survivors.SETTLED for name in listed[kind]}
     left = [
         each
         for each in sample
@@ -193,12 +194,11 @@ def main(arguments: Sequence[str]) -> int:
         )
         with ThreadPoolExecutor(options.workers) as pool:
             list(pool.map(judge, left))
-    return _tell(sample, results)
+    return _tell(sample, results, listed)
 
 
-def _tell(sample: Sequence[Mutation], results: Results) -> int:
+def _tell(sample: Sequence[Mutation], results: Results, listed: Mapping[str, Collection[survivors.Name]]) -> int:
     lived = [each for each in sample if results.lived(each)]
-    listed = survivors.read()
     unknown = [each for each in lived if not any(each.name in some for some in listed.values())]
     for each in unknown:
         told = results.lines[each.name]

@@ -16,8 +16,9 @@ FILE = Path(__file__).with_suffix(".yaml")
 
 Name = tuple[str, str, str, str, int]
 
-
-KINDS = ("equivalent", "outside", "open")
+SETTLED = ("equivalent", "outside")
+"""The kinds of those that no requirement is to find out."""
+KINDS = (*SETTLED, "open")
 
 
 def read(file: Path = FILE) -> dict[str, dict[Name, str]]:
