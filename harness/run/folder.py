@@ -27,7 +27,7 @@ PAGE = "report.html"
 MARK = ".trafficdist"  # marks a folder of ours, whose content a new run may replace
 
 _OURS = (
-    "report.yaml", "report.html", "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json", "allure-results", "evidence",
+    "report.yaml", PAGE, "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json", "allure-results", "evidence",
     ".parts",
 )  # fmt: skip
 

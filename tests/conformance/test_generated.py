@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -100,7 +101,7 @@ STEPS: dict[str, Callable[[State, State], bool]] = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_every_kind_of_step_is_made(step: str) -> None:
-    pairs = [pair for each in made() for pair in zip(each.states, each.states[1:], strict=False)]
+    pairs = [pair for each in made() for pair in itertools.pairwise(each.states)]
     assert any(STEPS[step](*pair) for pair in pairs)
 
 
@@ -166,7 +167,7 @@ def test_a_life_that_fails_gets_as_small_as_its_fault() -> None:
             was.internal == "Cluster"
             and now.internal == "Local"
             and lives.told(life, was, node) != lives.told(life, now, node)
-            for was, now in zip(life.states, life.states[1:], strict=False)
+            for was, now in itertools.pairwise(life.states)
             for node in life.nodes
         )
 
