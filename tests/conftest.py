@@ -10,9 +10,13 @@ import contextlib
 import signal
 
 import pytest
+from hypothesis import settings
 
 from harness.errors import UnavailableError
 from harness.netns import sandbox
+
+settings.register_profile("no-deadline", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("no-deadline")
 
 
 @pytest.hookimpl(tryfirst=True)

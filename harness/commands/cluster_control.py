@@ -218,9 +218,17 @@ def _lock(path: Path) -> int:
         with contextlib.suppress(FileNotFoundError):  # the folder went in between
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
+            if _is_at(path, lock):
                 return lock
-            os.close(lock)
+            os.close(lock)  # else who waits for the same removed file would wait for us
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether this file is still the one at this path."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _introduction(state: ClusterState, kubeconfig: Path, seconds: float) -> str:

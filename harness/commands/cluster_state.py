@@ -10,6 +10,8 @@ folder, where another user could be first to take a name.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import re
@@ -26,6 +28,7 @@ from harness.run.folder import write_whole
 
 READY = "ready"  # what the process of a cluster says once it is up
 
+_OTHERS = 100  # commands that may remove the folder while one makes it
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -58,9 +61,7 @@ def root() -> Path:
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere")
     path = runtime / "trafficdist" if runtime.is_dir() else state_home() / "clusters"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
+        found = _made(path)
     except OSError as error:
         raise UnavailableError(f"cannot use {path} for the state of clusters: {error.strerror}") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
@@ -69,6 +70,17 @@ def root() -> Path:
             "Remove it, or set XDG_RUNTIME_DIR to a folder of your own."
         )
     return path
+
+
+def _made(path: Path) -> os.stat_result:
+    """Make a folder unless it is there, and say what it is. A command that ends removes it, now and then in between."""
+    for _ in range(_OTHERS):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        with contextlib.suppress(FileNotFoundError):
+            return path.lstat()
+    raise FileNotFoundError(errno.ENOENT, "other commands remove it all the time")
 
 
 def folder_of(name: str) -> Path:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -231,16 +230,16 @@ def test_commands_that_wait_for_each_other_find_the_same_lock(runtime: Path) -> 
     turns: list[str] = []
 
     def take(name: str) -> None:
-        with cluster_control._locked("one"):
-            turns.append(f"{name} in")
-            time.sleep(0.01)
-            turns.append(f"{name} out")
+        for _ in range(50):
+            with cluster_control._locked("one"):
+                turns.append(f"{name} in")
+                turns.append(f"{name} out")
 
-    threads = [threading.Thread(target=take, args=(str(number),)) for number in range(20)]
+    threads = [threading.Thread(target=take, args=(str(number),), daemon=True) for number in range(20)]
     for each in threads:
         each.start()
     for each in threads:
-        each.join()
-    assert len(turns) == 40
+        each.join(30)
+    assert len(turns) == 2000
     assert [turn.replace("in", "out") for turn in turns[::2]] == turns[1::2]
     assert not runtime.exists()

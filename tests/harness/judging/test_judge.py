@@ -281,7 +281,7 @@ def test_a_damaged_history_is_refused_by_file_and_line(run: Path, damage: Damage
     (run / "report.yaml").unlink()
     lines = path.read_bytes().splitlines(keepends=True)
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, suppress_health_check=list(HealthCheck))
     @given(st.integers(min_value=0))
     def refused(seed: int) -> None:
         damaged = damage(list(lines), random.Random(seed))
@@ -306,7 +306,7 @@ def test_records_that_no_run_writes_never_end_in_a_traceback(run: Path) -> None:
     (run / "report.yaml").unlink()
     records = [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
-    @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, len(records) - 1), st.integers(min_value=0), JSON, st.booleans())
     def told(number: int, which: int, value: Any, leave_out: bool) -> None:
         strange = dict(records[number])

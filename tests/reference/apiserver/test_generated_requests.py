@@ -52,7 +52,6 @@ def test_a_minute_of_generated_requests_brings_no_error_of_the_server(
         @given(case=operation.as_strategy(), namespace=NAMES, name=NAMES)
         @settings(
             max_examples=ROUND,
-            deadline=None,
             database=None,
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),

@@ -82,14 +82,14 @@ def be_read(api: ApiServer) -> None:
 
 
 @given(sent=st.lists(requests(), min_size=1, max_size=6))
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 def test_no_request_is_too_odd(sent: list[Sent]) -> None:
     check(sent)
 
 
 @pytest.mark.slow
 @given(sent=st.lists(requests(), min_size=1, max_size=20))
-@settings(max_examples=6_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6_000, suppress_health_check=list(HealthCheck))
 def test_no_request_is_too_odd_for_a_minute(sent: list[Sent]) -> None:
     check(sent)
 

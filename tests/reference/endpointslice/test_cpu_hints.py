@@ -177,7 +177,7 @@ def test_annotation_taken_away_takes_the_hints_away() -> None:
 clusters = st.fixed_dictionaries({zone: st.integers(1, 20).map(str) for zone in "abc"}).map(lambda cpus: nodes(**cpus))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text("abc", max_size=30), clusters, st.text("abc", max_size=30), clusters, st.integers(2, 10))
 def test_no_zone_is_overloaded_and_a_second_sync_writes_nothing(
     before: str, old: dict[str, Object], after: str, new: dict[str, Object], size: int
@@ -194,7 +194,7 @@ def test_no_zone_is_overloaded_and_a_second_sync_writes_nothing(
     assert plan(auto(), pods_on(after), slices, nodes=new, max_endpoints=size).is_empty
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text("abc", max_size=30), clusters, st.integers(2, 10))
 def test_a_second_sync_of_a_release_writes_nothing_once_hints_are_there(
     where: str, cluster: dict[str, Object], size: int

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.client import Event, EventType, Key, Object
@@ -138,7 +138,6 @@ CHANGES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(CHANGES)
 def test_members_are_what_the_selectors_say_after_any_changes(changes: list[tuple[str, str, Any]]) -> None:
     index, state = ClusterIndex(), {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.client import Object
@@ -114,26 +114,22 @@ def row(family: str, ports: object, endpoint: Object, hints: Object | None) -> s
     return repr((family, ports, said, hints))
 
 
-@settings(deadline=None)
 @given(histories)
 def test_applied_plan_leaves_exactly_the_desired_endpoints_with_their_hints(worlds: list[World]) -> None:
     assert held(live_through(worlds)) == wanted(worlds[-1])
 
 
-@settings(deadline=None)
 @given(histories)
 def test_planning_again_writes_nothing(worlds: list[World]) -> None:
     existing = live_through(worlds)
     assert plan(worlds[-1].service, worlds[-1].pods, existing, max_endpoints=worlds[-1].max_endpoints).is_empty
 
 
-@settings(deadline=None)
 @given(histories)
 def test_no_slice_holds_more_than_the_maximum(worlds: list[World]) -> None:
     assert all(len(each["endpoints"]) <= worlds[-1].max_endpoints for each in live_through(worlds))
 
 
-@settings(deadline=None)
 @given(histories)
 def test_every_family_has_a_slice_and_no_endpoint_is_in_two(worlds: list[World]) -> None:
     existing = live_through(worlds)
@@ -142,7 +138,6 @@ def test_every_family_has_a_slice_and_no_endpoint_is_in_two(worlds: list[World])
     assert not found or max(found.values()) == 1
 
 
-@settings(deadline=None)
 @given(histories, st.randoms(use_true_random=False))
 def test_order_of_pods_and_slices_does_not_matter(worlds: list[World], random: Any) -> None:
     last, existing = worlds[-1], live_through(worlds[:-1])
@@ -153,7 +148,6 @@ def test_order_of_pods_and_slices_does_not_matter(worlds: list[World], random: A
     assert (other.create, other.update, other.delete) == (this.create, this.update, this.delete)
 
 
-@settings(deadline=None)
 @given(histories)
 def test_hints_depend_on_nothing_but_the_endpoint_and_the_service(worlds: list[World]) -> None:
     decided_by = mechanism(worlds[-1].service, Features())
@@ -162,7 +156,6 @@ def test_hints_depend_on_nothing_but_the_endpoint_and_the_service(worlds: list[W
         assert endpoint.get("hints") == endpoint_hints(bare, decided_by)
 
 
-@settings(deadline=None)
 @given(histories)
 def test_node_hints_stand_beside_zone_hints_and_only_on_ready_endpoints(worlds: list[World]) -> None:
     for endpoint in endpoints(live_through(worlds)):
@@ -171,7 +164,6 @@ def test_node_hints_stand_beside_zone_hints_and_only_on_ready_endpoints(worlds: 
         assert "forNodes" not in hints or "forZones" in hints or "zone" not in endpoint
 
 
-@settings(deadline=None)
 @given(pod_lists, st.data())
 def test_one_changed_pod_costs_one_write_in_each_family(pods_before: list[Object], data: st.DataObject) -> None:
     service = make_service(trafficDistribution="PreferSameZone")
@@ -185,7 +177,6 @@ def test_one_changed_pod_costs_one_write_in_each_family(pods_before: list[Object
     assert len(planned.create) + len(planned.update) + len(planned.delete) <= 1
 
 
-@settings(deadline=None)
 @given(histories)
 def test_memo_changes_no_plan(worlds: list[World]) -> None:
     existing: list[Object] = []
@@ -197,7 +188,6 @@ def test_memo_changes_no_plan(worlds: list[World]) -> None:
         existing = apply(planned, existing)
 
 
-@settings(deadline=None)
 @given(pod_lists, st.permutations(["a", "b", ""]))
 def test_memo_sees_new_zones_and_new_versions_of_pods(pods: list[Object], zones: list[str]) -> None:
     memo, service = Memo(), make_service(trafficDistribution="PreferSameNode")

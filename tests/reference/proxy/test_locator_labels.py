@@ -138,7 +138,7 @@ RUNNING = st.fixed_dictionaries({name: st.sampled_from(NODES) for name in PODS})
 
 
 @given(PLACES, RUNNING, st.lists(CHANGES, max_size=15))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_decisions_are_those_of_a_proxy_that_watches_nodes(
     places: dict[str, dict[str, str]], running: dict[str, str], changes: list[tuple[Any, ...]]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.apiserver.kinds.pods import Pods
@@ -43,7 +43,6 @@ def test_host_network_pod_has_its_ports_on_the_host(rules, pod):
     assert created["spec"]["containers"][0]["ports"][0]["hostPort"] == 80
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["server", "server:latest", "server:1", "reg:5000/server@sha256:0"])), st.booleans())
 def test_defaulting_twice_is_defaulting_once(images, host_network):
     containers = [{"name": f"c{n}", "image": image, "ports": [{"containerPort": 80}]} for n, image in enumerate(images)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reference.apiserver.kinds import service_defaults
@@ -30,7 +30,6 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(FIELDS)
 def test_defaulting_twice_is_defaulting_once(spec):
     service = {"metadata": {"name": "web"}, "spec": spec}
@@ -40,7 +39,6 @@ def test_defaulting_twice_is_defaulting_once(spec):
     assert service == once
 
 
-@settings(deadline=None)
 @given(FIELDS, st.sampled_from([("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4")]))
 def test_choosing_families_twice_is_choosing_once(spec, cluster):
     service_defaults.choose_families(spec, cluster)
@@ -52,7 +50,6 @@ def test_choosing_families_twice_is_choosing_once(spec, cluster):
 GIVEN = {"IPv4": "10.96.0.7", "IPv6": "fd00:10:96::7"}
 
 
-@settings(deadline=None)
 @given(FIELDS)
 def test_accepted_service_can_be_written_back_unchanged(rules, spec):
     obj = {"kind": "Service", "metadata": {"name": "web", "namespace": "default"}, "spec": spec}
