@@ -142,7 +142,7 @@ class _Reader:
                 if not 0 <= seconds < _LONGEST:
                     raise ValueError(f"{seconds} s")
                 self.judged.seconds[key] = self.judged.seconds.get(key, 0.0) + seconds
-                self._keep(key, worker, record["mono"] - seconds)
+                self._keep(key, worker)
             case "not-run":
                 for key, result in _never_began(record):
                     self._note(key[0], record)
@@ -171,7 +171,7 @@ class _Reader:
             case "comparison":
                 judgement = judge_comparison(record)
                 worker.judgements.append(judgement)
-                worker.story.compared.append(Compared(record["mono"], record["what"], judgement.verdict))
+                worker.story.compared.append(Compared(record["what"], judgement.verdict))
             case "change":
                 worker.story.changes.append(Change(record["mono"], str(record["what"]), dict(record["facts"])))
             case "convergence" if record["what"] == SETTLED:
@@ -190,9 +190,8 @@ class _Reader:
                 told = f"{record['client']} in window {record['window']}"
                 self.judged.contradictions.append(f"the counts of {told} are not those of its questions")
 
-    def _keep(self, key: Key, worker: _Worker, begun: float) -> None:
+    def _keep(self, key: Key, worker: _Worker) -> None:
         """Keep the story of a case that has ended."""
-        worker.story.begun = begun
         if key in self.judged.cases:
             worker.story.give_titles(self.judged.cases[key].stated.observed)
             self.judged.stories[key] = worker.story

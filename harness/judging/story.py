@@ -38,7 +38,6 @@ class WindowStory:
 class Compared:
     """An expected value and the one that was read, with the verdict."""
 
-    at: float
     what: str
     verdict: Verdict
 
@@ -47,7 +46,6 @@ class Compared:
 class Story:
     """What happened in one case, by time (monotonic seconds); `took_up` are the ends of waits for components."""
 
-    begun: float = 0.0
     changes: list[Change] = field(default_factory=list)
     took_up: list[float] = field(default_factory=list)
     windows: list[WindowStory] = field(default_factory=list)

@@ -38,7 +38,7 @@ def client(story: Story) -> Any:
 def test_a_move_from_one_pod_to_another() -> None:
     #             at: 10.00 10.02 .04 .06 .08 .10 .12 .14       .16        .18     .20 …
     flow = steady(*[A1] * 8, TIMED_OUT, REFUSED, *[B1] * 6)
-    story = Story(9.0, [WRITTEN], [], [window(9.5, {"a1"}), flow, window(10.25, {"b1"})])
+    story = Story([WRITTEN], [], [window(9.5, {"a1"}), flow, window(10.25, {"b1"})])
     assert client(story) == {
         "client": "a1",
         "asked": 16,
@@ -53,30 +53,30 @@ def test_a_move_from_one_pod_to_another() -> None:
 
 def test_a_pod_that_is_right_neither_before_nor_after_is_of_a_wrong_set() -> None:
     flow = steady(*[A1] * 6, C1, C1, *[B1] * 8)
-    story = Story(9.0, [WRITTEN], [], [window(9.5, {"a1"}), flow, window(10.25, {"b1"})])
+    story = Story([WRITTEN], [], [window(9.5, {"a1"}), flow, window(10.25, {"b1"})])
     assert client(story)["wrongSet"] == 2
 
 
 def test_a_pod_that_may_never_answer_is_of_a_wrong_set_without_any_window() -> None:
-    story = Story(9.0, [WRITTEN], [], [steady(A1, Reached("d1"), A1)])
+    story = Story([WRITTEN], [], [steady(A1, Reached("d1"), A1)])
     assert (client(story)["wrongSet"], client(story)["reactions"]) == (1, [])
 
 
 def test_a_set_that_grows_is_taken_up_when_the_new_pod_answers() -> None:
     flow = steady(*[A1] * 10, B1, *[A1] * 6)
-    story = Story(9.0, [WRITTEN], [], [window(9.5, {"a1"}), flow, window(10.3, {"a1", "b1"})])
+    story = Story([WRITTEN], [], [window(9.5, {"a1"}), flow, window(10.3, {"a1", "b1"})])
     (reaction,) = client(story)["reactions"]
     assert reaction == {"change": "write slice", "firstRightMs": 100.0, "allRightMs": 0.0}
     assert reaction_ms(reaction) == 100.0
 
 
 def test_a_change_that_lets_all_be_as_it_was_has_no_reaction() -> None:
-    story = Story(9.0, [WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 16), window(10.25, {"a1"})])
+    story = Story([WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 16), window(10.25, {"a1"})])
     assert client(story)["reactions"] == []
 
 
 def test_a_change_that_is_never_taken_up_has_no_end() -> None:
-    story = Story(9.0, [WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 16), window(10.25, {"b1"})])
+    story = Story([WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 16), window(10.25, {"b1"})])
     (reaction,) = client(story)["reactions"]
     assert reaction == {"change": "write slice"}
     assert reaction_ms(reaction) is None
@@ -84,7 +84,7 @@ def test_a_change_that_is_never_taken_up_has_no_end() -> None:
 
 def test_the_windows_of_another_address_tell_nothing() -> None:
     other = WindowStory(10.25, {"a1": {"b1"}}, of=("web", "node-port"))
-    story = Story(9.0, [WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 8, *[B1] * 8), other])
+    story = Story([WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 8, *[B1] * 8), other])
     assert client(story)["reactions"] == []
 
 
@@ -92,7 +92,7 @@ def test_each_change_lasts_until_the_next() -> None:
     back = Change(10.3, "restart", {"component": "service-proxy"})
     flow = steady(*[A1] * 5, *[B1] * 11, *[A1] * 5)
     windows = [window(9.5, {"a1"}), flow, window(10.2, {"b1"}), window(10.38, {"a1"})]
-    found = client(Story(9.0, [WRITTEN, back], [], windows))["reactions"]
+    found = client(Story([WRITTEN, back], [], windows))["reactions"]
     assert [(each["change"], each["firstRightMs"]) for each in found] == [
         ("write slice", pytest.approx(0.0)),
         ("restart service-proxy", 20.0),

@@ -17,7 +17,7 @@ def story(*observations: Observation, changes: tuple[Change, ...] = (), took_up:
     samples: list[Timed] = [(5 + number / 100, each) for number, each in enumerate(observations)]
     window = WindowStory(4.9, {"a1": AnyOf(frozenset({"a1", "b1"}))}, of=("web", "cluster-ip"))
     window.flows["a1"], window.tallies["a1"] = samples, Tally.of(observations)
-    return lay_out(Story(4.0, list(changes), list(took_up), [window]), window)
+    return lay_out(Story(list(changes), list(took_up), [window]), window)
 
 
 def test_a_gap_is_shaded_from_answer_to_answer_with_its_length() -> None:
