@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import Any
 from harness.errors import DistrustError, UsageError
 from harness.judging.history import merge, read_parts
 from harness.judging.judge import Judged, closing, judge
-from harness.judging.results import Result
+from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import Verdict
 from harness.model import needs
 from harness.model.needs import Needs
-from harness.model.privacy import private_values
+from harness.model.privacy import private, private_values
 from harness.report import allure, conformance, junit, reactions
 from harness.report.page import again, page
 from harness.run.folder import PAGE
@@ -38,8 +39,24 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
     built = conformance.build(about, results, run.folder.artifacts(), reactions.listed(judged))
     report = private_values(built)
     text = conformance.as_yaml(report)
-    run.folder.write(PAGE, page.as_html(report, results, judged.stories, again.evidence_in(run.folder.path)))
+    shown = [_private(each) for each in results]
+    run.folder.write(PAGE, page.as_html(report, shown, judged.stories, again.evidence_in(run.folder.path)))
     return run.folder.write("report.yaml", text)
+
+
+def _private(result: Result) -> Result:
+    """Return a result whose texts have no secrets: the page escapes and compresses them before it is written."""
+    return replace(result, cases=tuple(map(_private_case, result.cases)))
+
+
+def _private_case(case: CaseResult) -> CaseResult:
+    return replace(
+        case,
+        parameters=private(case.parameters),
+        message=private(case.message),
+        explanation=private(case.explanation),
+        rerun=private(case.rerun),
+    )
 
 
 def _needs(results: Sequence[Result]) -> dict[str, Needs]:
