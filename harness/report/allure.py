@@ -17,13 +17,12 @@ from typing import Any
 
 import allure
 
-from harness.judging.judge import Key
 from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import SkipReason
 from harness.model.escaping import for_line, for_terminal, for_viewer
 from harness.model.requirements import Level, Requirement
-from harness.report.reactions import as_csv
+from harness.report.reactions import Numbers, as_csv
 from harness.run.folder import OutputFolder
 from harness.settings.settings import Settings
 
@@ -48,7 +47,7 @@ def write(
     results: Sequence[Result],
     settings: Settings,
     place: Mapping[str, Any],
-    transitions: Mapping[Key, Sequence[Mapping[str, Any]]],
+    transitions: Numbers,
 ) -> None:
     """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`.
 

@@ -18,17 +18,21 @@ COLUMNS = (
 )  # fmt: skip
 
 
+Numbers = Mapping[Key, Sequence[Mapping[str, Any]]]
+"""Those of each steady traffic, by case."""
+
+
 def by_case(judged: Judged) -> dict[Key, list[dict[str, Any]]]:
     """Return the numbers of each case in which there was steady traffic."""
     found = {key: transitions(story) for key, story in judged.stories.items()}
     return {key: each for key, each in sorted(found.items()) if each}
 
 
-def listed(judged: Judged) -> list[dict[str, Any]]:
+def listed(numbers: Numbers) -> list[dict[str, Any]]:
     """Return the numbers of all cases, as `transitions` in the report."""
     return [
         {"test": test, **({"parameters": parameters} if parameters else {}), **each}
-        for (test, parameters), some in by_case(judged).items()
+        for (test, parameters), some in numbers.items()
         for each in some
     ]
 

@@ -27,7 +27,7 @@ from harness.judging.verdict import SkipReason
 from harness.model.requirements import Requirement
 from harness.report import conformance
 from harness.report.environment import catalogue_digest, suite_version
-from harness.report.reactions import listed
+from harness.report.reactions import by_case, listed
 from harness.report.rejudged import HISTORIES, differences
 from harness.run.plan import Plan
 
@@ -192,7 +192,7 @@ def _tests(run: Evidence) -> Iterator[str]:
 
 
 def _transitions(run: Evidence) -> Iterator[str]:
-    told, made = run.report.get("transitions", []), listed(run.judged)
+    told, made = run.report.get("transitions", []), listed(by_case(run.judged))
     if told != made:
         names = [each["test"] for each in told], [each["test"] for each in made]
         if names[0] != names[1]:

@@ -32,15 +32,16 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
     duration = time.monotonic() - run.started_at
     about = private_values(conformance.describe(run, results, duration))
     judged = _merge_history(run, results, about)
+    numbers = reactions.by_case(judged)
     run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
-    allure.write(run.folder, results, run.settings, about["environment"], reactions.by_case(judged))
+    allure.write(run.folder, results, run.settings, about["environment"], numbers)
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
-    built = conformance.build(about, results, run.folder.artifacts(), reactions.listed(judged))
+    built = conformance.build(about, results, run.folder.artifacts(), reactions.listed(numbers))
     report = private_values(built)
     text = conformance.as_yaml(report)
     shown = [_private(each) for each in results]
-    run.folder.write(PAGE, page.as_html(report, shown, judged.stories, again.evidence_in(run.folder.path)))
+    run.folder.write(PAGE, page.as_html(report, shown, judged.stories, numbers, again.evidence_in(run.folder.path)))
     return run.folder.write("report.yaml", text)
 
 

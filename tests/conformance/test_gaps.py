@@ -42,7 +42,7 @@ def steady(cluster: Trial, path: Path) -> Any:
         mine.history.took(ONE.id, "", 1.0)
     judged = judge(read(path).records, path)
     assert judged.contradictions == []
-    (found,) = reactions.listed(judged)
+    (found,) = reactions.listed(reactions.by_case(judged))
     (client,) = found["clients"]
     return client
 

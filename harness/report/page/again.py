@@ -12,6 +12,7 @@ from harness.judging.results import Result
 from harness.model.requirements import Requirement
 from harness.report.conformance import is_inside, read_report
 from harness.report.page.page import as_html
+from harness.report.reactions import by_case
 from harness.report.rejudged import HISTORIES, place_of
 from harness.run.folder import PAGE, write_whole
 
@@ -31,7 +32,7 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
     stated = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.stated()]
     target = out or folder / PAGE
     try:
-        write_whole(target, as_html(report, stated, judged.stories, evidence_in(folder)))
+        write_whole(target, as_html(report, stated, judged.stories, by_case(judged), evidence_in(folder)))
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
     return target

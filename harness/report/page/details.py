@@ -12,7 +12,6 @@ from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result
 from harness.judging.story import Story, WindowStory
 from harness.judging.timeline import Change
-from harness.judging.transitions import transitions
 from harness.judging.verdict import Verdict, grid
 from harness.report import reactions
 from harness.report.page import cluster_map, lanes
@@ -54,15 +53,17 @@ class Case:
     compared: Sequence[tuple[str, bool]] = field(default_factory=tuple)
 
 
-def cases(result: Result, stories: Mapping[Key, Story], nodes: Nodes) -> list[Case]:
+def cases(result: Result, stories: Mapping[Key, Story], numbers: reactions.Numbers, nodes: Nodes) -> list[Case]:
     """Return the cases of a requirement, with what their stories tell."""
-    return [_case(result, each, stories.get((each.requirement, each.parameters), Story()), nodes)
-            for each in result.cases]  # fmt: skip
+    return [_case(result, each, stories, numbers, nodes) for each in result.cases]
 
 
-def _case(result: Result, case: CaseResult, story: Story, nodes: Nodes) -> Case:
+def _case(
+    result: Result, case: CaseResult, stories: Mapping[Key, Story], numbers: reactions.Numbers, nodes: Nodes
+) -> Case:
+    key = (case.requirement, case.parameters)
+    story = stories.get(key, Story())
     windows = [_window(story, each, nodes) for each in story.windows if each.plans]
-    numbers = [(each["traffic"], reactions.rows(each)) for each in transitions(story)]
     return Case(
         case,
         result.outcome_of(case),
@@ -70,7 +71,7 @@ def _case(result: Result, case: CaseResult, story: Story, nodes: Nodes) -> Case:
         _why(case, story),
         sorted((each for each in windows if not each.met), key=lambda each: not each.judged),
         [each for each in windows if each.met],
-        numbers,
+        [(each["traffic"], reactions.rows(each)) for each in numbers.get(key, ())],
         [(each.what, each.verdict is Verdict.PASSED) for each in story.compared],
     )
 

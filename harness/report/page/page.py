@@ -66,6 +66,7 @@ def as_html(
     report: Mapping[str, Any],
     results: Sequence[Result],
     stories: Mapping[Key, Story],
+    numbers: reactions.Numbers,
     read: Callable[[str], str | None] = lambda _: None,
 ) -> str:
     """Return the page. `read` gives the text of a file of evidence by its path in the folder of the run, if there."""
@@ -78,7 +79,7 @@ def as_html(
     entries = []
     for number, result in enumerate(chosen):
         decides = result.outcome not in (Outcome.MET, Outcome.NOT_RUN) and number < MOST_OPEN
-        told = details.cases(result, stories, nodes)
+        told = details.cases(result, stories, numbers, nodes)
         body = bodies.render(result=result, cases=told, evidence=evidence.of(result), columns=reactions.COLUMNS)
         entries.append(
             Entry(
