@@ -219,13 +219,14 @@ class Recorded:
     """A history that was read, with right digests.
 
     `torn` is the text of an unfinished last line, `complete` tells whether all workers wrote their end, and `sha256` is
-    the digest of the whole file.
+    the digest of the whole file. `workers` are those whose parts were read, by `read_parts`.
     """
 
     records: tuple[dict[str, Any], ...]
     complete: bool
     torn: str = ""
     sha256: str = ""
+    workers: tuple[str, ...] = ()
 
 
 def read(path: Path) -> Recorded:
@@ -254,29 +255,10 @@ def read(path: Path) -> Recorded:
 
 
 def read_parts(paths: Sequence[Path]) -> Recorded:
-    """Read the histories of the workers of a run that was killed before they were merged. Raises `UsageError`."""
-    return Recorded(tuple(_in_order(paths)[1]), complete=False)
+    """Read the histories of the workers of a run before they are merged, in order of time, without their ends.
 
-
-def merge(paths: Sequence[Path], out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Merge the histories of the workers of a run into one, in order of time, with new digests.
-
-    A part without its end gets a record that says so. `closing` are the last records, which get the last time: they
-    hold facts about the run as a whole. Raises `UsageError` for a part that was changed.
+    A part without its end gets a record that says so. Raises `UsageError` for a part that was changed.
     """
-    workers, entries = _in_order(paths)
-    began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
-    ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}
-    begin = {"kind": "begin", **began, "worker": "", "version": VERSION, "merged": workers}
-    lines, digest = [], b""
-    for record in (begin, *entries, *({**each, **ended} for each in closing), {"kind": "end", **ended}):
-        line, digest = sealed(record, digest)
-        lines.append(line)
-    out.write_bytes(b"".join(lines))
-
-
-def _in_order(paths: Sequence[Path]) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the workers that wrote these files, and all their records but the ends, in order of time."""
     workers: list[str] = []
     entries: list[dict[str, Any]] = []
     for path in sorted(paths):
@@ -288,7 +270,23 @@ def _in_order(paths: Sequence[Path]) -> tuple[list[str], list[dict[str, Any]]]:
             times = {"mono": last["mono"], "wall": last["wall"]}
             entries.append({"kind": "broken-off", **times, "worker": workers[-1], "torn": recorded.torn})
     entries.sort(key=lambda record: float(record["mono"]))  # stable: each worker's records keep their order
-    return workers, entries
+    return Recorded(tuple(entries), complete=False, workers=tuple(workers))
+
+
+def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Write what `read_parts` read as one history, with new digests.
+
+    `closing` are the last records, which get the last time: they hold facts about the run as a whole.
+    """
+    workers, entries = parts.workers, parts.records
+    began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
+    ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}
+    begin = {"kind": "begin", **began, "worker": "", "version": VERSION, "merged": workers}
+    lines, digest = [], b""
+    for record in (begin, *entries, *({**each, **ended} for each in closing), {"kind": "end", **ended}):
+        line, digest = sealed(record, digest)
+        lines.append(line)
+    out.write_bytes(b"".join(lines))
 
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:

@@ -70,11 +70,11 @@ def _needs(results: Sequence[Result]) -> dict[str, Needs]:
 
 def _merge_history(run: Run, results: Sequence[Result], about: Mapping[str, Any]) -> Judged:
     """Merge the histories of the run's processes, and judge them. Raises `DistrustError` if one is not valid."""
-    parts = sorted(run.folder.parts.glob("history-*.jsonl"))
     whole = run.folder.parts / "run.jsonl"
     try:
         run.close_history()
-        seen = judge(read_parts(parts).records, run.folder.parts)
+        parts = read_parts(sorted(run.folder.parts.glob("history-*.jsonl")))
+        seen = judge(parts.records, run.folder.parts)
         facts = {"interrupted": run.interrupted, "distrust": list(run.distrust), "report": about}
         merge(parts, whole, closing(results, seen, facts))
         whole.replace(run.folder.path / "run.jsonl")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.judging.conclusion import Cause
-from harness.judging.history import History, merge, read, sealed
+from harness.judging.history import History, merge, read, read_parts, sealed
 from harness.judging.history_format import flow, read_flow, read_rates
 from harness.judging.history_format import rates as as_json
 from harness.judging.judge import judge
@@ -249,7 +249,7 @@ def test_histories_of_workers_merge_into_one_in_order_of_time(tmp_path: Path) ->
     with History(tmp_path / "b", worker="gw1") as second, History(tmp_path / "a", worker="gw0") as first:
         window(second, "KEP-1/second", {"a1"}, *[A1] * 8)
         window(first, "KEP-1/first", {"a1"}, B1)
-    merge([tmp_path / "a", tmp_path / "b"], tmp_path / "run.jsonl")
+    merge(read_parts([tmp_path / "a", tmp_path / "b"]), tmp_path / "run.jsonl")
     merged = read(tmp_path / "run.jsonl")
     times = [record["mono"] for record in merged.records]
     assert merged.complete
@@ -259,7 +259,7 @@ def test_histories_of_workers_merge_into_one_in_order_of_time(tmp_path: Path) ->
 
 
 def test_a_merged_history_without_its_end_is_refused(tmp_path: Path, path: Path) -> None:
-    merge([path], tmp_path / "run.jsonl")
+    merge(read_parts([path]), tmp_path / "run.jsonl")
     *lines, last = (tmp_path / "run.jsonl").read_bytes().splitlines(keepends=True)
     for left in ([*lines, last[:-20]], lines, lines[:5], lines[:1]):
         (tmp_path / "run.jsonl").write_bytes(b"".join(left))
@@ -269,7 +269,7 @@ def test_a_merged_history_without_its_end_is_refused(tmp_path: Path, path: Path)
 
 def test_a_worker_that_died_leaves_a_merged_history_that_says_so(tmp_path: Path, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
-    merge([path], tmp_path / "merged")
+    merge(read_parts([path]), tmp_path / "merged")
     merged = read(tmp_path / "merged")
     assert not merged.complete
     assert [record["kind"] for record in merged.records[-2:]] == ["broken-off", "end"]
@@ -279,7 +279,7 @@ def test_a_worker_that_died_leaves_a_merged_history_that_says_so(tmp_path: Path,
 
 def test_a_worker_that_died_at_once_is_merged_as_such(tmp_path: Path, path: Path) -> None:
     (tmp_path / "gw1.jsonl").write_bytes(b'{"ki')
-    merge([path, tmp_path / "gw1.jsonl"], tmp_path / "merged")
+    merge(read_parts([path, tmp_path / "gw1.jsonl"]), tmp_path / "merged")
     merged = read(tmp_path / "merged")
     assert not merged.complete
     assert [(r["worker"], r["torn"]) for r in merged.records if r["kind"] == "broken-off"] == [("gw1", '{"ki')]
@@ -289,7 +289,7 @@ def test_a_worker_that_died_at_once_is_merged_as_such(tmp_path: Path, path: Path
 def test_a_changed_part_is_not_merged(tmp_path: Path, path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"seed":7', b'"seed":8'))
     with pytest.raises(UsageError, match="line 2"):
-        merge([path], tmp_path / "merged")
+        merge(read_parts([path]), tmp_path / "merged")
 
 
 def test_every_line_is_plain_json(path: Path) -> None:
