@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import re
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.binaries.cache import default_folder
 from harness.model.requirements import MUST, Feature, Profile, Requirement
+from tests.harness.report.npm import installed
 
 pytest_plugins = ["pytester"]
 
@@ -158,20 +156,7 @@ def allure() -> Path:
     """The Allure that the nightly workflow uses, installed once into the cache."""
     version = re.search(r"npx --yes allure@([\d.]+)", NIGHTLY.read_text(encoding="utf-8"))
     assert version is not None
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not here, and Allure makes its report with Node: install Node 20 or newer")
-    folder = default_folder() / f"npm-allure-{version[1]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "node_modules/.bin/allure"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        command = [npm, "install", "--no-audit", "--no-fund", f"--prefix={folder}", f"allure@{version[1]}"]
-        if not program.exists():
-            done = subprocess.run(command, check=False, capture_output=True, text=True)
-            if done.returncode:
-                pytest.skip(f"Allure is not here, and `{' '.join(command)}` does not get it: {done.stderr[-300:]}")
-    return program
+    return installed("allure", version[1], ".bin/allure", what="Allure")
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import html
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.binaries.cache import default_folder
 from harness.commands.main import main
 from harness.eventually import eventually
 from harness.judging.history import sealed
@@ -23,6 +20,7 @@ from harness.report.page import page as maker
 from harness.report.page.again import evidence_in
 from tests.harness.report.browser import Page, browser
 from tests.harness.report.conftest import JUDGED
+from tests.harness.report.npm import installed
 
 pytest_plugins = ["pytester"]
 
@@ -74,20 +72,7 @@ def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
 @pytest.fixture(scope="session")
 def axe() -> str:
     """axe-core's script, installed once into the cache."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not here, and gets axe-core: install Node 20 or newer")
-    folder = default_folder() / f"npm-axe-core-{AXE}"
-    folder.mkdir(parents=True, exist_ok=True)
-    script = folder / "node_modules/axe-core/axe.min.js"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        command = [npm, "install", "--no-audit", "--no-fund", f"--prefix={folder}", f"axe-core@{AXE}"]
-        if not script.exists():
-            done = subprocess.run(command, check=False, capture_output=True, text=True)
-            if done.returncode:
-                pytest.skip(f"axe-core is not here, and `{' '.join(command)}` does not get it: {done.stderr[-300:]}")
-    return script.read_text(encoding="utf-8")
+    return installed("axe-core", AXE, "axe-core/axe.min.js", what="axe-core").read_text(encoding="utf-8")
 
 
 def text_of(run: Run) -> str:
