@@ -66,7 +66,7 @@ nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters
 	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)
 
 benign: $(VENV)/.dev  ## try each benign variant with all that it claims, in both readings (hours; ARGS="-k takes-turns")
-	$(BIN)/python -m pytest -n $(OWN) -m hours $(ARGS)
+	$(BIN)/python -m pytest -n $(OWN) --dist load --maxschedchunk 1 -m hours $(ARGS)  # the longest begin first
 
 mutation: $(VENV)/.dev  ## try mutants that nobody wrote (ARGS="--sample 500 --seed 1"); goes on where it was stopped
 	$(BIN)/python -m tests.mutation $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)

@@ -224,9 +224,12 @@ SAMPLES = {
 
 
 TRIED = {
-    (name, reading): found for reading in READINGS for name, each in BENIGN.items() if (found := tried(each, reading))
+    (name, reading): found
+    for name in sorted(BENIGN, key=is_late, reverse=True)
+    for reading in READINGS
+    if (found := tried(BENIGN[name], reading))
 }
-"""What each variant is tried with at night, by its name and reading."""
+"""What each variant is tried with at night, by its name and reading; first those that wait for much of an hour."""
 
 
 def page() -> str:
