@@ -1,7 +1,7 @@
 """Makes the page of a run from its report, its results, and the stories in its history.
 
-All texts of others are escaped by the template engine, and what a screen would obey is shown. What is folded in is
-compressed piece by piece, and unpacked by the page when somebody opens it: so a run of the whole suite is small.
+What is folded in is compressed piece by piece, and unpacked by the page when somebody opens it: so a run of the whole
+suite is small.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from harness.judging.exit_codes import ExitCode, exit_code
@@ -23,11 +21,13 @@ from harness.judging.judge import Key
 from harness.judging.outcome import DECISIVE, Outcome
 from harness.judging.results import Result, count, situation
 from harness.judging.story import Story
-from harness.model.escaping import for_terminal
 from harness.report import reactions
 from harness.report.allure import link
 from harness.report.page import details, lanes
 from harness.report.summary import COLUMNS, MARKS, conclusion
+from harness.report.template import environment, file, style
+
+_PACKAGE = "harness.report.page"
 
 MOST_OPEN = 40
 """The most failures that stand open in the page; the others are folded in as what has passed is."""
@@ -72,10 +72,11 @@ def as_html(
     """Return the page. `read` gives the text of a file of evidence by its path in the folder of the run, if there."""
     chosen = sorted((each for each in results if not each.left_out), key=_order)
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
-    environment = _environment()
-    script = _file("page.js")
+    engine = environment(_PACKAGE)
+    engine.filters |= {"packed": _packed, "ribbon": lanes.ribbon, "losses": lanes.losses}
+    script = file(_PACKAGE, "page.js")
     evidence = _Evidence(read)
-    bodies = environment.get_template("details.html.j2")
+    bodies = engine.get_template("details.html.j2")
     entries = []
     for number, result in enumerate(chosen):
         decides = result.outcome not in (Outcome.MET, Outcome.NOT_RUN) and number < MOST_OPEN
@@ -92,7 +93,7 @@ def as_html(
             )
         )
     code = code_of(results, report)
-    return environment.get_template("page.html.j2").render(
+    return engine.get_template("page.html.j2").render(
         report=report,
         entries=entries,
         profiles=_profiles(chosen),
@@ -107,8 +108,8 @@ def as_html(
         matrices=matrices(chosen),
         durations=durations(chosen),
         slowest=sorted(chosen, key=lambda each: -each.duration)[:SLOWEST],
-        style=Markup(_file("page.css")),  # noqa: S704  files of ours
-        script=Markup(script),  # noqa: S704
+        style=style(),
+        script=Markup(script),  # noqa: S704  a file of ours
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
@@ -193,25 +194,3 @@ class _Evidence:
 def _packed(body: str) -> str:
     """Return a part of the page as browsers unpack it: zlib, in base64."""
     return base64.b64encode(zlib.compress(body.encode())).decode()
-
-
-def _file(name: str) -> str:
-    return resources.files("harness.report.page").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _shown(value: Any) -> Any:
-    """Return what the template writes: a text that no screen obeys."""
-    return for_terminal(value) if type(value) is str else value
-
-
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("harness.report.page"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"packed": _packed, "ribbon": lanes.ribbon, "losses": lanes.losses}
-    return environment
