@@ -11,7 +11,7 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history skew test nightly benign mutation fresh requirement lint format benchmarks clean
+.PHONY: help certify components history shelf skew test nightly benign mutation fresh requirement lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
@@ -37,6 +37,22 @@ history: $(VENV)/.run  ## judge kube-proxy at version after version, in both mod
 	  done; \
 	done
 	$(BIN)/trafficdist compare trafficdist-results/history/*
+
+SHELF ?= 1.34 1.35 1.37
+
+shelf: $(VENV)/.run  ## run the reference, and kube-proxy at versions that are in the cache, and put the reports on the shelf
+	rm -rf trafficdist-results/shelf
+	$(BIN)/trafficdist run $(N) --output-dir trafficdist-results/shelf/reference $(ARGS)
+	for version in $(SHELF); do \
+	  $(BIN)/trafficdist components path kube-proxy $$version || continue; \
+	  for mode in $(MODES); do \
+	    code=0; $(BIN)/trafficdist run --proxy kube-proxy:$$version --mode $$mode $(N) \
+	      --output-dir trafficdist-results/shelf/$$version-$$mode $(ARGS) || code=$$?; \
+	    case $$code in 0|1|10|11) ;; *) exit $$code ;; esac; \
+	  done; \
+	done
+	$(BIN)/trafficdist shelf add trafficdist-results/shelf/*/
+	$(BIN)/trafficdist shelf index
 
 SKEW ?= 1.29 1.30 1.31 1.32 1.33 1.34
 

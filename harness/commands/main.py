@@ -16,6 +16,7 @@ from harness.commands.listing import list_requirements
 from harness.commands.report import report
 from harness.commands.reports import changes, compare
 from harness.commands.run import run
+from harness.commands.shelf import shelf
 from harness.commands.verify import verify
 
 
@@ -38,6 +39,7 @@ for command in (
     explain,
     compare,
     changes,
+    shelf,
     cleanup,
     components,
     doctor,

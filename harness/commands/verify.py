@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from harness.commands.from_options import SUITE
 from harness.commands.front import examples
 from harness.commands.paths import PLACE
 from harness.model.escaping import for_line
+
+if TYPE_CHECKING:
+    from harness.report.verified import Refusal
 
 _CODES = """\b
 Exit codes:
@@ -29,7 +35,6 @@ def verify(folder: str, suite: str) -> int:
     certificate can rest on the run. Needs no cluster, no root and no network, and the release that made the run.
     """
     from harness.errors import UsageError
-    from harness.judging.exit_codes import ExitCode
     from harness.plugin.suite import catalogue
     from harness.report.rejudged import place_of
     from harness.report.verified import CHECKS, verify
@@ -37,12 +42,22 @@ def verify(folder: str, suite: str) -> int:
     place = place_of(folder).parent
     if not (place / "report.yaml").exists():
         raise UsageError(f"{place}: there is no report.yaml in it; want the folder of a run that came to its end")
-    refused = verify(place, catalogue(suite))
-    for each in refused:
-        click.secho(for_line(str(each)), fg="red")
-    if refused:
-        code = int(ExitCode.UNVERIFIED)
-        click.secho(f"The report in {place} is refused: {len(refused)} reasons (exit code {code}).", bold=True)
+    if code := tell(place, verify(place, catalogue(suite))):
         return code
     click.secho(f"The report in {place} is what follows from its run: {', '.join(CHECKS)}.", fg="green")
     return 0
+
+
+def tell(place: object, refused: Sequence[Refusal]) -> int:
+    """Show why a report is refused, and return the exit code: 0 if it is not."""
+    from harness.judging.exit_codes import ExitCode
+
+    if not refused:
+        return 0
+    for each in refused:
+        click.secho(for_line(str(each)), fg="red")
+    code = int(ExitCode.UNVERIFIED)
+    click.secho(
+        f"The report in {for_line(str(place))} is refused: {len(refused)} reasons (exit code {code}).", bold=True
+    )
+    return code

@@ -1,1 +1,1 @@
-"""The output of a run: conformance report, JUnit, Allure results, and the summary on the terminal."""
+"""The output of a run: conformance report, page, JUnit, Allure results, summary; and the shelf of published reports."""

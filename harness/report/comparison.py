@@ -27,7 +27,7 @@ MARKS = {
 """Marks by outcome, the worst first."""
 
 MET, NOT_RUN = MARKS[Outcome.MET], MARKS[Outcome.NOT_RUN]
-_KEY = "✓ met, ✗ a MUST is not met, ? it could not be told, ! a SHOULD is not met, i a MAY is not met, - did not run."
+KEY = "✓ met, ✗ a MUST is not met, ? it could not be told, ! a SHOULD is not met, i a MAY is not met, - did not run."
 
 
 def title_of(report: Report) -> str:
@@ -60,15 +60,15 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
         "",
         *_results(reports),
         "",
-        _KEY,
+        KEY,
         "",
         *_verified(heads, refused),
         "## Features",
         "",
-        *_table("feature", heads, ran),
+        *table("feature", heads, ran),
         *_reactions(heads, [by_kind(report) for report in reports]),
     ]
-    return "\n".join([*lines, "", f"## {about}", "", *(_table("requirement", heads, listed) if listed else ["None."])])
+    return "\n".join([*lines, "", f"## {about}", "", *(table("requirement", heads, listed) if listed else ["None."])])
 
 
 def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, float]]]) -> list[str]:
@@ -78,7 +78,7 @@ def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, f
         return []
     columns = [f"{head}: {what}, ms" for head in heads for what in ("p50", "worst")]
     rows = [(for_markdown(kind), [cell for each in found for cell in _both(each.get(kind))]) for kind in kinds]
-    return ["", "## Reactions to changes", "", *_table("change", columns, rows)]
+    return ["", "## Reactions to changes", "", *table("change", columns, rows)]
 
 
 def _both(reaction: tuple[float, float] | None) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def _results(reports: Sequence[Report]) -> list[str]:
     for report in reports:
         row = (title_of({**report, "mode": ""}), _kubernetes(report))
         cells.setdefault(row, {}).setdefault(for_markdown(str(report.get("mode") or "-")), []).append(
-            _count(report["tests"])
+            counted(report["tests"])
         )
     modes = sorted({mode for row in cells.values() for mode in row})
     rows = [
@@ -115,7 +115,7 @@ def _results(reports: Sequence[Report]) -> list[str]:
          [", ".join(cells[row].get(mode, [NOT_RUN])) for mode in modes])
         for row in sorted(cells, key=lambda row: (_by_number(row[1]), _by_number(row[0]), row))
     ]  # fmt: skip
-    return _table("", modes, rows)
+    return table("", modes, rows)
 
 
 def _kubernetes(report: Report) -> str:
@@ -126,11 +126,22 @@ def _by_number(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
+def by_feature(report: Report) -> dict[str, dict[str, str]]:
+    """Return the cell of each feature of which anything ran, by profile and name."""
+    found: dict[str, dict[str, str]] = {}
+    for profile, name in sorted({(each["profile"], name) for each in report["tests"] for name in each["features"]}):
+        cell = _feature((each for each in report["tests"] if each["profile"] == profile), name)
+        if cell != NOT_RUN:
+            found.setdefault(profile, {})[name] = cell
+    return found
+
+
 def _feature(tests: Iterable[Mapping[str, Any]], name: str) -> str:
-    return _count(test for test in tests if name in test["features"])
+    return counted(test for test in tests if name in test["features"])
 
 
-def _count(tests: Iterable[Mapping[str, Any]]) -> str:
+def counted(tests: Iterable[Mapping[str, Any]]) -> str:
+    """Return a cell that counts tests of a report: "✓ 12", "✗ 3/12", "-"."""
     marks = Counter(mark for test in tests if (mark := _mark(test)) != NOT_RUN)
     if not marks:
         return NOT_RUN
@@ -142,7 +153,8 @@ def _mark(test: Mapping[str, Any] | None) -> str:
     return NOT_RUN if test is None else MARKS[outcome(test["verdict"], test["level"])]
 
 
-def _table(first: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+def table(first: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """Return the lines of a Markdown table; `first` heads the column of names. All texts are Markdown."""
     rule = ["---"] * (len(heads) + 1)
     return [_line([first, *heads]), _line(rule), *(_line([name, *cells]) for name, cells in rows)]
 

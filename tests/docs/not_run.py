@@ -19,6 +19,8 @@ _SHELL = "it is for a person's own shell; tests/harness/commands/test_completion
 _OWN = "it needs the package of the page; tests/docs/test_own_suites.py writes that and runs these"
 _LIVES = "tests/conformance/test_generated.py writes and reads such files"
 _GRID = "tests/conformance/test_live.py writes and reads that suite"
+_WHOLE = "it takes a whole run, of minutes; tests/harness/report/test_shelf.py adds one of a small suite"
+_SHELF = "it writes into the checkout; tests/harness/report/test_shelf.py makes the same index of a copy"
 _TOOL = "it needs setup-envtest, which downloads"
 
 RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
@@ -34,6 +36,9 @@ NOT_RUN = {
     'make mutation ARGS="--sample 40 --seed 20261123"': _MUTATION,
     'make mutation ARGS="--module reference.proxy.decision --sample 50"': _MUTATION,
     "make nightly": _NIGHT,
+    "make shelf": _COMPONENT,
+    "trafficdist shelf add latest": _WHOLE,
+    "trafficdist shelf index": _SHELF,
     "make skew": _COMPONENT,
     "make test": _SELF,
     "trafficdist cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables": _COMPONENT,

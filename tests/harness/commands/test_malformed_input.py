@@ -56,6 +56,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "report": ("compare",),
     "old report": ("changes", "{}"),
     "history": ("judge",),
+    "run for the shelf": ("shelf", "add"),
 }
 """Commands by the kind of file that they read; the file comes last, or where `{}` is."""
 
@@ -113,6 +114,7 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
 _OWN = {
     # These say the same of every content that is not theirs.
     "kubeconfig to be written": "no folder|is a folder|not about a cluster of ours",
+    "run for the shelf": "no such folder|no run.jsonl|no report.yaml",
     "history": "no such folder|no run.jsonl|no ordinary|more than|cannot be read|not a|digest does not fit|no complete",
 }
 _NO_FAULTS = {("kubeconfig to be written", "not there")}

@@ -72,6 +72,12 @@ class Page:
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
+    def serious(self, axe: str) -> list[Any]:
+        """Return what axe-core, given as its script, finds on the page that is serious or critical."""
+        self.run(axe)
+        script = "axe.run().then(found => found.violations.map(each => [each.impact, each.id, each.nodes[0].html]))"
+        return [each for each in self.run(script) if each[0] in ("serious", "critical")]
+
     def photograph(self, path: Path, *, height: int = 0) -> None:
         """Take a picture of the whole page, or of this much of it."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]

@@ -1,9 +1,9 @@
-"""A run of a small suite as good as that of a released one, which tests forge."""
+"""A run of a small suite as good as that of a released one, which tests forge; and a browser that looks at pages."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from harness.model.requirements import Requirement
 from harness.plugin import pytest_plugin
 from harness.plugin.suite import catalogue
 from harness.report import environment
+from tests.harness.report.browser import Page, browser
 from tests.harness.report.forged import Forged
+from tests.harness.report.npm import installed
 
 JUDGED = """
 from harness.judging.conclusion import raise_for
@@ -79,6 +81,21 @@ def test_each_family(watch, family):
     watch.window(*[Reached("a1")] * 8)
 """
 OPTIONS = ("organization=o", "project=p", "version=1.0", "supported-features=PreferSameNode")
+
+
+AXE = "4.10.3"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("chromium")) as page:
+        yield page
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core's script, installed once into the cache."""
+    return installed("axe-core", AXE, "axe-core/axe.min.js", what="axe-core").read_text(encoding="utf-8")
 
 
 @dataclass

@@ -6,7 +6,7 @@ import html
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +18,11 @@ from harness.eventually import eventually
 from harness.judging.history import sealed
 from harness.report.page import page as maker
 from harness.report.page.again import evidence_in
-from tests.harness.report.browser import Page, browser
+from tests.harness.report.browser import Page
 from tests.harness.report.conftest import JUDGED
-from tests.harness.report.npm import installed
 
 pytest_plugins = ["pytester"]
 
-AXE = "4.10.3"
 ODD = "<script>document.title = 'obeyed'</script><img src=x onerror=\"document.title = 'obeyed'\"> \\u202e"
 HOSTILE = f"""
 @must("KEP-2/odd")
@@ -39,12 +37,6 @@ def test_loses(watch):
     watch.steady(*[Reached("a1")] * 20, *[TIMED_OUT] * 50, *[Reached("a1")] * 20)
     watch.window(*[Reached("a1")] * 7, TIMED_OUT)
 """
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("chromium")) as page:
-        yield page
 
 
 @dataclass(frozen=True)
@@ -67,12 +59,6 @@ def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
         made = certify("passes", "fails", "inconclusive", "unavailable", extra=JUDGED + HOSTILE)
         shutil.copytree(made.folder, kept)
     return Run(Path(shutil.copytree(kept, tmp_path / "run")))
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """axe-core's script, installed once into the cache."""
-    return installed("axe-core", AXE, "axe-core/axe.min.js", what="axe-core").read_text(encoding="utf-8")
 
 
 def text_of(run: Run) -> str:
@@ -113,11 +99,7 @@ def test_axe_finds_nothing_serious(chromium: Page, run: Run, axe: str, dark: boo
     chromium.size(1280, dark=dark)
     page = opened(chromium, run)
     page.run(UNFOLD)
-    page.run(axe)
-    found = page.run(
-        "axe.run().then(found => found.violations.map(each => [each.impact, each.id, each.nodes[0].html]))"
-    )
-    assert [each for each in found if each[0] in ("serious", "critical")] == []
+    assert page.serious(axe) == []
 
 
 @pytest.mark.parametrize("width", [390, 820, 1440])

@@ -1,0 +1,154 @@
+"""What the index knows of one report: whose it is, what is met by feature, what is not and why, and who says so."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from harness.judging.outcome import Outcome, outcome
+from harness.model.requirements import Requirement
+from harness.report.comparison import MARKS, by_feature, counted
+from harness.report.conformance import read_report
+from harness.report.rejudged import HISTORIES
+from harness.report.verified import verify
+
+NO_HISTORY = "no history"
+HOLDS = datetime.timedelta(days=365)
+"""How long a report holds. A version of an implementation does not change; kernels, clusters and requirements do."""
+
+_LONGEST = 400  # letters of a message
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """A requirement that is not met, or of which it could not be told; `evidence` is a folder beside the report."""
+
+    id: str
+    level: str
+    mark: str
+    message: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A report on the shelf. `place` is its folder, from the shelf on; `digest` is that of all its files.
+
+    `refused` is the first reason why it is not verified, "" if it is; `uncertifiable` is why no certificate can rest
+    on the run, as the report says. `met` and the cells of `features`, by profile and name, are as `trafficdist compare`
+    shows them: "✓ 12", "✗ 11/12".
+    """
+
+    place: str
+    digest: str
+    organization: str
+    project: str
+    version: str
+    mode: str
+    url: str
+    kubernetes: str
+    date: str
+    suite: str
+    catalogue: str
+    refused: str
+    uncertifiable: str
+    met: str
+    features: Mapping[str, Mapping[str, str]]
+    unmet: Sequence[Unmet]
+
+    @property
+    def title(self) -> str:
+        """Return the implementation: project, version and mode."""
+        return " ".join(filter(None, (self.project or self.organization, self.version, self.mode)))
+
+    @property
+    def day(self) -> datetime.date:
+        """Return the day on which the run ended."""
+        return datetime.datetime.fromisoformat(self.date).date()
+
+    @property
+    def holds_until(self) -> datetime.date:
+        """Return the last day on which the report is more than history."""
+        return self.day + HOLDS
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields as JSON has them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the entry that `as_json` wrote. Raises `TypeError` or `KeyError` for anything else."""
+        return cls(**{**value, "unmet": tuple(Unmet(**each) for each in value["unmet"])})
+
+
+def entry_of(folder: Path, place: str, digest: str, catalogue: Callable[[], Sequence[Requirement]]) -> Entry:
+    """Return what is to be known of the report in a folder, which is verified. Raises `UsageError` if it is none.
+
+    The catalogue is asked for only if there is a history.
+    """
+    report = read_report(str(folder))
+    has_history = any((folder / name).exists() for name in HISTORIES)
+    refused = verify(folder, catalogue()) if has_history else [NO_HISTORY]
+    implementation = report["implementation"]
+    return Entry(
+        place=place,
+        digest=digest,
+        organization=implementation["organization"],
+        project=implementation["project"],
+        version=implementation["version"],
+        mode=report["mode"],
+        url=implementation["url"],
+        kubernetes=report["kubernetesVersion"],
+        date=report["date"],
+        suite=f"{report['suite']['name']} {report['suite']['version']}",
+        catalogue=report["suite"]["catalogueDigest"],
+        refused=str(refused[0]) if refused else "",
+        uncertifiable="; ".join(report["run"].get("certifiableReasons", ())),
+        met=counted(report["tests"]),
+        features=by_feature(report),
+        unmet=tuple(_unmet(report, folder)),
+    )
+
+
+def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
+    """Return what is not as it should be, the worst first."""
+    order = list(MARKS)
+    found = [(outcome(each["verdict"], each["level"]), each) for each in report["tests"]]
+    bad = [pair for pair in found if pair[0] not in (Outcome.MET, Outcome.NOT_RUN)]
+    return [
+        Unmet(each["id"], each["level"], MARKS[of], each["message"][:_LONGEST], _evidence(each, folder))
+        for of, each in sorted(bad, key=lambda pair: (order.index(pair[0]), pair[1]["id"]))
+    ]
+
+
+def _evidence(test: Mapping[str, Any], folder: Path) -> str:
+    """Return the folder with the evidence of a test, "" if it is not there."""
+    path = next(iter(test["evidence"]), "").rpartition("/")[0]
+    return path if path and (folder / path).is_dir() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a reader must know before they rely on a report; `holds` if it is verified, current and not too old."""
+
+    holds: bool
+    texts: Sequence[str]
+
+
+def states(entries: Sequence[Entry], today: datetime.date) -> dict[str, State]:
+    """Return the state of each report, by place. The catalogue of the newest verified one is the current one."""
+    trusted = [each for each in entries if not each.refused] or entries
+    newest = max(trusted, key=lambda each: each.date).catalogue if trusted else ""
+    found = {}
+    for each in entries:
+        older, expired = each.catalogue != newest, today > each.holds_until
+        texts = [f"not verified: {each.refused}" if each.refused else "verified"]
+        texts += [f"certifies nothing: {each.uncertifiable}"] if each.uncertifiable else []
+        texts += ["older catalogue"] if older else []
+        texts += [f"expired {each.holds_until}"] if expired else []
+        texts += [f"holds until {each.holds_until}"] if not (expired or each.refused) else []
+        found[each.place] = State(not (each.refused or each.uncertifiable or older or expired), texts)
+    return found

@@ -1,0 +1,163 @@
+"""Shows reports of the shelf as Markdown: the page beside each, and the section of the index.
+
+Pure: from entries to text. All words of others are escaped.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.errors import UsageError
+from harness.model.escaping import for_code, for_line, for_markdown
+from harness.report.comparison import KEY, NOT_RUN, table
+from harness.report.shelf.entry import Entry, State, states
+
+BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end of the shelf -->"
+
+
+def readme(entry: Entry, report: Mapping[str, Any]) -> str:
+    """Return the page beside a report, which follows from it."""
+    suite = report["suite"]["version"]
+    facts = (
+        ("Kubernetes", entry.kubernetes),
+        ("implementation", f"{entry.organization}, {entry.project} {entry.version}, mode {entry.mode}"),
+        ("page of the implementation", entry.url or NOT_RUN),
+        ("cluster", f"{report['environment']['backend']}, {len(report['environment']['nodes'])} nodes"),
+        ("date", f"{entry.day}; the report holds until {entry.holds_until}"),
+        ("suite", f"{entry.suite}, {report['suite'].get('revision', 'as released')}"),
+        ("requirements that are met", entry.met),
+    )
+    lines = [
+        f"# {for_markdown(entry.title)}",
+        "",
+        *table("", ["what the report says"], [(name, [for_markdown(text)]) for name, text in facts]),
+        "",
+        *(f"- {for_markdown(each['name'])}: {for_markdown(each['summary'])}" for each in report["profiles"]),
+        "",
+        "## Not met, and why",
+        "",
+        *(_unmet(entry, "") or ["Nothing."]),
+        "",
+        "## Features",
+        "",
+        KEY,
+        "",
+        *_features(entry),
+        "## How it was made, and how to check it",
+        "",
+        f"    {for_line(shlex.join(report['run']['arguments']))}",
+        "",
+        f"trafficdist {for_markdown(suite)} derives each verdict again, and makes a page with pictures:",
+        "",
+        "    trafficdist verify .",
+        "    trafficdist report .",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _features(entry: Entry) -> Iterator[str]:
+    for profile, cells in entry.features.items():
+        rows = [(for_markdown(name), [cell]) for name, cell in cells.items()]
+        yield from table(profile.lower(), ["requirements that are met"], rows)
+        yield ""
+
+
+def _unmet(entry: Entry, base: str) -> list[str]:
+    return [
+        f"- {each.mark} `{for_code(each.id)}` ({each.level}): {for_markdown(each.message)}"
+        + (f" ([evidence](<{base}{each.evidence}/>))" if each.evidence else "")
+        for each in entry.unmet
+    ]
+
+
+def section(entries: Sequence[Entry], today: datetime.date) -> str:
+    """Return the section of the index, with its marks."""
+    told, verified = states(entries, today), sum(not each.refused for each in entries)
+    lines = [
+        BEGIN,
+        "",
+        f"{len(entries)} reports, {verified} of them verified; as of {today}. [index.html](index.html) has colours.",
+        "",
+        KEY,
+        "",
+        *(line for profile in profiles(entries) for line in _matrix(profile, entries, told)),
+        "### Reports",
+        "",
+        *_reports(entries, told),
+        "### Not met, and why",
+        "",
+        *(
+            line
+            for each in entries
+            if each.unmet
+            for line in (f"{_link(each)}:", "", *_unmet(each, f"{each.place}/"), "")
+        ),
+        END,
+    ]
+    return "\n".join(lines)
+
+
+def profiles(entries: Sequence[Entry]) -> list[str]:
+    """Return the names of the profiles of which any report has something; that of most reports first."""
+    times = Counter(name for each in entries for name in each.features)
+    return sorted(times, key=lambda name: (-times[name], name))
+
+
+def columns(profile: str, entries: Sequence[Entry]) -> list[str]:
+    """Return the features of a profile of which any report has something."""
+    return sorted({name for each in entries for name in each.features.get(profile, ())})
+
+
+def _reports(entries: Sequence[Entry], told: Mapping[str, State]) -> list[str]:
+    heads = ["Kubernetes", "date", "suite", "met", "state"]
+    rows = [
+        (
+            _link(each),
+            [
+                for_markdown(each.kubernetes),
+                str(each.day),
+                for_markdown(each.suite),
+                each.met,
+                for_markdown("; ".join(told[each.place].texts)),
+            ],
+        )
+        for each in entries
+    ]
+    return [*table("implementation", heads, rows), ""]
+
+
+def _matrix(profile: str, entries: Sequence[Entry], told: Mapping[str, State]) -> list[str]:
+    names = columns(profile, entries)
+    rows = [
+        (
+            _link(each) + ("" if told[each.place].holds else " \\*"),
+            [each.features[profile].get(name, NOT_RUN) for name in names],
+        )
+        for each in entries
+        if profile in each.features
+    ]
+    return [
+        f"### {profile.lower()}",
+        "",
+        *table("", [for_markdown(each) for each in names], rows),
+        "",
+        "\\* not verified, of an older catalogue, or expired: see [reports](#reports).",
+        "",
+    ]
+
+
+def _link(entry: Entry) -> str:
+    return f"[{for_markdown(entry.title)}](<{entry.place}/>)"
+
+
+def replaced(page: str, made: str) -> str:
+    """Return a page with the section between its marks replaced. Raises `UsageError` if it has no marks."""
+    found = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
+    if not found.search(page):
+        raise UsageError(f"the README.md of the shelf has no lines {BEGIN!r} and {END!r}, between which the index goes")
+    return found.sub(lambda _: made, page, count=1)

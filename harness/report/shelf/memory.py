@@ -1,0 +1,76 @@
+"""Remembers what was found of each report, in `index.json`, so that two hundred need not be verified at each change.
+
+What is remembered holds for files with the same digest only. A report that was verified by the release that made it
+stays so when requirements change; one that is refused is tried again each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.model.files import MEGABYTE, content
+from harness.model.requirements import Requirement
+from harness.report.shelf.entry import NO_HISTORY, Entry, entry_of
+from harness.report.shelf.place import REPORT
+
+FILE = "index.json"
+_MOST = 64 * MEGABYTE
+
+
+def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[Entry]:
+    """Return what is to be known of each report on the shelf, ordered by place. Raises `UsageError` for a broken one.
+
+    `again` trusts no memory, and verifies all.
+    """
+    known = {} if again else {each.place: each for each in _read(shelf / FILE)}
+    found = []
+    for folder in folders(shelf):
+        where, digest = str(folder.relative_to(shelf)), digest_of(folder)
+        entry = known.get(where)
+        if entry is None or entry.digest != digest or entry.refused not in ("", NO_HISTORY):
+            entry = entry_of(folder, where, digest, catalogue)
+        found.append(entry)
+    return found
+
+
+def folders(shelf: Path) -> list[Path]:
+    """Return all folders with a report. Raises `UsageError` if there is none."""
+    found = sorted(path.parent for path in shelf.rglob(REPORT) if not _is_hidden(path.relative_to(shelf)))
+    if not found:
+        raise UsageError(f"{shelf}: there is no {REPORT} in it, nor in a folder of it")
+    return found
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def digest_of(folder: Path) -> str:
+    """Return a digest of the names and contents of all files in a folder."""
+    whole = hashlib.sha256()
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        with path.open("rb") as file:
+            own = hashlib.file_digest(file, "sha256").hexdigest()
+        whole.update(f"{own}  {path.relative_to(folder)}\n".encode())
+    return f"sha256:{whole.hexdigest()}"
+
+
+def as_json(found: Iterable[Entry]) -> str:
+    """Return the memory as text, an entry a line."""
+    lines = ",\n".join(json.dumps(each.as_json(), ensure_ascii=True) for each in found)
+    return f'{{"reports": [\n{lines}\n]}}\n'
+
+
+def _read(path: Path) -> Iterator[Entry]:
+    """Yield what was remembered; nothing where another release wrote it."""
+    if not path.exists():
+        return
+    try:
+        remembered = json.loads(content(path, what="index", most=_MOST))["reports"]
+        yield from [Entry.from_json(each) for each in remembered if isinstance(each, Mapping)]
+    except (KeyError, TypeError, ValueError):
+        return

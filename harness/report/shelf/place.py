@@ -1,0 +1,44 @@
+"""Where a report stands on the shelf: its folder follows from what the report says of itself.
+
+Two people who judge the same thing get the same folder, so a newer report takes the place of an older one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from harness.errors import UsageError
+
+REPORT, README, HISTORY = "report.yaml", "README.md", "run.jsonl.gz"
+
+SHELVED = re.compile(r"\d+\.\d+/[a-z0-9.-]+/[a-z0-9.-]+")
+"""What the path of a folder looks like, from the shelf on."""
+
+_AUTHORS = re.compile(r"^the (.+) authors$")
+_MINOR = re.compile(r"v(\d+\.\d+)")
+
+
+def place_of(report: Mapping[str, Any]) -> PurePosixPath:
+    """Return the folder of a report: `<kubernetes minor>/<organization>-<project>/<version>-<mode>`.
+
+    Names are in small letters, and what is neither letter nor digit becomes a hyphen. "The X authors" are `x`, and a
+    version has no `v` before it. Raises `UsageError` if a name is missing.
+    """
+    implementation = report["implementation"]
+    names = {name: str(implementation[name]) for name in ("organization", "project", "version")}
+    parts = {name: _slug(text) for name, text in {**names, "mode": str(report["mode"])}.items()}
+    missing = [name for name, part in parts.items() if not part]
+    if missing:
+        raise UsageError(f"the report has no {' and no '.join(missing)} that a folder could be named for")
+    minor = _MINOR.match(report["kubernetesVersion"])
+    if minor is None:
+        raise UsageError(f"the report does not say which Kubernetes it was: {report['kubernetesVersion']}")
+    return PurePosixPath(minor[1], f"{parts['organization']}-{parts['project']}", f"{parts['version']}-{parts['mode']}")
+
+
+def _slug(text: str) -> str:
+    text = re.sub(r"^v(?=\d)", "", _AUTHORS.sub(r"\1", text.strip().lower()))
+    return re.sub(r"[^a-z0-9.]+", "-", text).strip(".-")
