@@ -10,7 +10,7 @@ import contextlib
 import os
 import platform
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -25,6 +25,7 @@ from harness.backends.protocols import (
     ComponentControl,
     ControllerMetrics,
     Explaining,
+    FollowsPackets,
     ForgetsConnections,
     NodeControl,
     NodePower,
@@ -48,6 +49,8 @@ from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Probe, Recording, Stream
+from harness.tracing import follower
+from harness.tracing.path import Followed
 
 BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to work on the first objects
 RECONNECTED = (
@@ -63,6 +66,7 @@ class NetnsBackend(
     NodeControl,
     ProxyMetrics,
     Explaining,
+    FollowsPackets,
     ComponentControl,
     NodePower,
     ControllerMetrics,
@@ -279,6 +283,10 @@ class NetnsBackend(
     def record(self, interval: float, probes: Sequence[Probe]) -> Recording:
         """Send probes at a fixed rate in the background, each every `interval` seconds."""
         return self._loop.every(interval, probes)
+
+    def follow(self, probe: Probe, node: str, is_same: Callable[[Observation], bool]) -> Followed:
+        """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
+        return follower.follow(probe, self.network.nodes[node].namespace, lambda each: self.probe([each])[0], is_same)
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> Namespace:  # noqa: ARG002  all ports are fresh
         """Return the netns in which a client's sockets are made."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from harness.api.client import Object
@@ -16,6 +16,7 @@ from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Probe, SocketSource
+from harness.tracing.path import Followed
 
 # Of the embedded cluster and of any other cluster
 
@@ -165,6 +166,17 @@ class Sockets(Protocol):
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` like a connection."""
+
+
+@runtime_checkable
+class FollowsPackets(Protocol):
+    """Follows a packet through the rules of a node."""
+
+    def follow(self, probe: Probe, node: str, is_same: Callable[[Observation], bool]) -> Followed:
+        """Repeat a probe through the rules of a node, until its outcome is the same again, and trace the last one.
+
+        A few times at most. Raises `UnavailableError`.
+        """
 
 
 @runtime_checkable

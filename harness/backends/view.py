@@ -5,7 +5,7 @@ The noted needs become the suite's table of needs: `harness.model.needs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from harness.api.client import Api, Object
@@ -14,6 +14,7 @@ from harness.backends.protocols import (
     ComponentControl,
     ControllerMetrics,
     Explaining,
+    FollowsPackets,
     ForgetsConnections,
     NodeControl,
     NodePower,
@@ -35,6 +36,7 @@ from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Probe, SocketSource
+from harness.tracing.path import Followed
 
 _RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,
@@ -166,6 +168,10 @@ class View:
     def decisions(self) -> dict[str, str]:
         """See `Explaining`; empty for a backend without it."""
         return self._backend.decisions() if isinstance(self._backend, Explaining) else {}
+
+    def follow(self, probe: Probe, node: str, is_same: Callable[[Observation], bool]) -> Followed:
+        """See `FollowsPackets`; no need of the scenario, as it is for evidence."""
+        return self._part(FollowsPackets).follow(probe, node, is_same)
 
     def forget_connections(self) -> None:
         """See `ForgetsConnections`; does nothing for a backend without it."""

@@ -181,6 +181,8 @@ class Window:
         self._expectation = expectation
         self.plans = plans(expectation, rates)
         self.tallies: dict[str, Tally] = {}
+        self.first_wrong: dict[str, Observation] = {}  # of each client who saw something wrong
+        self.opened = time.time()  # Unix time
 
     def observe(self, client: str, observations: Sequence[Observation]) -> None:
         """Count the observations of a client. May be called several times."""
@@ -194,12 +196,11 @@ class Window:
         self._count(client, observations, tally, flow=as_json.flow(samples))
 
     def _count(self, client: str, observations: Sequence[Observation], tally: Tally, **more: Any) -> None:
-        wrong = [
-            {"index": index, "saw": as_json.observation(each)}
-            for index, each in enumerate(observations)
-            if is_wrong(each, self._expectation[client])
-        ]
-        told = {"tally": as_json.tally(tally), "offending": wrong[:SHOWN_IN_FULL], **more}
+        wrong = [(index, each) for index, each in enumerate(observations) if is_wrong(each, self._expectation[client])]
+        for _, each in wrong[:1]:
+            self.first_wrong.setdefault(client, each)
+        shown = [{"index": index, "saw": as_json.observation(each)} for index, each in wrong[:SHOWN_IN_FULL]]
+        told = {"tally": as_json.tally(tally), "offending": shown, **more}
         self._history.write("observed", window=self._number, client=client, **told)
         self.tallies.setdefault(client, Tally()).add(tally)
 

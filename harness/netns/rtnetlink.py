@@ -81,7 +81,7 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
     Raises `OSError`.
     """
     family, packed = _packed(address)
-    body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + _attribute(1, packed)  # RTA_DST
+    body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute(1, packed)  # RTA_DST
     with make_socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         sock.send(pack([Request(f"ask for the route to {address}", _GETROUTE, 0, body)]))
         answer = sock.recv(_BUFFER)
@@ -125,22 +125,22 @@ def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: 
     address, nothing is ever resolved (so nothing delays the first packet), and the machine's neighbour table, which all
     netns share, does not fill.
     """
-    ends = _attribute(1, _HARDWARE_ADDRESS)  # IFLA_ADDRESS
-    queues = _attribute(31, _u32(1)) + _attribute(32, _u32(1))  # one queue each way: 15 % faster to make
+    ends = attribute(1, _HARDWARE_ADDRESS)  # IFLA_ADDRESS
+    queues = attribute(31, _u32(1)) + attribute(32, _u32(1))  # one queue each way: 15 % faster to make
     other = (
         _LINK.pack(0, 0, peer_index, _IFF_NOARP, _IFF_NOARP)
-        + _attribute(3, _name(peer_name))
-        + _attribute(28, _u32(peer.fd))  # IFLA_NET_NS_FD
+        + attribute(3, _name(peer_name))
+        + attribute(28, _u32(peer.fd))  # IFLA_NET_NS_FD
         + ends
         + queues
     )
     body = (
         _LINK.pack(0, 0, index, _IFF_UP | _IFF_NOARP, _IFF_UP | _IFF_NOARP)
-        + _attribute(3, _name(name))
+        + attribute(3, _name(name))
         + ends
         + queues
         # IFLA_LINKINFO { IFLA_INFO_KIND, IFLA_INFO_DATA { VETH_INFO_PEER } }
-        + _attribute(18, _attribute(1, b"veth") + _attribute(2, _attribute(1, other)))
+        + attribute(18, attribute(1, b"veth") + attribute(2, attribute(1, other)))
     )
     return Request(f"make the veth pair {name} - {peer_name}", _NEWLINK, _CREATE | _EXCL, body)
 
@@ -159,7 +159,7 @@ def address(index: int, host: str) -> list[Request]:
     """Give a link a host address (/32 or /128), without duplicate address detection; it takes packets at once."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
-    body += _attribute(2, packed) + _attribute(1, packed)
+    body += attribute(2, packed) + attribute(1, packed)
     given = Request(f"give link {index} the address {host}", _NEWADDR, _CREATE | _EXCL, body)
     return [given, _local(index, packed)] if family == socket.AF_INET6 else [given]
 
@@ -171,7 +171,7 @@ def _local(index: int, packed: bytes) -> Request:
     for the address are routed on, or lost.
     """
     body = _ROUTE.pack(socket.AF_INET6, len(packed) * 8, 0, 0, _LOCAL_TABLE, 4, _SCOPE_UNIVERSE, _LOCAL, 0)
-    body += _attribute(1, packed) + _attribute(4, _u32(index))
+    body += attribute(1, packed) + attribute(4, _u32(index))
     return Request(f"take packets for an address of link {index}", _NEWROUTE, _CREATE | _EXCL, body)
 
 
@@ -181,10 +181,10 @@ def route(to: str, index: int, *, via: str = "", source: str = "", table: int = 
     onlink = 0x4 if via else 0  # RTNH_F_ONLINK
     scope = _SCOPE_UNIVERSE if via else _SCOPE_LINK
     body = _ROUTE.pack(family, length, 0, 0, min(table, 255), 4, scope, _UNICAST, onlink)  # 4: RTPROT_STATIC
-    body += _attribute(1, packed) if length else b""
-    body += _attribute(4, _u32(index)) + _attribute(15, _u32(table))
-    body += _attribute(5, _packed(via)[1]) if via else b""
-    body += _attribute(7, _packed(source)[1]) if source else b""
+    body += attribute(1, packed) if length else b""
+    body += attribute(4, _u32(index)) + attribute(15, _u32(table))
+    body += attribute(5, _packed(via)[1]) if via else b""
+    body += attribute(7, _packed(source)[1]) if source else b""
     return Request(f"route {to} over link {index}{f' via {via}' if via else ''}", _NEWROUTE, _CREATE | _EXCL, body)
 
 
@@ -192,14 +192,14 @@ def blackhole(to: str) -> Request:
     """Drop what goes to the CIDR `to`, silently, unless a longer prefix has a route."""
     family, packed, length = _prefix(to)
     body = _ROUTE.pack(family, length, 0, 0, MAIN_TABLE, 4, _SCOPE_UNIVERSE, _BLACKHOLE, 0)
-    body += _attribute(1, packed) if length else b""
+    body += attribute(1, packed) if length else b""
     return Request(f"drop what goes to {to}", _NEWROUTE, _CREATE | _EXCL, body)
 
 
 def rule(family: Family, from_link: str, *, table: int, priority: int) -> Request:
     """Look packets that come in over a link up in `table` first."""
     body = _ROUTE.pack(NUMBERS[family], 0, 0, 0, min(table, 255), 0, 0, 1, 0)  # 1: FR_ACT_TO_TBL
-    body += _attribute(3, _name(from_link)) + _attribute(6, _u32(priority)) + _attribute(15, _u32(table))
+    body += attribute(3, _name(from_link)) + attribute(6, _u32(priority)) + attribute(15, _u32(table))
     return Request(f"add the rule for packets from {from_link} ({family})", _NEWRULE, _CREATE | _EXCL, body)
 
 
@@ -249,7 +249,8 @@ def _find(message: bytes, offset: int, wanted: int) -> bytes:
     return b""
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
+def attribute(kind: int, value: bytes) -> bytes:
+    """Return an attribute of netlink, padded to four bytes."""
     return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
 
 

@@ -12,7 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.api.client import Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
@@ -24,7 +24,7 @@ from harness.judging.history import History, Window
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.story import SETTLED
 from harness.judging.timeline import Seen
-from harness.judging.verdict import Expectation, Judgement, Verdict
+from harness.judging.verdict import Judgement, Verdict
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.generation import Generation
@@ -39,6 +39,9 @@ from harness.scenario.holding import Sights
 from harness.scenario.nodes import Nodes
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
+
+if TYPE_CHECKING:  # which know what a cluster is
+    from harness.scenario.paths import Path
 
 _FEW_PORTS = 8  # that a server has in any cluster: each is a container of its own there
 _SAID = 300  # letters of a value in a timeline; the message has all of it
@@ -353,16 +356,19 @@ class Cluster(Components):
 
     # Observations and judgements
 
-    def window(
-        self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES, *, of: tuple[str, str] = ("", "")
-    ) -> Window:
-        """Open a measuring window: from here on each observation counts, and is written to the history.
+    def window(self, title: str, paths: Sequence[Path], rates: Rates = DEFAULT_RATES) -> Window:
+        """Open a measuring window along these paths, all to one address of a Service.
 
-        `of` are the name of the Service and the kind of its address, if all clients ask there.
+        From here on each observation counts, and is written to the history.
         """
-        window = self.history.window(self.test, expectation, rates, of=of)
-        self._findings.opened(title, window)
+        expectation = {path.label: path.expected for path in paths}
+        window = self.history.window(self.test, expectation, rates, of=paths[0].of if paths else ("", ""))
+        self._findings.opened(title, window, paths)
         return window
+
+    def failed(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
+        """Yield the windows in which not all was as expected, with their judgements and paths."""
+        return self._findings.failed()
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
         """Record numbers for the report, beside the verdict on them."""

@@ -10,13 +10,16 @@ from harness.model.abilities import Ability
 from harness.model.texts import as_yaml, gathered, with_names
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import answers_now
+from harness.scenario.wrong_packets import paths_of
 
 _SERVICES = 10  # that are explained, if proxies do not tell their decisions
 
 
 def evidence_of(cluster: Cluster, *, since: float, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield texts with their file names; in some of them addresses get the names in `names`."""
-    yield from cluster.backend.evidence(cluster.namespace, since=since).items()
+    components = cluster.backend.evidence(cluster.namespace, since=since)
+    yield from components.items()
+    yield from paths_of(cluster, components, names)
     decisions = cluster.backend.decisions()
     for node, text in decisions.items():
         yield f"decisions-{node}.txt", with_names(text, names)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from harness.judging.history import Window
 from harness.judging.history_format import counts
 from harness.judging.results import CONVERGENCE
+from harness.judging.verdict import Judgement, Verdict
+
+if TYPE_CHECKING:  # which know what a cluster is
+    from harness.scenario.paths import Path
 
 
 class Findings:
@@ -15,12 +19,21 @@ class Findings:
 
     def __init__(self) -> None:
         self._windows: list[tuple[str, Window]] = []
+        self._paths: list[Sequence[Path]] = []  # of each window
         self._measured: dict[str, Mapping[str, float]] = {}
         self._slowest = 0.0
 
-    def opened(self, title: str, window: Window) -> None:
-        """Take in a window, whose counts are those at the end."""
+    def opened(self, title: str, window: Window, paths: Sequence[Path] = ()) -> None:
+        """Take in a window along these paths, whose counts are those at the end."""
         self._windows.append((title, window))
+        self._paths.append(paths)
+
+    def failed(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
+        """Yield the windows that were not as expected, in order."""
+        for (_, window), paths in zip(self._windows, self._paths, strict=True):
+            judgement = window.judgement()
+            if judgement.verdict is Verdict.FAILED:
+                yield window, judgement, paths
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
         """Take in numbers beside the verdict on them."""

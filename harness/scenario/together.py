@@ -173,10 +173,7 @@ def _measure(
     cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates, before: Observed
 ) -> Iterator[tuple[str, Judgement]]:
     """Send all probes at once. Yields the judgement of each question, failed ones first: the first one decides."""
-    windows = {
-        name: cluster.window(name, {path.label: path.expected for path in some}, rates, of=some[0].of)
-        for name, some in paths.items()
-    }
+    windows = {name: cluster.window(name, some, rates) for name, some in paths.items()}
     asked = [(windows[name], path) for name, some in paths.items() for path in some]
     counts = {path: left(window, path, before) for window, path in asked}
     seen = probe_all(cluster, counts, in_flight=MANY_IN_FLIGHT)

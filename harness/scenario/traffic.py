@@ -339,8 +339,7 @@ def measure(
     Raises as `raise_unless_passed` does.
     """
     opens = Seen(time.monotonic(), "the measuring window opens: from here on each observation counts")
-    of = paths[0].of if paths else ("", "")
-    window = cluster.window(title, {path.label: path.expected for path in paths}, rates, of=of)
+    window = cluster.window(title, paths, rates)
     for path, observations in (seen or {}).items():
         window.observe(path.label, observations)
     samples = {path: left(window, path, seen or {}, at_least) for path in paths}

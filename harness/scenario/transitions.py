@@ -92,7 +92,7 @@ def expect_no_loss(
     title = f"{target}, through changes"
     # What is lost in a change of milliseconds may be one client's alone.
     rates = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
-    window = cluster.window(title, {path.label: path.expected for path in paths}, rates, of=paths[0].of)
+    window = cluster.window(title, paths, rates)
     recording = cluster.backend.record(INTERVAL, [path.probes(1)[0] for path in paths])
     flow = Flow(recording, len(paths), window.plans[paths[0].label].samples)
     try:

@@ -1,0 +1,151 @@
+"""The path of the first wrong packet of each failed window, as evidence: what sent it there, and what was to be.
+
+The probe is repeated after the window, which has been judged by then. Nothing of this counts.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Literal
+
+from harness.errors import HarnessError
+from harness.judging.history import Window
+from harness.judging.verdict import Judgement
+from harness.model.outcomes import Observation
+from harness.model.texts import gathered, paragraphs, with_names
+from harness.scenario.cluster import Cluster
+from harness.scenario.paths import Path, named
+from harness.tracing.path import Followed, path
+from harness.tracing.rules import rules_of
+
+SECONDS = 1.5
+"""For all windows of a scenario; those that are not reached are named."""
+
+LINES = 60
+"""The most lines of a log."""
+
+_KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """The path of a client, and what it saw wrong in a window; None if it only missed something."""
+
+    path: Path
+    saw: Observation | None
+    window: Window
+    judgement: Judgement
+
+
+def paths_of(cluster: Cluster, texts: Mapping[str, str], names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield a text with its file name for each failed window; `texts` are the evidence of components so far."""
+    until = time.monotonic() + SECONDS
+    used: Counter[str] = Counter()
+    for window, judgement, paths in list(cluster.failed()):
+        for wrong in _first_wrong(window, judgement, paths):
+            stem = f"path-{re.sub('[^A-Za-z0-9.-]+', '-', wrong.path.label)}"
+            used[stem] += 1
+            name = f"{stem}.txt" if used[stem] == 1 else f"{stem}-{used[stem]}.txt"
+            if time.monotonic() > until:
+                yield name, f"{judgement.message}\n\nnot followed: other windows took {SECONDS:g} s\n"
+            else:
+                yield name, with_names(gathered(partial(_told, cluster, wrong, texts, names)), names)
+
+
+def _first_wrong(window: Window, judgement: Judgement, paths: Sequence[Path]) -> Iterator[_Wrong]:
+    """Yield the first client who saw something wrong, else the first who missed something."""
+    unmet = [each for each in paths if each.label in judgement.unmet]
+    seen = [each for each in unmet if each.label in window.first_wrong]
+    for each in (seen or unmet)[:1]:
+        yield _Wrong(each, window.first_wrong.get(each.label), window, judgement)
+
+
+def _told(cluster: Cluster, wrong: _Wrong, texts: Mapping[str, str], names: Mapping[str, str]) -> str:
+    chosen, node = wrong.path, wrong.path.node
+    service, kind = chosen.of
+    followed = _followed(cluster, wrong)
+    steps = path(followed, rules_of(texts, node), client=chosen.label, node=node, names=names)
+    return paragraphs(
+        wrong.judgement.message,
+        f"{chosen.label} asks for {chosen.protocol} {chosen.address} port {chosen.port}, the {kind} of {service}. "
+        f"{_again(cluster, followed, wrong)}",
+        "\n".join(steps),
+        "\n".join(f"Missing here: {each}" for each in followed.missing),
+        _heading("What its objects ask for, and why", gathered(partial(_asked_for, cluster, service))),
+        _heading(f"What the proxy of {node} decided", cluster.backend.explain(cluster.namespace, service, [node])),
+        _log(texts, node, wrong.window.opened),
+        "",
+    )
+
+
+def _followed(cluster: Cluster, wrong: _Wrong) -> Followed:
+    def is_same(seen: Observation) -> bool:
+        return wrong.saw is None or named(cluster, seen) == wrong.saw
+
+    try:
+        return cluster.backend.follow(wrong.path.probes(1)[0], wrong.path.node, is_same)
+    except HarnessError as error:
+        return Followed(missing=(f"the way of a packet through the rules: {error}",))
+
+
+def _again(cluster: Cluster, followed: Followed, wrong: _Wrong) -> str:
+    """Say what became of the repeats."""
+    if not followed.seen:
+        return ""
+    times = f"{len(followed.seen)} times more" if len(followed.seen) > 1 else "once more"
+    asked = f"Asked {times}, after the window, with the trace of node {wrong.path.node} on"
+    if wrong.saw is None:
+        return f"{asked}: no single packet was wrong, and this is the path of one."
+    if named(cluster, followed.seen[-1]) == wrong.saw:
+        return f"{asked}: the last one saw the same as in the window, and this is its path."
+    return f"{asked}: what was seen in the window was not seen again, and this is the path of the last one."
+
+
+def _heading(title: str, text: str) -> str:
+    return f"{title}:\n\n{text.rstrip()}" if text.strip() else ""
+
+
+def _asked_for(cluster: Cluster, service: str) -> str:
+    from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
+
+    follow: Literal["kep", "released"] = "kep" if cluster.backend.release.follows == "kep" else "released"
+    return explained(cluster.api, cluster.namespace, service, follow)
+
+
+def _log(texts: Mapping[str, str], node: str, since: float) -> str:
+    """Return the end of each log of a node, since a time (Unix time) where its lines tell theirs."""
+    logs = {name: text for name, text in texts.items() if name.endswith(f"-{node}.log")}
+    return paragraphs(
+        *(_heading(f"{name} since the window began", since_then(text, since)) for name, text in logs.items())
+    )
+
+
+def since_then(log: str, since: float) -> str:
+    """Return the lines of a log since a time (Unix time), if they tell theirs as klog does, in UTC; `LINES` at most.
+
+    Of a log that tells none, the last ones.
+    """
+    lines = log.splitlines()
+    year = datetime.fromtimestamp(since, UTC).year
+    times = [_moment(line, year) for line in lines]
+    if any(times):
+        begin = next((number for number, at in enumerate(times) if at and at >= since), len(lines))
+        lines = lines[begin:] or ["it says nothing"]
+    else:
+        lines = ["its lines tell no time; these are the last", *lines[-LINES:]] if lines else ["it says nothing"]
+    left_out = [f"… {len(lines) - LINES} lines left out …"] if len(lines) > LINES + 1 else []
+    return "\n".join([*left_out, *(lines[-LINES:] if left_out else lines)])
+
+
+def _moment(line: str, year: int) -> float:
+    found = _KLOG.match(line)
+    if found is None:
+        return 0.0
+    month, day, hour, minute, second, micro = map(int, found.groups())
+    return datetime(year, month, day, hour, minute, second, micro, UTC).timestamp()

@@ -1,0 +1,108 @@
+"""What the kernel says of a packet that it traces: one message for each rule that took it, and each end of a chain.
+
+A rule whose conditions do not hold says nothing. The first message of a base chain has the packet's headers as they
+are then. Numbers are those of linux/netfilter/nf_tables.h (nft_trace_attributes) and linux/netfilter.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.tracing.packet import Packet, packet_of
+
+TRACE = 10 << 8 | 17
+"""NFT_MSG_TRACE of NFNL_SUBSYS_NFTABLES, the type of such a message."""
+
+NEW_RULE = 10 << 8 | 6
+"""NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each answer to a question for rules."""
+
+_TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _NETWORK, _TRANSPORT = 1, 2, 3, 4, 5, 8, 9
+_IN, _OUT, _MARK, _POLICY = 10, 12, 14, 16
+_ENDS = {1: "policy", 2: "return"}  # NFT_TRACETYPE_…
+_FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}  # NFPROTO_…
+_VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -3: "jump", -4: "goto", -5: "return"}
+_BITS = 0xFF  # of a verdict below NF_VERDICT_MASK: the others tell a queue or an error
+_HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
+_FAMILY_BYTES = 4  # struct nfgenmsg
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What one rule did with the packet, or the end of a chain did (`ends`: "return" or "policy", handle 0).
+
+    `table` is its family and name, as in "ip nat"; `verdict` is in nft's words, as in "goto lb-2". `packet` are its
+    addresses where the message tells them; `into` and `out` are the indexes of links, 0 for none.
+    """
+
+    table: str
+    chain: str
+    verdict: str
+    handle: int = 0
+    ends: str = ""
+    mark: int = 0
+    packet: Packet | None = None
+    into: int = 0
+    out: int = 0
+
+
+def messages(datagram: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield type and body of each message in a datagram of netlink."""
+    while len(datagram) >= _HEADER.size:
+        length, kind, *_ = _HEADER.unpack_from(datagram)
+        yield kind, datagram[_HEADER.size : length]
+        datagram = datagram[max((length + 3) & ~3, _HEADER.size) :]
+
+
+def attributes(data: bytes) -> dict[int, bytes]:
+    """Return the attributes in `data`: their values by kind, without flags."""
+    found = {}
+    while len(data) >= _ATTRIBUTE.size:
+        length, kind = _ATTRIBUTE.unpack_from(data)
+        found[kind & 0x3FFF] = data[_ATTRIBUTE.size : length]
+        data = data[max((length + 3) & ~3, _ATTRIBUTE.size) :]
+    return found
+
+
+def traced(body: bytes) -> Traced:
+    """Read the body of a message of type `TRACE`."""
+    found = attributes(body[_FAMILY_BYTES:])
+    ends = _ENDS.get(_number(found, _TYPE), "")
+    verdict = _VERDICTS.get(_number(found, _POLICY), "?") if ends == "policy" else _verdict(found.get(_VERDICT, b""))
+    return Traced(
+        _table(body, found),
+        _text(found, _CHAIN),
+        verdict,
+        _number(found, _HANDLE),
+        ends,
+        _number(found, _MARK),
+        packet_of(found.get(_NETWORK, b""), found.get(_TRANSPORT, b"")),
+        _number(found, _IN),
+        _number(found, _OUT),
+    )
+
+
+def rule(body: bytes) -> tuple[str, str, int]:
+    """Read the body of a message of type `NEW_RULE`: the rule's table, chain and handle."""
+    found = attributes(body[_FAMILY_BYTES:])
+    return _table(body, found), _text(found, _CHAIN), _number(found, _HANDLE)
+
+
+def _verdict(data: bytes) -> str:
+    found = attributes(data)
+    code = struct.unpack(">i", found.get(1, bytes(4)))[0]
+    word = _VERDICTS.get(code if code < 0 else code & _BITS, str(code))
+    return f"{word} {_text(found, 2)}".rstrip()
+
+
+def _table(body: bytes, found: dict[int, bytes]) -> str:
+    return f"{_FAMILIES.get(body[0], str(body[0]))} {_text(found, _TABLE)}"
+
+
+def _text(found: dict[int, bytes], kind: int) -> str:
+    return found.get(kind, b"").rstrip(b"\0").decode("utf-8", "replace")
+
+
+def _number(found: dict[int, bytes], kind: int) -> int:
+    return int.from_bytes(found.get(kind, b""), "big")

@@ -1,0 +1,180 @@
+"""The path of one packet as a numbered list: client, the rules of the node in their order, endpoint.
+
+It is made of what the kernel said of the packet (`messages`) and of the rules as tools print them (`rules`). A rule
+before the one that took the packet is told where it looked up a key that is not there: the rule at fault may be one
+that did nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
+from harness.tracing import own_table
+from harness.tracing.messages import Traced
+from harness.tracing.packet import Packet
+from harness.tracing.rules import Lookup, Rules, lookups
+
+_INDENT = " " * 6
+
+RuleName = tuple[str, str, int]
+"""A table, a chain and the handle of a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A probe that was repeated with the trace of a node on: all outcomes, and the trace of the last one.
+
+    `rules` are those of the node in the order of their chains, `links` the names of its links by index. `missing` says
+    what could not be had.
+    """
+
+    seen: Sequence[Observation] = ()
+    trace: Sequence[Traced] = ()
+    rules: Sequence[RuleName] = ()
+    links: Mapping[int, str] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+
+
+def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Mapping[str, str]) -> list[str]:
+    """Return the numbered list, line by line; `names` are those of pods by address. Empty if nothing was repeated."""
+    if not followed.seen:
+        return []
+    return list(_numbered(_Walk(followed, rules, client, node, names).steps()))
+
+
+def _numbered(steps: Iterator[list[str]]) -> Iterator[str]:
+    for number, (first, *more) in enumerate(steps, 1):
+        yield f"{number:3}. {first}"
+        yield from (_INDENT + each for each in more)
+
+
+class _Walk:
+    """Goes along the trace, and remembers the packet as it is at that point."""
+
+    def __init__(self, followed: Followed, rules: Rules, client: str, node: str, names: Mapping[str, str]) -> None:
+        self._followed, self._rules = followed, rules
+        self._client, self._node, self._names = client, node, names
+        self._packet: Packet | None = None
+        self._mark = 0
+        self._taken: dict[tuple[str, str], int] = {}  # how many rules of each chain are behind it
+        self._handles: dict[tuple[str, str], list[int]] = {}
+        for table, chain, handle in followed.rules:
+            self._handles.setdefault((table, chain), []).append(handle)
+
+    def steps(self) -> Iterator[list[str]]:
+        """Yield the steps, each with the lines that belong to it."""
+        first = next((each.packet for each in self._followed.trace if each.packet), None)
+        if first is None:
+            yield [f"client {self._client} asks; no packet of it came to the rules of node {self._node}"]
+        else:
+            over = self._link(next(each.into for each in self._followed.trace if each.packet))
+            came = f"it comes to node {self._node} over {over}" if over else f"it is of node {self._node} itself"
+            yield [f"client {self._client} sends {self._ends(first)}, {first.protocol}; {came}"]
+        last = None
+        for each in self._followed.trace:
+            self._packet = each.packet or self._packet
+            if each.table == own_table.NAME:
+                last = each if each.chain.startswith("last-") and each.packet else last
+            else:
+                yield from self._step(each)
+                self._mark = each.mark
+        yield from self._leaves(first, last)
+        yield [self._outcome(self._followed.seen[-1])]
+
+    def _step(self, each: Traced) -> Iterator[list[str]]:
+        place = (each.table, each.chain)
+        if each.packet:  # only the first message of a base chain has it
+            self._taken = {}
+        where = f"{each.table} {each.chain}"
+        if each.ends == "policy":
+            yield [f"{where}: {self._untaken(place)}; policy {each.verdict}", *self._passed_over(place, None)]
+        elif each.handle:
+            text = self._text(place, each.handle)
+            passed = self._passed_over(place, each.handle)
+            found = [_element(one) for one in self._lookups(text, each.table, each.mark)]
+            marked = [f"mark {each.mark:#x}"] if each.mark != self._mark or "mark set" in text else []
+            if each.verdict.startswith("goto "):  # there is no way back to the rules after it
+                self._taken[place] = len(self._handles.get(place, []))
+            yield [f"{where}: {text} → {each.verdict}", *passed, *found, *marked]
+
+    def _untaken(self, place: tuple[str, str]) -> str:
+        """Say why a chain came to its end."""
+        if not self._handles.get(place):
+            return "the chain has no rules"
+        return "the end of the chain" if place in self._taken else "no rule takes it"
+
+    def _passed_over(self, place: tuple[str, str], handle: int | None) -> list[str]:
+        """Return what was not found by rules before this one, or before the end of the chain."""
+        handles = self._handles.get(place, [])
+        begin = self._taken.get(place, 0)
+        end = handles.index(handle) if handle in handles else len(handles)
+        self._taken[place] = end + 1
+        texts = (self._text(place, each) for each in handles[begin:end])
+        return [
+            f"passed over: {text}: @{one.name} has no {one.key}"
+            for text in texts
+            for one in self._lookups(text, place[0], self._mark)
+            if not one.element
+        ]
+
+    def _lookups(self, text: str, table: str, mark: int) -> Iterator[Lookup]:
+        if self._packet is not None:
+            yield from lookups(text, table, self._rules, self._packet, mark)
+
+    def _text(self, place: tuple[str, str], handle: int) -> str:
+        """Return the text of a rule, or what is known of it."""
+        handles, texts = self._handles.get(place, []), self._rules.chains.get(place, ())
+        number = handles.index(handle) if handle in handles else -1
+        if len(texts) == len(handles) and number >= 0:
+            return texts[number]
+        return f"rule {number + 1} of {len(handles)} (handle {handle})" if number >= 0 else f"rule with handle {handle}"
+
+    def _leaves(self, first: Packet | None, last: Traced | None) -> Iterator[list[str]]:
+        if first is None:
+            return
+        if last is None or last.packet is None:
+            yield [f"it goes no further than these rules of node {self._node}"]
+            return
+        out = self._link(last.out)
+        where = f"it leaves node {self._node} over {out}" if out else f"it stays on node {self._node}"
+        yield [f"{where} as {self._ends(last.packet)}: {_translation(first, last.packet)}"]
+
+    def _outcome(self, seen: Observation) -> str:
+        match seen:
+            case Reached(pod):
+                return f"{pod.rpartition('/')[2]} answers"
+            case Refused(how):
+                return f"the client is refused{f' ({how})' if how else ''}"
+            case TimedOut():
+                return "no answer comes to the client"
+            case Unknown(why):
+                return f"what becomes of it cannot be told: {why}"
+
+    def _link(self, index: int) -> str:
+        return self._followed.links.get(index, f"link {index}") if index else ""
+
+    def _ends(self, packet: Packet) -> str:
+        ends = str(packet).split(" → ")
+        named = zip(ends, (packet.source, packet.destination), strict=True)
+        return " → ".join(f"{self._names[host]} ({end})" if host in self._names else end for end, host in named)
+
+
+def _element(one: Lookup) -> str:
+    return f"@{one.name} has {one.element}" if one.element else f"@{one.name}: no element {one.key} is listed"
+
+
+def _translation(before: Packet, after: Packet) -> str:
+    told = [
+        word
+        for word, changed in (
+            (
+                "the destination",
+                (before.destination, before.destination_port) != (after.destination, after.destination_port),
+            ),
+            ("the source", (before.source, before.source_port) != (after.source, after.source_port)),
+        )
+        if changed
+    ]
+    return f"{' and '.join(told)} translated" if told else "nothing translated"

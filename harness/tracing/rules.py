@@ -1,0 +1,138 @@
+"""Reads the rules of a node as tools print them: the texts of rules by chain, and the elements of sets and maps.
+
+A trace tells a rule by its handle alone. The kernel lists handles in the order of their chains, and so do tools the
+texts: the number of a rule in its chain joins them. Of iptables the own words count, in which its proxy wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.tracing.packet import Packet
+
+_FIELD = r"(?:ip6? [sd]addr|meta l4proto|(?:th|tcp|udp|sctp) [sd]port|meta mark)"
+_LOOKUP = re.compile(rf"({_FIELD}(?: \. {_FIELD})*) (?:map |vmap )?@([\w-]+)")
+_RANGE = re.compile(r"[\w.:]+[/-]")
+_ELEMENTS = "elements = {"
+
+Place = tuple[str, str]
+"""A table, as in "ip nat", and the name of a chain, a set or a map in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Texts of rules by chain, in order, and texts of elements by set or map."""
+
+    chains: Mapping[Place, Sequence[str]] = field(default_factory=dict)
+    elements: Mapping[Place, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A key that a rule looks up in a set or map, and the text of the element that has it, "" if none has."""
+
+    name: str
+    key: str
+    element: str
+
+
+def rules_of(texts: Mapping[str, str], node: str) -> Rules:
+    """Return the rules of a node from its evidence: `rules-NODE.nft` and `rules-NODE-TOOL.txt`.
+
+    What the kernel has counts more than what the proxy wants, and iptables more than nft where both list a table.
+    """
+    nft = ("", texts.get(f"rules-{node}.nft", "")), ("", texts.get(f"rules-{node}-nft.txt", ""))
+    saved = ((word, texts.get(f"rules-{node}-{word}tables-save.txt", "")) for word in ("ip", "ip6"))
+    chains: dict[Place, Sequence[str]] = {}
+    elements: dict[Place, Sequence[str]] = {}
+    for _, text in nft:
+        found = from_nft(text)
+        chains |= found.chains
+        elements |= found.elements
+    for word, text in saved:
+        chains |= from_iptables(text, word).chains
+    return Rules(chains, elements)
+
+
+def from_nft(text: str) -> Rules:
+    """Read what `nft list ruleset` prints."""
+    chains: dict[Place, list[str]] = {}
+    elements: dict[Place, list[str]] = {}
+    table, block = "", ("", "")
+    lines = iter(text.splitlines())
+    for line in lines:
+        words = line.split()
+        if line.startswith("table "):
+            table = " ".join(words[1:3])
+        elif line.startswith("\t\t"):
+            kind, name = block
+            if kind == "chain" and not _is_property(line):
+                chains[table, name].append(line.strip())
+            elif _ELEMENTS in line:
+                elements[table, name] = list(_elements(line, lines))
+        elif len(words) > 1 and words[0] in ("chain", "set", "map"):
+            block = words[0], words[1]
+            if words[0] == "chain":
+                chains[table, words[1]] = []
+    return Rules(chains, elements)
+
+
+def from_iptables(text: str, family: str) -> Rules:
+    """Read what `iptables-save` (family "ip") or `ip6tables-save` ("ip6") prints."""
+    chains: dict[Place, list[str]] = defaultdict(list)
+    table = ""
+    for line in text.splitlines():
+        if line.startswith("*"):
+            table = f"{family} {line[1:].strip()}"
+        elif line.startswith(":"):
+            chains[table, line[1:].split()[0]] = []
+        elif line.startswith("-A "):
+            chains[table, line.split()[1]].append(line)
+    return Rules(dict(chains))
+
+
+def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[Lookup]:
+    """Yield what a rule looks up for a packet, as far as its text tells; nothing of sets of ranges."""
+    values = _values(packet, mark)
+    for fields, name in _LOOKUP.findall(text):
+        key = " . ".join(values.get(each, "?") for each in fields.split(" . "))
+        known = rules.elements.get((table, name), ())
+        if "?" not in key and not any(_is_range(each) for each in known):
+            yield Lookup(name, key, next((each for each in known if each == key or each.startswith(f"{key} ")), ""))
+
+
+def _values(packet: Packet, mark: int) -> dict[str, str]:
+    word = "ip6" if ":" in packet.source else "ip"
+    ports = {
+        f"{kind} {end}port": str(port)
+        for kind in ("th", packet.protocol)
+        for end, port in (("s", packet.source_port), ("d", packet.destination_port))
+    }
+    return ports | {
+        f"{word} saddr": packet.source,
+        f"{word} daddr": packet.destination,
+        "meta l4proto": packet.protocol,
+        "meta mark": f"{mark:#010x}",
+    }
+
+
+def _is_property(line: str) -> bool:
+    """Whether a line of a chain is none of its rules."""
+    text = line.strip()
+    return text.startswith(("comment ", "policy ")) or (text.startswith("type ") and " hook " in text)
+
+
+def _is_range(element: str) -> bool:
+    return bool(_RANGE.match(element))
+
+
+def _elements(first: str, more: Iterable[str]) -> Iterator[str]:
+    """Yield the elements that begin in a line, up to the line that ends them."""
+    text = first.split(_ELEMENTS, 1)[1]
+    rest = iter(more)
+    while not text.rstrip().endswith("}"):
+        text += next(rest, "}")
+    yield from (each.strip() for each in re.split(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", text.rstrip()[:-1]))

@@ -1,0 +1,78 @@
+"""Has the kernel of one netns trace the packets that open connections to an address."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+
+from harness.errors import UnavailableError
+from harness.netns.namespace import Namespace
+from harness.netns.rtnetlink import NETFILTER, Request, pack
+from harness.tracing import own_table
+from harness.tracing.messages import NEW_RULE, TRACE, Traced, messages, rule, traced
+
+_GROUP = 9  # NFNLGRP_NFTRACE
+_SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
+_ERROR, _DONE = 2, 3
+_GET_RULES, _DUMP = 10 << 8 | 7, 0x300
+_BUFFER = 1 << 18
+_SECONDS = 2.0  # for the kernel's answer to a question; it answers at once
+
+
+class Tracer:
+    """The trace of a netns; `tracing` makes it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def take(self) -> list[Traced]:
+        """Return what has been traced since the last call, in order."""
+        found = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                datagram = self._socket.recv(_BUFFER, socket.MSG_DONTWAIT)
+                found += [traced(body) for kind, body in messages(datagram) if kind == TRACE]
+        return found
+
+
+@contextlib.contextmanager
+def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Iterator[Tracer]:
+    """Trace packets to this address and port ("TCP" or "UDP"), until the block ends; then nothing is left of it.
+
+    Raises `UnavailableError` where the kernel cannot.
+    """
+    with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
+        sock.bind((0, 0))
+        sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
+        wanted = own_table.requests(protocol, address, port)
+        sock.send(pack(wanted))
+        _raise_first_error(sock, wanted)
+        yield Tracer(sock)
+
+
+def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
+    """Return table, chain and handle of all rules of a netns, in the order of each chain; those of iptables-nft too."""
+    with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
+        sock.settimeout(_SECONDS)
+        sock.send(pack([Request("ask for rules", _GET_RULES, _DUMP, bytes(4))]))
+        found: list[tuple[str, str, int]] = []
+        while True:
+            for kind, body in messages(sock.recv(_BUFFER)):
+                if kind in (_DONE, _ERROR):
+                    return found
+                if kind == NEW_RULE:
+                    found.append(rule(body))
+
+
+def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
+    """Read the answers, which are there when `send` returns. The kernel does all of a batch or nothing."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            for kind, body in messages(sock.recv(_BUFFER, socket.MSG_DONTWAIT)):
+                code, _, _, _, number = struct.unpack_from("=iIHHI", body) if kind == _ERROR else (0, 0, 0, 0, 0)
+                if code:
+                    what = wanted[number - 1].what if 0 < number <= len(wanted) else "trace"
+                    raise UnavailableError(f"the kernel traces no packets here: cannot {what}: {os.strerror(-code)}")
