@@ -78,7 +78,7 @@ def _told(cluster: Cluster, wrong: _Wrong, texts: Mapping[str, str], names: Mapp
         "\n".join(steps),
         "\n".join(f"Missing here: {each}" for each in followed.missing),
         _heading("What its objects ask for, and why", gathered(partial(_asked_for, cluster, service))),
-        _heading(f"What the proxy of {node} decided", cluster.backend.explain(cluster.namespace, service, [node])),
+        _heading(f"What the proxy of {node} tells of it", cluster.backend.explain(cluster.namespace, service, [node])),
         _log(texts, node, wrong.window.opened),
         "",
     )

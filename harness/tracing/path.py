@@ -97,7 +97,8 @@ class _Walk:
             marked = [f"mark {each.mark:#x}"] if each.mark != self._mark or "mark set" in text else []
             if each.verdict.startswith("goto "):  # there is no way back to the rules after it
                 self._taken[place] = len(self._handles.get(place, []))
-            yield [f"{where}: {text} → {each.verdict}", *passed, *found, *marked]
+            ended = "" if text.endswith(each.verdict) else f" → {each.verdict}"
+            yield [f"{where}: {text}{ended}", *passed, *found, *marked]
 
     def _untaken(self, place: tuple[str, str]) -> str:
         """Say why a chain came to its end."""

@@ -1,0 +1,157 @@
+"""The path of a wrong packet names the rule at fault: of mutants of the data plane, and of kube-proxy in both modes.
+
+Not told by a rule are mutants that decide wrong: there the path shows the chain and the element that the decision
+became, and beside it what was to be decided and why. Nor those whose fault is over when a probe is repeated (rules that
+are away for a moment, flows that are not forgotten), and those that are wrong in no window (the client's address).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import TIMED_OUT, Cluster, Pod, endpoint, external_client, node_client
+from harness.backends.implementation import Implementation, reference
+from harness.backends.netns import NetnsBackend
+from harness.errors import UnavailableError
+from harness.judging.history import History
+from harness.model.manifests import TCP, UDP, Port
+from harness.model.topology import grid
+from harness.scenario.paths import Path as Way
+from harness.scenario.paths import Who, target_of
+from harness.scenario.service import AddressKind, Service
+from harness.scenario.traffic import measure
+from harness.settings.implementations import of_settings
+from harness.settings.options import resolve
+from harness.tracing import own_table
+from harness.tracing.tracer import rules_in
+from mutants import MUTANTS
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Who asks for which address of a Service, and what the path says of the rule at fault (a pattern)."""
+
+    mutant: str
+    says: str
+    client: Who = "a1"
+    to: AddressKind = "cluster-ip"
+    port: Port = TCP
+    family: str = "IPv4"
+    on: str = "b1"
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+FAULTS = [
+    Fault("nothing-moves", r"prerouting: no rule takes it.*@services has no 10\.96\.1\.1 \. tcp \. 80\n"),
+    Fault("no-udp", r"prerouting: no rule takes it.*@services has no 10\.96\.1\.1 \. udp \. 80\n", port=UDP),
+    Fault("no-ipv6", r"ip6 trafficdist prerouting: no rule.*@services has no fd00\S+ \. tcp \. 80\n", family="IPv6"),
+    Fault(
+        "no-load-balancer-addresses", r"prerouting: no rule takes it.*@services has no \S+ \. tcp \. 80\n",
+        client=external_client("a1"), to="load-balancer", spec={"type": "LoadBalancer"},
+    ),
+    Fault(
+        "no-external-ips", r"prerouting: no rule takes it.*@services has no \S+ \. tcp \. 80\n",
+        client=external_client("a1"), to="external-ip", spec={"external_ips": True},
+    ),
+    Fault(
+        "node-port-beside-endpoints-only", r"prerouting: no rule takes it.*@services has no \S+ \. tcp \. 30\d+\n",
+        client=external_client("a1"), to="node-port", spec={"type": "NodePort"},
+    ),
+    Fault(
+        "passes-clients-on-the-node-by", r"ip trafficdist output: the chain has no rules; policy accept",
+        client=node_client("a1"),
+    ),
+    Fault(
+        "no-hairpin-masquerade",
+        r"masquerading: ip saddr @own return\n +passed over: .*@hairpin has no a1 \(\S+\) \. a1 \(\S+\)\n",
+        client="itself", on="a1",
+    ),
+    Fault(
+        "pods-of-other-nodes-keep-their-address", r"ip trafficdist masquerading: ip saddr @pods return\n",
+        client="via b1", to="node-port", on="a1", spec={"type": "NodePort"},
+    ),
+    Fault(
+        "external-local-falls-back", r"@services has \S+ \. tcp \. 30\d+ : 0x00000001\n.*as \S+ → b1",
+        client=external_client("a1"), to="node-port",
+        spec={"type": "NodePort", "external_traffic_policy": "Local"},
+    ),
+]  # fmt: skip
+
+
+@contextmanager
+def scenario(folder: Path, implementation: Implementation) -> Iterator[tuple[Cluster, NetnsBackend]]:
+    backend = NetnsBackend(grid("two", {"a": 1, "b": 1}), families=("IPv4", "IPv6"), implementation=implementation)
+    with backend, History(folder / "history") as history:
+        cluster = Cluster(backend, "td-1", history=history, test="t")
+        yield cluster, backend
+        cluster.close()
+
+
+def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
+    """The path that is to fail: silence is right where nobody may answer."""
+    via, client = (None, fault.client) if fault.client != "via b1" else ("b1", "a1")
+    target = target_of(cluster, service, to=fault.to, family=fault.family, port=fault.port, via=via)
+    silent = "external_traffic_policy" in fault.spec
+    return target.path(pod if client == "itself" else client, TIMED_OUT if silent else frozenset({pod.name}))
+
+
+def path_of(cluster: Cluster, way: Way) -> str:
+    """Fail a window along this path, and return what the evidence says of it."""
+    cluster.settle()
+    with pytest.raises(AssertionError):
+        measure(cluster, "a window", [way])
+    (found,) = [text for name, text in cluster.evidence() if name.startswith("path-")]
+    return found
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[each.mutant for each in FAULTS])
+def test_rule_at_fault_is_named(tmp_path: Path, fault: Fault) -> None:
+    with scenario(tmp_path, reference(MUTANTS[fault.mutant])) as (cluster, backend):
+        service = cluster.create_service(ports=[fault.port], dual_stack=True, **fault.spec)
+        (pod,) = cluster.run_servers(on=[fault.on])
+        cluster.publish(service, [endpoint(pod)])
+        said = path_of(cluster, way(cluster, service, fault, pod))
+        assert re.search(fault.says, said, re.DOTALL), said
+        assert "saw the same as in the window, and this is its path" in said
+        left = {table for node in backend.network.nodes.values() for table, _, _ in rules_in(node.namespace)}
+        assert own_table.NAME not in left
+
+
+def test_wrong_decision_is_told_by_its_element_and_what_was_to_be_decided(tmp_path: Path) -> None:
+    with scenario(tmp_path, reference(MUTANTS["ignores-zone-hints"])) as (cluster, _):
+        service = cluster.create_service(traffic_distribution="PreferClose")
+        a1, b1 = cluster.run_servers(on=["a1", "b1"])
+        cluster.publish(service, [endpoint(a1, zones=["a"]), endpoint(b1, zones=["b"])])
+        said = path_of(cluster, target_of(cluster, service).path("a1", frozenset({"a1"})))
+    assert re.search(r"@endpoints has 10\.96\.1\.1 \. tcp \. 80 \. \S+ : b1 \(\S+\) \. 8080\n", said), said
+    assert re.search(r"\na1 +a +80/TCP IPv4 +zone +1 +0 ", said), said
+    assert "no endpoint was chosen by hints" not in said
+
+
+CHOSEN = {
+    "nftables": r"ip kube-proxy service-\S+: meta l4proto tcp dnat (ip )?to \S+:8080 → accept\n",
+    "iptables": r"ip nat KUBE-SEP-\w+: -A KUBE-SEP-\w+ -p tcp .* -j DNAT --to-destination \S+:8080",
+}
+
+
+@pytest.mark.parametrize("mode", CHOSEN)
+def test_kube_proxy_has_its_rules_named_in_its_own_words(tmp_path: Path, mode: str) -> None:
+    try:
+        implementation = of_settings(resolve({"proxy": "kube-proxy", "mode": mode}, environment={}))
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+    with scenario(tmp_path, implementation) as (cluster, _):
+        service = cluster.create_service()
+        (b1,) = cluster.run_servers(on=["b1"])
+        cluster.publish(service, [endpoint(b1)])
+        said = path_of(cluster, target_of(cluster, service).path("a1", frozenset({"a1"})))
+    assert re.search(CHOSEN[mode], said), said
+    assert re.search(r"it leaves node a1 over eth0 as \S+ → b1 \(\S+:8080\): the destination translated\n", said)
+    assert "kube-proxy-a1.log since the window began:" in said

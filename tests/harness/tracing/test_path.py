@@ -1,0 +1,106 @@
+"""A trace and a listing become a numbered list: what took the packet, what did not, and where it went."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached
+from harness.tracing.messages import Traced
+from harness.tracing.packet import Packet
+from harness.tracing.path import Followed, path
+from harness.tracing.rules import Rules
+
+ASKS = Packet("tcp", "10.244.1.3", 11000, "10.96.1.1", 80, "SYN")
+SENT = replace(ASKS, destination="10.244.4.2", destination_port=8080)
+TABLE, OWN = "ip p", "inet trafficdist-trace"
+FIRST = Traced(OWN, "first-prerouting", "continue", 1, packet=ASKS, into=7)
+LEFT = Traced(OWN, "last-postrouting", "continue", packet=SENT, out=2)
+LINKS = {7: "a1-3", 2: "eth0"}
+NAMES = {"10.244.4.2": "b2"}
+RULES = Rules(
+    {
+        (TABLE, "nat"): ["ip daddr vmap @odd", "ip daddr vmap @services", "drop"],
+        (TABLE, "lb"): ["dnat to 10.244.4.2:8080"],
+        (TABLE, "bare"): [],
+    },
+    {(TABLE, "services"): ["10.96.1.1 : goto lb"], (TABLE, "odd"): ["10.96.1.9 : goto lb"]},
+)
+HANDLES = [(TABLE, "nat", 4), (TABLE, "nat", 5), (TABLE, "nat", 9), (TABLE, "lb", 6)]
+
+
+def told(*trace: Traced, seen: Observation = TIMED_OUT, rules: Rules = RULES) -> list[str]:
+    followed = Followed([seen], [FIRST, *trace], HANDLES, LINKS)
+    return path(followed, rules, client="a1", node="a1", names=NAMES)
+
+
+def test_path_names_rules_elements_and_translation() -> None:
+    assert told(
+        Traced(TABLE, "nat", "goto lb", 5, packet=ASKS, mark=2),
+        Traced(TABLE, "lb", "accept", 6, mark=2),
+        LEFT,
+        seen=Reached("td-1/b2"),
+    ) == [
+        "  1. client a1 sends 10.244.1.3:11000 → 10.96.1.1:80, tcp; it comes to node a1 over a1-3",
+        "  2. ip p nat: ip daddr vmap @services → goto lb",
+        "      passed over: ip daddr vmap @odd: @odd has no 10.96.1.1",
+        "      @services has 10.96.1.1 : goto lb",
+        "      mark 0x2",
+        "  3. ip p lb: dnat to 10.244.4.2:8080 → accept",
+        "  4. it leaves node a1 over eth0 as 10.244.1.3:11000 → b2 (10.244.4.2:8080): the destination translated",
+        "  5. b2 answers",
+    ]
+
+
+def test_chain_whose_rules_do_not_take_a_packet_tells_what_they_missed() -> None:
+    untouched = replace(LEFT, packet=ASKS)
+    empty = replace(RULES, elements={(TABLE, "services"): []})
+    end = Traced(TABLE, "nat", "accept", ends="policy")
+    assert told(Traced(TABLE, "nat", "continue", ends="return", packet=ASKS), end, untouched, rules=empty)[1:] == [
+        "  2. ip p nat: no rule takes it; policy accept",
+        "      passed over: ip daddr vmap @odd: @odd has no 10.96.1.1",
+        "      passed over: ip daddr vmap @services: @services has no 10.96.1.1",
+        "  3. it leaves node a1 over eth0 as 10.244.1.3:11000 → 10.96.1.1:80: nothing translated",
+        "  4. no answer comes to the client",
+    ]
+
+
+def test_rules_after_a_goto_are_not_told_as_passed_over() -> None:
+    lines = told(Traced(TABLE, "nat", "goto lb", 4, packet=ASKS), Traced(TABLE, "nat", "accept", ends="policy"))
+    assert lines[3] == "  3. ip p nat: the end of the chain; policy accept"
+    assert not any("passed over" in each for each in lines)
+
+
+def test_dropped_packet_goes_no_further() -> None:
+    lines = told(Traced(TABLE, "nat", "drop", 9, packet=ASKS), seen=REFUSED)
+    assert lines[1] == "  2. ip p nat: drop"
+    assert lines[-2:] == ["  3. it goes no further than these rules of node a1", "  4. the client is refused"]
+
+
+def test_empty_chain_says_so() -> None:
+    assert "  2. ip p bare: the chain has no rules; policy accept" in told(
+        Traced(TABLE, "bare", "accept", ends="policy")
+    )
+
+
+def test_rule_that_no_tool_lists_has_its_number_and_handle() -> None:
+    assert (
+        told(Traced(TABLE, "nat", "drop", 9, packet=ASKS), rules=Rules())[1]
+        == "  2. ip p nat: rule 3 of 3 (handle 9) → drop"
+    )
+    assert told(Traced(TABLE, "new", "drop", 77, packet=ASKS))[1] == "  2. ip p new: rule with handle 77 → drop"
+
+
+def test_packet_of_the_node_itself_came_over_no_link() -> None:
+    followed = Followed([TIMED_OUT], [replace(FIRST, chain="first-output", into=0, out=2)], HANDLES, LINKS)
+    assert path(followed, RULES, client="node a1", node="a1", names={})[0].endswith("; it is of node a1 itself")
+
+
+def test_packet_that_never_comes_to_the_node_is_said_not_to() -> None:
+    assert path(Followed([TIMED_OUT]), RULES, client="a1", node="a1", names={}) == [
+        "  1. client a1 asks; no packet of it came to the rules of node a1",
+        "  2. no answer comes to the client",
+    ]
+
+
+def test_without_a_repeat_there_is_no_path() -> None:
+    assert path(Followed(), RULES, client="a1", node="a1", names={}) == []
