@@ -80,3 +80,38 @@ def index(again: bool, place: Path, suite: str) -> None:
     today = datetime.datetime.now(datetime.UTC).date()
     found = write(place, functools.cache(lambda: catalogue(suite)), today, again=again)
     click.echo(f"{len(found)} reports, {sum(not each.refused for each in found)} of them verified: {place}/index.html")
+
+
+_CHECKED = """\b
+Exit codes:
+   0  each report can stand where it is
+   4  FOLDER is no folder with a report
+  13  a report is refused, for each reason that is shown"""
+
+
+@shelf.command(epilog=examples("shelf check reports/1.37/kubernetes-kube-proxy/1.37.2-nftables", codes=_CHECKED))
+@click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
+@SUITE
+def check(folders: Sequence[Path], suite: str) -> int:
+    """Check reports that are to be published: each FOLDER on the shelf is verified, and has nothing else in it.
+
+    Beyond what `trafficdist verify` checks: the folder has the name that follows from the report, no file that the
+    report does not name, and the README.md that `trafficdist shelf add` writes; and the report holds today.
+    """
+    import datetime
+
+    from harness.errors import UsageError
+    from harness.model.files import shown
+    from harness.plugin.suite import catalogue
+    from harness.report.shelf.checking import check as refusals
+
+    missing = next((each for each in folders if not (each / "report.yaml").exists()), None)
+    if missing is not None:
+        raise UsageError(f"{shown(missing)}: there is no report.yaml in it; want a folder of the shelf")
+    code, requirements, now = 0, catalogue(suite), datetime.datetime.now(datetime.UTC)
+    for folder in folders:
+        refused = refusals(folder, requirements, now)
+        code = tell(folder, refused) or code
+        if not refused:
+            click.secho(f"The report in {shown(folder)} can be published.", fg="green")
+    return code

@@ -20,6 +20,7 @@ _OWN = "it needs the package of the page; tests/docs/test_own_suites.py writes t
 _LIVES = "tests/conformance/test_generated.py writes and reads such files"
 _GRID = "tests/conformance/test_live.py writes and reads that suite"
 _WHOLE = "it takes a whole run, of minutes; tests/harness/report/test_shelf.py adds one of a small suite"
+_SUBMISSION = "it needs a report to submit; tests/harness/report/test_submission.py submits good and bad ones"
 _SHELF = "it writes into the checkout; tests/harness/report/test_shelf.py makes the same index of a copy"
 _TOOL = "it needs setup-envtest, which downloads"
 
@@ -39,6 +40,11 @@ NOT_RUN = {
     "make shelf": _COMPONENT,
     "trafficdist shelf add latest": _WHOLE,
     "trafficdist shelf index": _SHELF,
+    "trafficdist run --proxy mine.yaml --organization Acme --project acme-proxy --version 1.2.3": _MINE,
+    "trafficdist shelf add latest --shelf reports": _WHOLE,
+    "trafficdist shelf check reports/1.37/acme-acme-proxy/1.2.3-nftables": _SUBMISSION,
+    "git add reports/1.37/acme-acme-proxy": _SUBMISSION,
+    'pip install "git+https://github.com/trafficdist/trafficdist@v0.1.0"': _DOWNLOAD,
     "make skew": _COMPONENT,
     "make test": _SELF,
     "trafficdist cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables": _COMPONENT,

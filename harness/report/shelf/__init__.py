@@ -1,5 +1,6 @@
 """The shelf: published reports, each in the folder of what was judged, and the index that is made from them.
 
-`place` says which folder a report belongs into, and `adding` puts a run there. `entry` is what the index knows of a
-report, `memory` what it need not derive again, `markdown` and `page` show it, and `index` writes all.
+`place` says which folder a report belongs into, `adding` puts a run there, and `checking` judges what others have
+put there. `entry` is what the index knows of a report, `memory` what it need not derive again, `markdown` and `page`
+show it, and `index` writes all.
 """

@@ -18,7 +18,7 @@ from harness.model.requirements import Requirement
 from harness.report.conformance import MOST_BYTES, read_report
 from harness.report.rejudged import HISTORIES, place_of
 from harness.report.shelf import place
-from harness.report.shelf.entry import entry_of
+from harness.report.shelf.entry import described
 from harness.report.shelf.markdown import readme
 from harness.report.verified import Refusal, verify
 from harness.run.folder import write_whole
@@ -48,7 +48,7 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
             _copy(history, [each["path"] for each in report["artifacts"]], copy)
             refused = verify(copy, catalogue())
             if not refused:
-                write_whole(copy / place.README, readme(entry_of(copy, str(where), "", catalogue), report))
+                write_whole(copy / place.README, readme(described(report, copy), report))
                 _replace(target, copy)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error

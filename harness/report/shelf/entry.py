@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -92,10 +92,15 @@ def entry_of(folder: Path, place: str, digest: str, catalogue: Callable[[], Sequ
     report = read_report(str(folder))
     has_history = any((folder / name).exists() for name in HISTORIES)
     refused = verify(folder, catalogue()) if has_history else [NO_HISTORY]
+    return replace(described(report, folder), place=place, digest=digest, refused=str(refused[0]) if refused else "")
+
+
+def described(report: Mapping[str, Any], folder: Path) -> Entry:
+    """Return what a report says, whose evidence is in this folder; it has no place, and nobody has verified it."""
     implementation = report["implementation"]
     return Entry(
-        place=place,
-        digest=digest,
+        place="",
+        digest="",
         organization=implementation["organization"],
         project=implementation["project"],
         version=implementation["version"],
@@ -105,7 +110,7 @@ def entry_of(folder: Path, place: str, digest: str, catalogue: Callable[[], Sequ
         date=report["date"],
         suite=f"{report['suite']['name']} {report['suite']['version']}",
         catalogue=report["suite"]["catalogueDigest"],
-        refused=str(refused[0]) if refused else "",
+        refused="nobody has verified it",
         uncertifiable="; ".join(report["run"].get("certifiableReasons", ())),
         met=counted(report["tests"]),
         features=by_feature(report),

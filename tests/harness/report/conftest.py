@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -105,6 +106,12 @@ class Kept:
     folder: Path | None = None
     requirements: Sequence[Requirement] = field(default_factory=list)
 
+    @property
+    def suite(self) -> Path:
+        """The file of the suite that was run."""
+        assert self.folder is not None
+        return self.folder.with_name("test_sample.py")
+
 
 @pytest.fixture(scope="session")
 def kept() -> Kept:
@@ -125,7 +132,23 @@ def forged(
                 "unavailable", extra=JUDGED, options=tuple(f"--td-{each}" for each in OPTIONS)
             )
         kept.folder = Path(shutil.copytree(run.folder, tmp_path_factory.mktemp("kept") / "run"))
-        kept.requirements = catalogue(str(run.folder.parent / "test_sample.py"))
+        shutil.copy(run.folder.parent / "test_sample.py", kept.suite)
+        kept.requirements = catalogue(str(kept.suite))
     folder = Path(shutil.copytree(kept.folder, tmp_path / "run"))
     report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
     return Forged(folder, report, (folder / "run.jsonl").read_bytes().splitlines(keepends=True), kept.requirements)
+
+
+@pytest.fixture
+def publishable(forged: Forged) -> Forged:
+    """A run as good as that of a released suite, on a cluster that told its version."""
+
+    def told(record: dict[str, Any]) -> dict[str, Any]:
+        if about := record.get("facts", {}).get("report"):
+            about["kubernetesVersion"] = "v1.37"
+        return record
+
+    forged.report["kubernetesVersion"] = "v1.37"
+    forged.rewrite(told)
+    assert forged.checks() == []
+    return forged

@@ -37,18 +37,8 @@ ODD = "<script>x</script>|`[a](b)\u202e"
 
 
 @pytest.fixture
-def run(forged: Forged) -> Forged:
-    """A run as good as that of a released suite, on a cluster that told its version."""
-
-    def told(record: dict[str, Any]) -> dict[str, Any]:
-        if about := record.get("facts", {}).get("report"):
-            about["kubernetesVersion"] = "v1.37"
-        return record
-
-    forged.report["kubernetesVersion"] = "v1.37"
-    forged.rewrite(told)
-    assert forged.checks() == []
-    return forged
+def run(publishable: Forged) -> Forged:
+    return publishable
 
 
 def shelved(run: Forged, shelf: Path) -> Path:

@@ -1,0 +1,75 @@
+"""Judges what somebody else put on the shelf: the report is verified, and nothing else stands beside it.
+
+A wrong name, a file that no report names, and a page with other words than the report's are what people overlook.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.model.files import MEGABYTE, content
+from harness.model.requirements import Requirement
+from harness.report.conformance import load_report
+from harness.report.rejudged import HISTORIES
+from harness.report.shelf import place
+from harness.report.shelf.entry import HOLDS, described
+from harness.report.shelf.markdown import readme
+from harness.report.verified import Refusal, verify
+
+AHEAD = datetime.timedelta(days=1)
+"""How far the clock of another machine may be ahead."""
+
+
+def check(folder: Path, catalogue: Sequence[Requirement], now: datetime.datetime) -> list[Refusal]:
+    """Return the reasons why a folder is not fit for the shelf; empty if it is. `now` has a time zone."""
+    refused = verify(folder, catalogue)
+    if any(each.check == "schema" for each in refused):
+        return refused
+    report = load_report(str(folder))
+    return [*refused, *_place(folder, report), *_files(folder, report), *_readme(folder, report), *_date(report, now)]
+
+
+def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
+    here = "/".join(folder.absolute().parts[-3:])
+    try:
+        right = str(place.place_of(report))
+    except UsageError as error:
+        yield Refusal("place", str(error))
+        return
+    if here != right:
+        yield Refusal("place", f"it stands in {here}, and its place is {right}")
+
+
+def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
+    named = {each["path"] for each in report["artifacts"]} - {HISTORIES[0]}
+    right = {place.REPORT, place.README, place.HISTORY, *named}
+    found = {
+        str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir()
+    }
+    for name in sorted(found.keys() - right):
+        yield Refusal("files", f"{name} is no part of the report")
+    for name in sorted(name for name in found.keys() & right if found[name].is_symlink() or not found[name].is_file()):
+        yield Refusal("files", f"{name} is no ordinary file")
+    for name in sorted({place.README, place.HISTORY} - found.keys()):
+        yield Refusal("files", f"{name} is not there")
+
+
+def _date(report: Mapping[str, Any], now: datetime.datetime) -> Iterator[Refusal]:
+    made = datetime.datetime.fromisoformat(report["date"])
+    if made > now + AHEAD:
+        yield Refusal("date", f"it is of {made.date()}, which has not come yet")
+    if now > made + HOLDS:
+        yield Refusal("date", f"it is of {made.date()}, and a report holds for {HOLDS.days} days")
+
+
+def _readme(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
+    path = folder / place.README
+    if not path.is_file():
+        return
+    said = content(path, what="page", most=MEGABYTE).decode(errors="replace")
+    if said != readme(described(report, folder), report):
+        yield Refusal("readme", "README.md does not say what the report says: make it with `trafficdist shelf add`")
