@@ -20,6 +20,7 @@ from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
 from harness.backends.components import Components
 from harness.backends.implementation import Implementation, reference
+from harness.backends.netns_ground import GroundOfOne, NetnsGround
 from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.protocols import (
     ComponentControl,
@@ -39,7 +40,7 @@ from harness.dns.dns import ClusterDns
 from harness.errors import DistrustError, EndedError, InconclusiveError
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
-from harness.model.outcomes import Observation
+from harness.model.outcomes import Observation, Unknown
 from harness.model.release import DNS_SERVER, Component, Release
 from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
@@ -48,7 +49,9 @@ from harness.netns import addresses, conntrack, fabric_check, http, kernel, kern
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.probes.loop import Loop, Probe, Recording, Stream
+from harness.probes.beside import Beside
+from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
+from harness.probes.probe import from_error
 from harness.tracing import follower
 from harness.tracing.path import Followed
 
@@ -137,7 +140,9 @@ class NetnsBackend(
     def _boot(self, begun: contextlib.ExitStack) -> None:
         self.network = Network(self.topology, families=self.families)
         begun.callback(self.network.close)
-        self._loop = Loop()
+        self._ground = NetnsGround(self.network, self._hosts, self._clients, self._off.keys())
+        begun.callback(self._ground.close)
+        self._loop = Loop(self._ground)
         self._loop.start()
         begun.callback(self._loop.close)
         self.control_plane = self._implementation.control_plane(self.release)
@@ -205,9 +210,18 @@ class NetnsBackend(
             made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
             self._begun.callback(made.stop)
             made.start(pod)
+            heard = [ServerPort("UDP", family, manifests.TARGET_PORT) for family in self.families]
+            self._loop.serve(pod.namespace, "dns", heard)  # for control probes
             self._dns = made, pod
             self.settle()
         return by_family(self._dns[1])
+
+    def beside_dns(self, client: Client | Pod, family: str) -> Beside:
+        """Return a context manager that sends control probes to the DNS server's pod beside the block."""
+        assert self._dns is not None, "dns() comes first"
+        pod = self._dns[1]
+        probe = Probe(self.namespace_of(client), "UDP", by_family(pod)[family], manifests.TARGET_PORT)
+        return self._loop.beside(probe, GroundOfOne(self._ground, "of the DNS server", pod))
 
     def kubeconfig(self) -> dict[str, Any]:
         """Return the kubeconfig for kubectl and other clients."""
@@ -270,7 +284,7 @@ class NetnsBackend(
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send all probes with `probe`, which is quick here: as many at once as a socket holds datagrams."""
-        return self.probe(probes, in_flight=DATAGRAMS)
+        return self._loop.probe(probes, in_flight=DATAGRAMS, control_at_once=False)
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes with `probe`: every answer here contains the source address that the server saw."""
@@ -297,8 +311,17 @@ class NetnsBackend(
         return self.host_of(client).namespace
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        """Send a GET request from a client's netns. Raises `OSError` like a connection."""
-        return http.get(self.namespace_of(client), address, port, path)
+        """Send a GET request from a client's netns. Raises `OSError` like a connection.
+
+        Raises `InconclusiveError` if the client has no route, port or descriptor for it.
+        """
+        try:
+            return http.get(self.namespace_of(client), address, port, path)
+        except OSError as error:
+            outcome = from_error(error, Probe(self.namespace_of(client), "TCP", address, port))
+            if error.errno and isinstance(outcome, Unknown):
+                raise InconclusiveError(f"{client} cannot ask {address}: {outcome.why}") from error
+            raise
 
     def controller_metrics(self) -> str:
         """Return the EndpointSlice controller's metrics in Prometheus text. Raises `InconclusiveError`."""

@@ -35,6 +35,7 @@ from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
+from harness.probes.beside import Beside
 from harness.probes.loop import Probe, SocketSource
 from harness.tracing.path import Followed
 
@@ -269,6 +270,11 @@ class View:
         """See `ServesDns`."""
         self.need(Ability.DNS)
         return self._part(ServesDns, Ability.DNS).dns()
+
+    def beside_dns(self, client: Client | Pod, family: str) -> Beside:
+        """See `ServesDns`."""
+        self._need_client(client)
+        return self._part(ServesDns, Ability.DNS).beside_dns(client, family)
 
     def _need_client(self, client: Client | Pod) -> None:
         outside = isinstance(client, Client) and client.kind == "external"

@@ -8,7 +8,9 @@ kernel walks nothing for a netns without connections, so a scenario forgets its 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import socket
 from typing import Any
 
@@ -17,6 +19,8 @@ from harness.netns.namespace import Namespace
 
 _FLUSH = rtnetlink.Request("forget connections", 1 << 8 | 2, 0, bytes(4))
 """IPCTNL_MSG_CT_DELETE of NFNL_SUBSYS_CTNETLINK (linux/netfilter/nfnetlink_conntrack.h); version 0: of all families."""
+
+_COUNTERS = 1 << 20  # bytes; a processor has 153
 
 MOST = 2_000
 """So many connections are shown; each costs 0.1 ms to read."""
@@ -37,6 +41,41 @@ def flush(namespace: Namespace) -> None:
     times as long as the deletion from an empty table.
     """
     rtnetlink.execute(namespace, [_FLUSH], family=rtnetlink.NETFILTER)
+
+
+class Overflow:
+    """Counts the connections of a netns for which connection tracking had no room.
+
+    How many connections a netns may have is one number for the machine (nf_conntrack_max); what each has dropped, the
+    kernel counts apart. A packet that is dropped for want of room is in `drop` alone; one whose connection could not be
+    entered for another reason, as when two got the same ports by NAT, is in `insert_failed` as well.
+    """
+
+    def __init__(self, namespace: Namespace) -> None:
+        """Open the counters of a netns; a kernel without them counts nothing."""
+        self._fd = -1
+        with namespace.entered(), contextlib.suppress(FileNotFoundError):
+            self._fd = os.open("/proc/thread-self/net/stat/nf_conntrack", os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> int:
+        """Return the number so far."""
+        return of_no_room(os.pread(self._fd, _COUNTERS, 0).decode("ascii")) if self._fd >= 0 else 0
+
+    def close(self) -> None:
+        """Close the counters. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def of_no_room(text: str) -> int:
+    """Return for how many connections there was no room by /proc/net/stat/nf_conntrack, a line for each processor.
+
+    Either a new one was dropped, or an old one was forgotten early for it.
+    """
+    head, *lines = [line.split() for line in text.splitlines()]
+    total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
+    return max(0, total.get("drop", 0) - total.get("insert_failed", 0)) + total.get("early_drop", 0)
 
 
 def as_text(namespace: Namespace) -> str:

@@ -37,11 +37,15 @@ _NAME_LIMIT = 15  # IFNAMSIZ less the closing zero
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Host:
-    """A node, a pod or the external client: its name, its netns, and its address in each family."""
+    """A node, a pod or the external client: its name, its netns, and its address in each family.
+
+    `node` is the node that it is, or that it runs on; the external client has none.
+    """
 
     name: str
     namespace: Namespace
     addresses: Mapping[Family, str]
+    node: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +111,8 @@ class Network:
             pods = self._pods[node_name]
             number = pods.free_number(node_name)
             namespace = self._namespace(sysctls.of_host(self._families))
-            pod = Host(name or f"{node_name}-{number}", namespace, self._of_families(plan.pod(number)))
+            named = name or f"{node_name}-{number}"
+            pod = Host(named, namespace, self._of_families(plan.pod(number)), node_name)
             try:
                 self._attach_pod(node_name, number, pod)
             except BaseException:
@@ -190,7 +195,7 @@ class Network:
 
     def _attach_node(self, name: str, plan: NodePlan) -> Host:
         """A node, and the fabric's routes to it, its pods and the virtual addresses that are brought to it."""
-        node = Host(name, self._namespace(sysctls.of_router(self._families)), self._of_families(plan.addresses))
+        node = Host(name, self._namespace(sysctls.of_router(self._families)), self._of_families(plan.addresses), name)
         link = _FIRST_NODE_LINK + plan.number
         requests = [_pair(link_of(name, plan), link, node.namespace)]
         for family, node_ip in node.addresses.items():

@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.model.outcomes import Observation, Unknown
+from harness.probes.control import Control, Ground, excuse, is_missing
 from harness.probes.probe import ATTEMPTS, Answers, Probe
 from harness.probes.reactor import Reactor, Waiter
 
 
 class Batch:
-    """Probes that are started in order, at most `in_flight` at once; finishes `waiter` when all have an outcome."""
+    """Probes that are started in order, at most `in_flight` at once; finishes `waiter` when all have an outcome.
+
+    Control probes go beside them.
+    """
 
     def __init__(
-        self, probes: Sequence[Probe], in_flight: int, *, reactor: Reactor, answers: Answers, waiter: Waiter
+        self,
+        probes: Sequence[Probe],
+        in_flight: int,
+        *,
+        reactor: Reactor,
+        answers: Answers,
+        ground: Ground,
+        waiter: Waiter,
     ) -> None:
         self.outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
         self._probes = probes
@@ -23,9 +34,16 @@ class Batch:
         self._waiter = waiter
         self._next = 0
         self._flying = 0
+        self._looked_at = self._started = 0  # probes at which control has looked, and may look
+        self._control = Control(probes, ground=ground, reactor=reactor, missing=self._missing)
+
+    def begin(self, *, control_at_once: bool) -> None:
+        """Start the first probes, after a first round of control probes if wanted. On the loop's thread."""
+        self._control.begin(at_once=control_at_once)
+        self.pump()
 
     def pump(self) -> None:
-        """Start probes up to the limit. On the loop's thread."""
+        """Start probes up to the limit."""
         probes = self._probes
         while self._flying < self._in_flight and self._next < len(probes):
             index = self._next
@@ -40,7 +58,25 @@ class Batch:
             else:
                 self.outcomes[index] = outcome
         if not self._flying:
+            self._conclude()
+
+    def _missing(self) -> bool:
+        """Return whether one of the probes that had been started when this was asked last lacks an answer."""
+        some = self.outcomes[self._looked_at : self._started]
+        self._looked_at, self._started = self._started, self._next
+        return any(map(is_missing, some))
+
+    def _conclude(self) -> None:
+        if any(map(is_missing, self.outcomes)):
+            new = any(map(is_missing, self.outcomes[self._looked_at :]))
+            self._control.conclude(self._concluded, again=new)
+        else:
+            self._control.end()
             self._reactor.finished(self._waiter)
+
+    def _concluded(self, why: str) -> None:
+        self.outcomes = excuse(self.outcomes, why)
+        self._reactor.finished(self._waiter)
 
     def _report(self, index: int, outcome: Observation) -> None:
         self.outcomes[index] = outcome

@@ -14,6 +14,8 @@ from harness.errors import InconclusiveError, UsageError
 from harness.model.outcomes import Observation
 from harness.netns.namespace import roam
 from harness.probes.batch import Batch
+from harness.probes.beside import Beside
+from harness.probes.control import Bare, Ground
 from harness.probes.probe import ATTEMPTS, Answers, Probe, SocketSource
 from harness.probes.reactor import Reactor, Waiter
 from harness.probes.recording import Recording, Sample
@@ -29,7 +31,9 @@ _PATIENCE = 60.0
 class Loop:
     """Serves pods and probes services; a context manager. All methods may be called from any thread but its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, ground: Ground | None = None) -> None:
+        """`ground` says what control probes are sent to; there are none without it."""
+        self._ground = ground or Bare()
         self._reactor = Reactor()
         self._answers = Answers()
 
@@ -64,16 +68,21 @@ class Loop:
             raise InconclusiveError(f"cannot serve {identity} on {wanted}: {error.strerror}") from error
         return server
 
-    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """Send all probes and return their outcomes, in the same order. Blocks until all have one."""
+    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32, control_at_once: bool = True) -> list[Observation]:
+        """Send all probes and return their outcomes, in the same order. Blocks until all have one.
+
+        `control_at_once`: after a round of control probes; without, they are sent only when answers are missing.
+        """
         _check(probes)
         if in_flight < 1:
             raise UsageError(f"{in_flight} probes in flight: want at least 1")
         if not probes:
             return []
         waiter = Waiter()
-        batch = Batch(probes, in_flight, reactor=self._reactor, answers=self._answers, waiter=waiter)
-        self._reactor.post(batch.pump, waiter)
+        batch = Batch(
+            probes, in_flight, reactor=self._reactor, answers=self._answers, ground=self._ground, waiter=waiter
+        )
+        self._reactor.post(lambda: batch.begin(control_at_once=control_at_once), waiter)
         rounds = -(-len(probes) // in_flight)
         if not waiter.wait(rounds * max(probe.timeout for probe in probes) + _PATIENCE):
             raise InconclusiveError(f"the probe loop did not finish {len(probes)} probes")
@@ -82,7 +91,7 @@ class Loop:
     def connect(self, probe: Probe) -> Stream:
         """Open a long-lived connection; `Stream.opened` is the outcome. Blocks until there is one."""
         _check([probe])
-        stream = Stream(probe, reactor=self._reactor, answers=self._answers)
+        stream = Stream(probe, reactor=self._reactor, answers=self._answers, ground=self._ground)
         waiter = Waiter()
         self._reactor.post(lambda: stream.begin(waiter), waiter)
         if not waiter.wait(probe.timeout + _PATIENCE):
@@ -94,9 +103,13 @@ class Loop:
         _check(probes)
         if interval <= 0 or not probes:
             raise UsageError(f"cannot ask {len(probes)} probes every {interval} s: want at least one, and a time")
-        recording = Recording(interval, probes, reactor=self._reactor, answers=self._answers)
+        recording = Recording(interval, probes, reactor=self._reactor, answers=self._answers, ground=self._ground)
         self._reactor.call(recording.begin)
         return recording
+
+    def beside(self, probe: Probe, ground: Ground) -> Beside:
+        """Return a context manager that sends control probes from this probe's client beside the block."""
+        return Beside(probe, ground=ground, reactor=self._reactor)
 
     def __enter__(self) -> Self:
         self.start()

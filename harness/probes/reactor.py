@@ -33,7 +33,8 @@ a pause of the machine by this time more, for the events that piled up.
 """
 
 _EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
-_STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""The first one comes from a netns without a free port."""
 
 
 class Watched(Protocol):

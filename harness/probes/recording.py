@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import Observation, Unknown
+from harness.probes.control import Control, Ground, excused, is_missing
 from harness.probes.probe import ATTEMPTS, Answers, Probe
 from harness.probes.reactor import Reactor, Waiter
 
@@ -28,10 +29,12 @@ class Sample(NamedTuple):
 class Recording:
     """Sends each of its probes every `interval` seconds until it is stopped, one after the other and evenly spaced.
 
-    So it finds a gap of all clients even if that is shorter than the interval of each.
+    So it finds a gap of all clients even if that is shorter than the interval of each. Control probes go beside them.
     """
 
-    def __init__(self, interval: float, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers) -> None:
+    def __init__(
+        self, interval: float, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers, ground: Ground
+    ) -> None:
         self.done = False
         self._probes = tuple(probes)
         self._step = interval / len(self._probes)
@@ -42,6 +45,8 @@ class Recording:
         self._flying = 0
         self._samples: list[Sample] = []
         self._waiter: Waiter | None = None
+        self._looked_at = self._started = 0  # samples at which control has looked, and may look
+        self._control = Control(probes, ground=ground, reactor=reactor, missing=self._missing)
 
     @property
     def asked(self) -> int:
@@ -64,6 +69,7 @@ class Recording:
 
     def begin(self) -> None:
         """Send the first probe. On the loop's thread."""
+        self._control.begin()
         self._due = time.monotonic()
         self.expired(self._due)
 
@@ -97,5 +103,22 @@ class Recording:
         self._samples[number] = Sample(sample.at, outcome, sample.probe, time.monotonic() - sample.at)
 
     def _settle(self) -> None:
-        if self._waiter is not None and not self._flying:
+        if self._waiter is None or self._flying:
+            return
+        if any(is_missing(sample.observation) for sample in self._samples):
+            self._control.conclude(self._concluded, again=self._missing() or self._missing())
+        else:
+            self._control.end()
             self._reactor.finished(self._waiter)
+
+    def _missing(self) -> bool:
+        """Return whether one of the samples that had been begun when this was asked last lacks an answer."""
+        some = self._samples[self._looked_at : self._started]
+        self._looked_at, self._started = self._started, len(self._samples)
+        return any(is_missing(each.observation) for each in some)
+
+    def _concluded(self, why: str) -> None:
+        if why:
+            self._samples = [each._replace(observation=excused(each.observation, why)) for each in self._samples]
+        assert self._waiter is not None
+        self._reactor.finished(self._waiter)

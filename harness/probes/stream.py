@@ -11,6 +11,7 @@ import time
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Unknown
+from harness.probes.control import Control, Ground, excused, is_missing
 from harness.probes.probe import (
     LONGEST_LINE,
     Answers,
@@ -44,14 +45,17 @@ class _Deadline:
 class Stream:
     """A long-lived connection (TCP), or one socket that keeps its port (UDP).
 
-    `opened` is the outcome of opening it. After a reset every question has the outcome `Refused`.
+    `opened` is the outcome of opening it. After a reset every question has the outcome `Refused`. Control probes go
+    beside each question.
     """
 
-    def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers) -> None:
+    def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, ground: Ground) -> None:
         self.probe = probe
         self.opened: Observation = Unknown("not connected yet")
         self._reactor = reactor
         self._answers = answers
+        self._ground = ground
+        self._control: Control | None = None
         self._socket: socket.socket | None = None
         self._ended: Observation | None = None
         self._waiter: Waiter | None = None
@@ -77,6 +81,7 @@ class Stream:
     def begin(self, waiter: Waiter) -> None:
         """Connect, and send the first question. On the loop's thread."""
         self._waiter = waiter
+        self._watch()
         self._asked += 1
         made = connected_socket(self.probe)
         if not isinstance(made, socket.socket):
@@ -91,10 +96,22 @@ class Stream:
         return self._waiter is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
-        """Set the outcome of the current question."""
+        """Set the outcome of the current question, when control probes have said whether it means anything."""
+        control, self._control = self._control, None
+        if control is None:
+            return
+        if is_missing(outcome):
+            control.conclude(lambda why: self._tell(outcome, why), again=True)
+        else:
+            control.end()
+            self._tell(outcome)
+
+    def _tell(self, outcome: Observation, why: str = "") -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is None:
             return
+        ended, outcome = self._ended is outcome, excused(outcome, why) if why else outcome
+        self._ended = outcome if ended else self._ended
         self._outcome = outcome
         if self._asked == 1:
             self.opened = outcome
@@ -133,9 +150,22 @@ class Stream:
             self._reactor.forget(sock.fileno())
             sock.close()
 
+    def _watch(self) -> None:
+        """Send control probes beside the question that is asked now: at once, and if it is not answered soon."""
+        begins = True
+
+        def missing() -> bool:
+            nonlocal begins
+            first, begins = begins, False
+            return first
+
+        self._control = Control([self.probe], ground=self._ground, reactor=self._reactor, missing=missing)
+        self._control.begin()
+
     def _ask(self, waiter: Waiter) -> None:
         self._waiter = waiter
         self._asked += 1
+        self._watch()
         if self._ended is not None:
             self.answered(self._ended)
         else:

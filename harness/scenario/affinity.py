@@ -14,7 +14,7 @@ from typing import Any
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.model.manifests import Port
-from harness.model.outcomes import Reached
+from harness.model.outcomes import Observation, Reached, Unknown
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import come_to
@@ -45,7 +45,7 @@ def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Po
     seen = come_to(
         cluster,
         f"an answer to {who} by {service.name}",
-        lambda: _ask(cluster, service, [who], **address)[0],
+        lambda: _pod_of(_ask(cluster, service, [who], **address)[0]),
         by_name.__contains__,
         every=0.02,
     )
@@ -53,8 +53,15 @@ def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Po
 
 
 def who_answers(cluster: Cluster, service: Service, clients: Sequence[Who], **address: Any) -> dict[Who, str]:
-    """Send one question of each client. Returns the name of the pod that answered, or of another outcome."""
-    return dict(zip(clients, _ask(cluster, service, clients, **address), strict=True))
+    """Send one question of each client. Returns the name of the pod that answered, or of another outcome.
+
+    Raises `InconclusiveError` if one could not tell.
+    """
+    seen = _ask(cluster, service, clients, **address)
+    for who, each in zip(clients, seen, strict=True):
+        if isinstance(each, Unknown):
+            raise InconclusiveError(f"{who} could not tell: {each.why}")
+    return {who: _pod_of(each) for who, each in zip(clients, seen, strict=True)}
 
 
 def who_moved(
@@ -120,8 +127,11 @@ def _ask(
     *,
     port: Port | None = None,
     **address: Any,
-) -> list[str]:
+) -> list[Observation]:
     target = target_of(cluster, service, port=port, **address)
     probes = [target.path(who, frozenset({"any"})).probes(1)[0] for who in clients]
-    observations = [named(cluster, each) for each in cluster.backend.probe(probes)]
-    return [each.pod if isinstance(each, Reached) else type(each).__name__ for each in observations]
+    return [named(cluster, each) for each in cluster.backend.probe(probes)]
+
+
+def _pod_of(observation: Observation) -> str:
+    return observation.pod if isinstance(observation, Reached) else type(observation).__name__

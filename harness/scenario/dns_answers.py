@@ -24,8 +24,10 @@ import dns.rdatatype
 
 from harness.api.client import RefusedError
 from harness.dns.dns import PORT, ZONE
+from harness.errors import InconclusiveError
 from harness.model.manifests import Object
 from harness.model.workloads import Client, Pod
+from harness.probes.reactor import starved
 from harness.scenario.becoming import expect_becomes
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import come_to
@@ -75,20 +77,24 @@ def ask_dns(
 ) -> Answer:
     """Send one query from a client's netns; `payload` 0 is one without EDNS. A time-out is returned as an answer.
 
-    `family` is that of the packets, the cluster's first one unless given.
+    `family` is that of the packets, the cluster's first one unless given. Raises `InconclusiveError` where control
+    probes beside a query without an answer say that it means nothing.
     """
     server = cluster.backend.dns()
-    where = server[family or next(iter(server))]
+    family = family or next(iter(server))
     edns: Any = {"use_edns": 0, "payload": payload} if payload else {}
     query = dns.message.make_query(name, kind, **edns)
-    try:
-        with cluster.backend.namespace_of(client).entered():
-            if tcp:
-                answer = dns.query.tcp(query, where, timeout=PATIENCE, port=PORT)
-            else:
-                answer = dns.query.udp(query, where, timeout=PATIENCE, port=PORT)
-    except (OSError, dns.exception.DNSException) as error:
-        return Answer(f"no answer ({type(error).__name__})")
+    ask = dns.query.tcp if tcp else dns.query.udp
+    with cluster.backend.beside_dns(client, family) as control:
+        try:
+            with cluster.backend.namespace_of(client).entered():
+                answer = ask(query, server[family], timeout=PATIENCE, port=PORT)
+        except (OSError, dns.exception.DNSException) as error:
+            if isinstance(error, OSError) and starved(error):
+                raise InconclusiveError(f"{client} cannot ask the DNS server: {error}") from error
+            if why := control.what_was_wrong():
+                raise InconclusiveError(f"{client} got no answer from the DNS server, and {why}") from error
+            return Answer(f"no answer ({type(error).__name__})")
     return _read(answer, query)
 
 

@@ -200,7 +200,8 @@ def _flow(cluster: Cluster, service: Service, client: Who, address: Mapping[str,
 
     what = f"connection of {client} to {service.name}"
     stream = come_to(cluster, what, opened, lambda stream: isinstance(stream.opened, Reached), every=0.02)
-    cluster.expect_equal(what, expected="Reached", observed=type(stream.opened).__name__)
+    unknown = stream.opened.why if isinstance(stream.opened, Unknown) else ""
+    cluster.expect_equal(what, expected="Reached", observed=type(stream.opened).__name__, unknown=unknown)
     try:
         yield stream
     finally:
@@ -235,7 +236,11 @@ def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: Target
     """Wait for the expected answers to a few probes of each client. Raises `AssertionError`."""
     waited = wait_until_as_expected(cluster, paths, f"an answer by {target}")
     cluster.expect_equal(
-        f"wrong answer by {target}", expected="none", observed=waited.wrong or "none", explanation=waited.text
+        f"wrong answer by {target}",
+        expected="none",
+        observed=waited.wrong or "none",
+        explanation=waited.text,
+        unknown=waited.unknown,
     )
 
 
@@ -246,6 +251,8 @@ Observed = Mapping[Path, Sequence[Observation]]
 @dataclass(frozen=True, slots=True)
 class Waited:
     """The end of a wait: what was wrong in the last look and a text about it, "" twice if all was as expected.
+
+    `unknown` is the same as `wrong` where the last look could not tell.
 
     `wrong_until` are the seconds from the beginning to the start of the last look that saw something wrong, or to the
     last time that components had work left. So much the implementation took at least; how long a look takes is the
@@ -259,6 +266,7 @@ class Waited:
     text: str = ""
     wrong_until: float = 0.0
     seen: Observed = field(default_factory=dict)
+    unknown: str = ""
 
 
 def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
@@ -297,12 +305,12 @@ def _wait_for_packets(
 ) -> Waited:
     """The same, whatever components say of themselves."""
     wrong_until = 0.0
-    wrong = ""
+    wrong = unknown = ""
     speaking = [path for path in paths if not path.silent]
     looks: list[Observed | _Sight] = []  # second ones
 
     def as_expected() -> bool:
-        nonlocal wrong, wrong_until
+        nonlocal wrong, unknown, wrong_until
         looked_at = time.monotonic()
         sight = _first_look(cluster, paths)
         if sight is None:
@@ -310,13 +318,14 @@ def _wait_for_packets(
             if not isinstance(looks[-1], _Sight):
                 return True
             sight = looks[-1]
-        wrong, wrong_until = sight.text, looked_at - begin if sight.told else wrong_until
+        wrong, unknown = sight.text, "" if sight.told else sight.text
+        wrong_until = looked_at - begin if sight.told else wrong_until
         raise NotYetError(wrong)
 
     try:
         eventually(as_expected, within=within, every=0.02, describe=awaited)
     except NotYetError as error:
-        return Waited(wrong, str(error), wrong_until)
+        return Waited(wrong, str(error), wrong_until, unknown=unknown)
     only = looks[0]
     return Waited(wrong_until=wrong_until, seen={} if isinstance(only, _Sight) else only)
 

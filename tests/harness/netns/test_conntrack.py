@@ -75,3 +75,16 @@ def test_icmp_is_told_by_its_type(backend: NetnsBackend) -> None:
     with backend.namespace_of(pod_client("a1")).socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
         sock.sendto(bytes([8, 0, 0xF7, 0xFF - 7, 0, 7, 0, 0]), ("10.0.0.3", 0))
     assert re.match(r"icmp \d+ src=10\.244\.1\.2 dst=10\.0\.0\.3 type=8 code=0 id=7 ", conntrack.as_text(node))
+
+
+@pytest.mark.parametrize(
+    ("counters", "without_room"),
+    [
+        ("entries insert_failed drop early_drop\n00000005 00000000 00000000 00000000\n", 0),
+        ("entries insert_failed drop early_drop\n00000005 00000002 00000002 00000000\n", 0),
+        ("entries insert_failed drop early_drop\n05 00 0a 00\n05 02 03 10\n", 27),
+        ("entries found\n00000005 00000000\n", 0),
+    ],
+)
+def test_what_found_no_room_is_told_from_what_could_not_be_entered(counters: str, without_room: int) -> None:
+    assert conntrack.of_no_room(counters) == without_room

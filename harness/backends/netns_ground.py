@@ -1,0 +1,88 @@
+"""What there is around the Services of an embedded cluster: its clients, the pods that run, connection tracking.
+
+Control probes are sent there; see `harness.probes.control`. A node that a scenario has cut off is no fault, nor is a
+pod that it has ended.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Mapping, Sequence
+
+from harness.model.manifests import TARGET_PORT
+from harness.model.workloads import pod_client
+from harness.netns.addresses import Family
+from harness.netns.conntrack import Overflow
+from harness.netns.fabric import Host, Network
+from harness.probes.loop import Server
+from harness.probes.probe import SocketSource
+
+Running = dict[tuple[str, str], tuple[Host, Sequence[Server]]]
+"""Pods with an echo server, by Kubernetes namespace and name."""
+
+
+class NetnsGround:
+    """The ground of one cluster: `running` are its servers, `clients` its client pods by node, `off` nodes cut off."""
+
+    def __init__(self, network: Network, running: Running, clients: dict[str, Host], off: Collection[str]) -> None:
+        self._network = network
+        self._running = running
+        self._clients = clients
+        self._off = off
+        self._overflows = [Overflow(host.namespace) for host in network.nodes.values()]
+
+    def close(self) -> None:
+        """Close the counters."""
+        for each in self._overflows:
+            each.close()
+
+    def who(self, client: SocketSource) -> str:
+        """Return the name of the client with this netns; "" for one that is gone, or on a node that is cut off."""
+        found = next((name for name, host in self._all_clients() if host.namespace is client), None)
+        return found or ""
+
+    def _all_clients(self) -> list[tuple[str, Host]]:
+        named = [(str(pod_client(node)), host) for node, host in self._clients.copy().items()]
+        named += self.running().items()
+        named += [(f"node {name}", host) for name, host in self._network.nodes.items()]
+        named.append(("outside", self._network.external))
+        return [(name, host) for name, host in named if host.node not in self._off]
+
+    def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
+        """Return by name the address of each running pod on a node that is not cut off, and the port of its server."""
+        return targets(self.running(), family)
+
+    def running(self) -> dict[str, Host]:
+        """Return the pods with an echo server on nodes that are not cut off, by name."""
+        pods = {name: host for (_, name), (host, _) in self._running.copy().items()}
+        return {name: host for name, host in pods.items() if host.node not in self._off}
+
+    def overflows(self) -> int:
+        """Return for how many connections the nodes' tracking had no room so far."""
+        return sum(each.read() for each in self._overflows)
+
+
+class GroundOfOne:
+    """The ground of a cluster with one pod of its own, in place of those that scenarios run."""
+
+    def __init__(self, ground: NetnsGround, name: str, pod: Host) -> None:
+        self._ground = ground
+        self._pod = {name: pod}
+
+    def who(self, client: SocketSource) -> str:
+        """Return the name of the client with this netns."""
+        return self._ground.who(client)
+
+    def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
+        """Return the one pod."""
+        return targets(self._pod, family)
+
+    def overflows(self) -> int:
+        """Return for how many connections the nodes' tracking had no room so far."""
+        return self._ground.overflows()
+
+
+def targets(pods: Mapping[str, Host], family: int) -> dict[str, tuple[str, int]]:
+    """Return the addresses of pods in a family, and the port of their servers."""
+    of: Family = "IPv6" if family == socket.AF_INET6 else "IPv4"
+    return {name: (host.addresses[of], TARGET_PORT) for name, host in pods.items() if of in host.addresses}

@@ -1,0 +1,134 @@
+"""Control probes go around the Service: where they are lost too, a missing answer says nothing of the proxy."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+import pytest
+from pyroute2.nftables.main import NFTables
+
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.netns.namespace import Namespace
+from harness.probes.loop import Loop, Probe, ServerPort
+from harness.probes.probe import SocketSource
+from tests.harness.probes.conftest import CLIENT, SERVER, SILENT
+
+PORT = 8080
+CLOSED = 81
+
+
+@dataclass
+class Ground:
+    """One pod, at the address of the wire's server."""
+
+    there: Mapping[str, tuple[str, int]] = field(default_factory=lambda: {"b1": (SERVER, PORT)})
+    full: int = 0
+    asked: int = 0
+
+    def who(self, client: SocketSource) -> str:
+        return "a1"
+
+    def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
+        self.asked += 1
+        return self.there
+
+    def overflows(self) -> int:
+        return self.full
+
+
+@contextmanager
+def deaf(namespace: Namespace) -> Iterator[None]:
+    """No packet that is for a netns arrives in here."""
+    with namespace.entered(), NFTables(nfgen_family=socket.AF_INET) as nft:
+        nft.table("add", name="deaf")
+        nft.chain("add", table="deaf", name="drops", hook="input", type="filter", policy=0)
+        yield
+        nft.table("del", name="deaf")
+
+
+@dataclass
+class Asked:
+    """What a loop with this ground sees of an address of the server."""
+
+    pair: tuple[Namespace, Namespace]
+    ground: Ground
+
+    def probe(self, address: str, port: int, *, broken: bool = False, protocol: str = "TCP") -> Observation:
+        client, server = self.pair
+        with Loop(self.ground) as loop:
+            loop.serve(server, "b1", [ServerPort("TCP", "IPv4", PORT), ServerPort("UDP", "IPv4", PORT)])
+            with deaf(server) if broken else nullcontext():
+                (outcome,) = loop.probe([Probe(client, protocol, address, port, timeout=0.4)])
+        return outcome
+
+
+@pytest.fixture
+def asked(pair: tuple[Namespace, Namespace]) -> Asked:
+    return Asked(pair, Ground())
+
+
+LOST = "control probes around the Service were lost too: from a1 to pod b1"
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+def test_silence_of_a_pod_that_hears_nothing_is_unknown(asked: Asked, protocol: str) -> None:
+    outcome = asked.probe(SERVER, PORT, broken=True, protocol=protocol)
+    assert outcome == Unknown(f"it got no answer, and {LOST}")
+
+
+def test_silence_and_refusal_beside_sound_control_probes_are_what_they_are(asked: Asked) -> None:
+    assert asked.probe(SILENT, PORT) == TIMED_OUT
+    assert asked.probe(SERVER, CLOSED) == REFUSED
+    assert asked.probe(SERVER, PORT) == Reached("b1", CLIENT)
+
+
+def test_a_pod_that_is_gone_by_now_is_no_lost_control_probe(asked: Asked) -> None:
+    class Leaving(Ground):
+        def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
+            there = super().pods(family)
+            return there if self.asked == 1 else {}
+
+    asked.ground = Leaving()
+    assert asked.probe(SERVER, PORT, broken=True) == TIMED_OUT
+    assert asked.ground.asked > 1
+
+
+def test_silence_while_connection_tracking_is_full_is_unknown(asked: Asked) -> None:
+    class Filling(Ground):
+        def overflows(self) -> int:
+            self.full += 3
+            return self.full
+
+    asked.ground = Filling()
+    why = "the connection tracking of this machine was full: it had no room for 3 connections"
+    assert asked.probe(SILENT, PORT) == Unknown(f"it got no answer, and {why}")
+
+
+def test_a_recording_and_an_open_connection_have_control_probes_too(pair: tuple[Namespace, Namespace]) -> None:
+    client, server = pair
+    probe = Probe(client, "UDP", SERVER, PORT, timeout=0.4)
+    with Loop(Ground()) as loop:
+        loop.serve(server, "b1", [ServerPort("UDP", "IPv4", PORT)])
+        stream = loop.connect(probe)
+        assert stream.ask() == Reached("b1", CLIENT)
+        with deaf(server):
+            recording = loop.every(0.01, [probe])
+            answer = stream.ask()
+            samples = recording.stop()
+    assert answer == Unknown(f"it got no answer, and {LOST}")
+    assert {each.observation for each in samples} == {answer}
+
+
+def test_while_all_is_well_a_window_has_one_round_and_a_glance_none(pair: tuple[Namespace, Namespace]) -> None:
+    client, server = pair
+    ground = Ground()
+    with Loop(ground) as loop:
+        loop.serve(server, "b1", [ServerPort("TCP", "IPv4", PORT), ServerPort("UDP", "IPv4", PORT)])
+        probes = [Probe(client, "TCP", SERVER, PORT)]
+        loop.probe(probes, control_at_once=False)
+        assert ground.asked == 0
+        loop.probe(probes)
+        assert ground.asked == 1

@@ -1,0 +1,236 @@
+"""Faults of the observer are nobody's fault: whatever is asked while one lasts, no verdict is `failed`.
+
+Each probe kind meets each fault in both families. And the reverse: what a proxy drops is held against it as before,
+however short it was.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness.backends.netns import NetnsBackend
+from harness.errors import InconclusiveError, UnavailableError
+from harness.judging.history import History
+from harness.judging.verdict import Verdict
+from harness.model.manifests import TCP, UDP, Endpoint, Port
+from harness.model.topology import THREE_ZONES
+from harness.model.workloads import Pod, pod_client
+from harness.netns import sandbox
+from harness.netns.fabric import Host
+from harness.scenario.cluster import Cluster
+from harness.scenario.dns_answers import dns_name_of, expect_dns_answer
+from harness.scenario.paths import target_of
+from harness.scenario.service import Service
+from harness.scenario.traffic import expect_flow_survives, expect_traffic, measure, paths_to, wait_until_as_expected
+from harness.scenario.transitions import expect_no_loss
+from tests.harness.scenario.faults import FAULTS, PREROUTING, Place, dropping, lasting, to_address
+
+LASTS = 0.8
+FAMILIES = ("IPv4", "IPv6")
+CLIENT, SERVER = "b1", "c1"
+
+
+@dataclass
+class Asked:
+    """A Service with one server, which a client on another node is to reach."""
+
+    backend: NetnsBackend
+    cluster: Cluster
+    service: Service
+    pod: Pod
+    port: Port
+    family: str
+
+    @property
+    def address(self) -> Mapping[str, object]:
+        """The arguments of an expectation about this Service."""
+        return {"family": self.family, "port": self.port}
+
+    @property
+    def place(self) -> Place:
+        """Where faults strike."""
+        return Place(
+            self.backend, self.backend.host_of(pod_client(CLIENT)), self.backend.host_of(self.pod), self.family
+        )
+
+
+Strike = Callable[[], None]
+Kind = Callable[[Asked, Strike], None]
+
+
+def window(asked: Asked, strike: Strike) -> None:
+    target = target_of(asked.cluster, asked.service, family=asked.family, port=asked.port)
+    paths = paths_to(target, {CLIENT: {asked.pod}})
+    wait_until_as_expected(asked.cluster, paths, "answers")
+    strike()
+    measure(asked.cluster, "window", paths)
+
+
+def held(asked: Asked, strike: Strike) -> None:
+    with expect_flow_survives(asked.cluster, asked.service, CLIENT, asked.pod, **asked.address):
+        strike()
+
+
+def steady(asked: Asked, strike: Strike) -> None:
+    with expect_no_loss(
+        asked.cluster, asked.service, from_=[CLIENT], allowed={asked.pod}, family=asked.family, port=asked.port
+    ):
+        strike()
+
+
+def scenario(asked: Asked, strike: Strike) -> None:
+    strike()
+    expect_traffic(asked.cluster, asked.service, {CLIENT: {asked.pod}}, family=asked.family, port=asked.port)
+
+
+def query(asked: Asked, strike: Strike) -> None:
+    asked.cluster.settle()
+    strike()
+    wanted = {"rcode": "NOERROR", "data": [asked.service.cluster_ip(asked.family)]}
+    kind = "AAAA" if asked.family == "IPv6" else "A"
+    over = {"family": asked.family, "tcp": asked.port is TCP}
+    expect_dns_answer(asked.cluster, asked.pod, dns_name_of(asked.service), kind, query=over, **wanted)
+
+
+KINDS: Mapping[str, tuple[Kind, Port]] = {
+    f"{kind.__name__} {port.protocol}": (kind, port)
+    for kind in (window, held, steady, scenario, query)
+    for port in (TCP, UDP)
+}
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[NetnsBackend]:
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with NetnsBackend(THREE_ZONES) as booted:
+        booted.dns()
+        yield booted
+
+
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Iterator[Asked]:
+    """A scenario with a Service that answers."""
+    port = KINDS[kind][1]
+    name = f"observer-{next(_numbers)}"
+    with (
+        History(tmp_path / "history.jsonl") as history,
+        closing(Cluster(backend, name, history=history, test=name)) as to,
+    ):
+        service = to.create_service(ports=(port,), dual_stack=True)
+        (pod,) = to.run_servers(on=[SERVER])
+        to.publish(service, [Endpoint(pod.addresses, node=pod.node, zone=pod.zone)])
+        yield Asked(backend, to, service, pod, port, family)
+
+
+def place_of(asked: Asked, kind: str) -> Place:
+    """The place where a fault strikes; a query is asked by the pod, of the DNS server."""
+    place = asked.place
+    if kind.startswith("query"):
+        assert asked.backend._dns is not None
+        return Place(asked.backend, place.server, asked.backend._dns[1], asked.family)
+    return place
+
+
+def verdict_beside(
+    asked: Asked, kind: str, fault: AbstractContextManager[None], seconds: float, delay: float = 0.0
+) -> tuple[Verdict, str]:
+    """The verdict on what is asked while a fault lasts, which begins so long after the questions, and its message."""
+    with ExitStack() as over:
+
+        def begin() -> None:
+            over.enter_context(lasting(fault, seconds))
+
+        def strike() -> None:
+            if not delay:
+                begin()
+                return
+            timer = threading.Timer(delay, begin)
+            timer.start()
+            waits.append(timer)
+
+        waits: list[threading.Timer] = []
+        try:
+            KINDS[kind][0](asked, strike)
+        except InconclusiveError as error:
+            return Verdict.INCONCLUSIVE, str(error)
+        except AssertionError as error:
+            return Verdict.FAILED, str(error)
+        finally:
+            for timer in waits:
+                timer.join()
+        return Verdict.PASSED, ""
+
+
+MEETS = {"deaf pod", "mute pod", "pod without route", "deaf client", "mute client", "fabric that loses"}
+"""Faults that no window passes: the others may find nothing to disturb."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_fault_of_the_observer_is_held_against_anybody(
+    backend: NetnsBackend, tmp_path: Path, fault: str, kind: str, family: str
+) -> None:
+    with asking(backend, tmp_path, kind, family) as asked:
+        verdict, message = verdict_beside(asked, kind, FAULTS[fault](place_of(asked, kind)), LASTS)
+    assert verdict is not Verdict.FAILED, message
+    if fault in MEETS and kind.startswith(("window", "steady")):
+        assert verdict is Verdict.INCONCLUSIVE
+        assert f"to pod {SERVER}" in message.partition("\n")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("kind", ["window TCP", "window UDP", "steady TCP"])
+def test_a_fault_that_begins_amid_questions_is_not_held_against_anybody(
+    backend: NetnsBackend, tmp_path: Path, kind: str, delay: float
+) -> None:
+    with asking(backend, tmp_path, kind, "IPv4") as asked:
+        verdict, message = verdict_beside(asked, kind, FAULTS["deaf pod"](asked.place), LASTS, delay)
+    assert verdict is not Verdict.FAILED, message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seconds", [0.05, 0.2, 0.8])
+@pytest.mark.parametrize("kind", ["window TCP", "window UDP", "steady TCP", "steady UDP"])
+def test_what_a_proxy_drops_is_held_against_it(
+    backend: NetnsBackend, tmp_path: Path, kind: str, seconds: float, family: str
+) -> None:
+    with asking(backend, tmp_path, kind, family) as asked:
+        node: Host = backend.network.nodes[CLIENT]
+        to_service = to_address(asked.service.cluster_ip(family))
+        fault = dropping(node.namespace, asked.place.number, PREROUTING, *to_service)
+        verdict, message = verdict_beside(asked, kind, fault, seconds)
+    assert verdict is Verdict.FAILED, f"{verdict}: {message}"
+    assert "got no answer" in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("protocol", [TCP, UDP], ids=lambda port: port.protocol)
+def test_an_endpoint_that_a_proxy_sends_to_nowhere_is_held_against_it(
+    backend: NetnsBackend, tmp_path: Path, family: str, protocol: Port
+) -> None:
+    nowhere = {"IPv4": "10.244.5.99", "IPv6": "fd00:10:244:5::99"}
+    with asking(backend, tmp_path, f"window {protocol.protocol}", family) as asked:
+        right = Endpoint(asked.pod.addresses, node=asked.pod.node, zone=asked.pod.zone)
+        asked.cluster.publish(asked.service, [right, Endpoint(nowhere, node=asked.pod.node, zone=asked.pod.zone)])
+        asked.cluster.settle()
+        target = target_of(asked.cluster, asked.service, family=family, port=protocol)
+        with pytest.raises(AssertionError, match="got no answer"):
+            measure(asked.cluster, "window", paths_to(target, {CLIENT: {asked.pod}}))
