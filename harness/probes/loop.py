@@ -7,6 +7,7 @@ their servers. Callers block; a failure of the loop raises `InconclusiveError`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Self
 
@@ -24,6 +25,9 @@ from harness.probes.stream import Stream
 
 __all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "SocketSource", "Stream"]
 
+_FRESH = 0.1
+"""Seconds for which a round of control probes serves what is asked next too: a window asks several times in a row."""
+
 _PATIENCE = 60.0
 """Seconds beyond the probes' own time limits after which the loop itself counts as hanging."""
 
@@ -36,6 +40,7 @@ class Loop:
         self._ground = ground or Bare()
         self._reactor = Reactor()
         self._answers = Answers()
+        self._controlled = 0.0  # when the last round of control probes began that nothing had asked for
 
     def start(self) -> None:
         """Start the loop's thread. Once."""
@@ -78,6 +83,9 @@ class Loop:
             raise UsageError(f"{in_flight} probes in flight: want at least 1")
         if not probes:
             return []
+        now = time.monotonic()
+        control_at_once = control_at_once and now - self._controlled > _FRESH
+        self._controlled = now if control_at_once else self._controlled
         waiter = Waiter()
         batch = Batch(
             probes, in_flight, reactor=self._reactor, answers=self._answers, ground=self._ground, waiter=waiter

@@ -131,4 +131,5 @@ def test_while_all_is_well_a_window_has_one_round_and_a_glance_none(pair: tuple[
         loop.probe(probes, control_at_once=False)
         assert ground.asked == 0
         loop.probe(probes)
+        loop.probe(probes)
         assert ground.asked == 1
