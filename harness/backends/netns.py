@@ -284,7 +284,7 @@ class NetnsBackend(
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send all probes with `probe`, which is quick here: as many at once as a socket holds datagrams."""
-        return self._loop.probe(probes, in_flight=DATAGRAMS, control_at_once=False)
+        return self.probe(probes, in_flight=DATAGRAMS)
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes with `probe`: every answer here contains the source address that the server saw."""

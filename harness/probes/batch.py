@@ -37,9 +37,9 @@ class Batch:
         self._looked_at = self._started = 0  # probes at which control has looked, and may look
         self._control = Control(probes, ground=ground, reactor=reactor, missing=self._missing)
 
-    def begin(self, *, control_at_once: bool) -> None:
-        """Start the first probes, after a first round of control probes if wanted. On the loop's thread."""
-        self._control.begin(at_once=control_at_once)
+    def begin(self) -> None:
+        """Start the first probes. On the loop's thread."""
+        self._control.begin()
         self.pump()
 
     def pump(self) -> None:

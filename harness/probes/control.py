@@ -1,11 +1,11 @@
 """Control probes: straight to each pod, from the netns of each client, around the Service that is judged.
 
 A pod that hears nothing for a second, a client without its route, or a machine whose connection tracking is full looks
-like a proxy that drops. So the probes of a window go out beside questions that no Service is asked: UDP, to the pods'
-own addresses. One round of them begins each window; and `EVERY` so often, whatever was asked a moment ago and is not
-answered yet gets a round of its own. So a fault is met while it lasts, though nobody knows of the loss before its time
-limit; and while all is well, control probes cost as good as nothing. Where one was lost, a missing answer beside it is
-`Unknown`: it says nothing of the proxy. An answer by the wrong pod stays wrong, whatever was lost.
+like a proxy that drops. So `EVERY` so often, whatever was asked a moment ago and is not answered yet gets a round of
+questions that no Service is asked: UDP, from its client to the pods' own addresses. A fault is met while it lasts,
+though nobody knows of the loss before its time limit; and while all is well, there are no control probes, nor
+connections that nodes would track for them. Where one was lost, a missing answer beside it is `Unknown`: it says
+nothing of the proxy. An answer by the wrong pod stays wrong, whatever was lost.
 
 Of a fault that is shorter than `EVERY` twice over nothing may be seen. All of this belongs to the thread of the loop.
 """
@@ -25,7 +25,7 @@ from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unkn
 from harness.probes.probe import LONGEST_LINE, Probe, SocketSource, bind_unused, next_nonce
 from harness.probes.reactor import Reactor
 
-EVERY = 0.02
+EVERY = 0.05
 """Seconds after which a missing answer gets a round, at most twice as many."""
 LIMIT = 0.25
 """Seconds, before the time scale, without an answer after which a control probe counts as lost."""
@@ -85,11 +85,9 @@ class Control:
         self._report: Callable[[str], None] | None = None
         self.done = False
 
-    def begin(self, *, at_once: bool = True) -> None:
-        """Begin to watch, with a first round unless another one has just been all right."""
-        self._full_before = self._ground.overflows() if at_once else -1
-        if at_once:
-            self._round()
+    def begin(self) -> None:
+        """Begin to watch."""
+        self._full_before = self._ground.overflows()
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
@@ -149,7 +147,7 @@ class Control:
             report(self._what_was_wrong())
 
     def _what_was_wrong(self) -> str:
-        full = self._ground.overflows() - self._full_before if self._full_before >= 0 else 0
+        full = self._ground.overflows() - self._full_before
         if full > 0:
             return f"the connection tracking of this machine was full: it had no room for {full} connections"
         if not self._lost:

@@ -7,7 +7,6 @@ their servers. Callers block; a failure of the loop raises `InconclusiveError`.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from typing import Self
 
@@ -25,9 +24,6 @@ from harness.probes.stream import Stream
 
 __all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "SocketSource", "Stream"]
 
-_FRESH = 0.1
-"""Seconds for which a round of control probes serves what is asked next too: a window asks several times in a row."""
-
 _PATIENCE = 60.0
 """Seconds beyond the probes' own time limits after which the loop itself counts as hanging."""
 
@@ -40,7 +36,6 @@ class Loop:
         self._ground = ground or Bare()
         self._reactor = Reactor()
         self._answers = Answers()
-        self._controlled = 0.0  # when the last round of control probes began that nothing had asked for
 
     def start(self) -> None:
         """Start the loop's thread. Once."""
@@ -73,24 +68,18 @@ class Loop:
             raise InconclusiveError(f"cannot serve {identity} on {wanted}: {error.strerror}") from error
         return server
 
-    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32, control_at_once: bool = True) -> list[Observation]:
-        """Send all probes and return their outcomes, in the same order. Blocks until all have one.
-
-        `control_at_once`: after a round of control probes; without, they are sent only when answers are missing.
-        """
+    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
+        """Send all probes and return their outcomes, in the same order. Blocks until all have one."""
         _check(probes)
         if in_flight < 1:
             raise UsageError(f"{in_flight} probes in flight: want at least 1")
         if not probes:
             return []
-        now = time.monotonic()
-        control_at_once = control_at_once and now - self._controlled > _FRESH
-        self._controlled = now if control_at_once else self._controlled
         waiter = Waiter()
         batch = Batch(
             probes, in_flight, reactor=self._reactor, answers=self._answers, ground=self._ground, waiter=waiter
         )
-        self._reactor.post(lambda: batch.begin(control_at_once=control_at_once), waiter)
+        self._reactor.post(batch.begin, waiter)
         rounds = -(-len(probes) // in_flight)
         if not waiter.wait(rounds * max(probe.timeout for probe in probes) + _PATIENCE):
             raise InconclusiveError(f"the probe loop did not finish {len(probes)} probes")

@@ -151,7 +151,7 @@ class Stream:
             sock.close()
 
     def _watch(self) -> None:
-        """Send control probes beside the question that is asked now: at once, and if it is not answered soon."""
+        """Send control probes beside the question that is asked now, once, if it is not answered soon."""
         begins = True
 
         def missing() -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from pyroute2.nftables.main import NFTables
 
+from harness.eventually import eventually
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Probe, ServerPort
@@ -122,14 +123,14 @@ def test_a_recording_and_an_open_connection_have_control_probes_too(pair: tuple[
     assert {each.observation for each in samples} == {answer}
 
 
-def test_while_all_is_well_a_window_has_one_round_and_a_glance_none(pair: tuple[Namespace, Namespace]) -> None:
+def test_while_all_is_well_there_are_no_control_probes(pair: tuple[Namespace, Namespace]) -> None:
     client, server = pair
     ground = Ground()
     with Loop(ground) as loop:
         loop.serve(server, "b1", [ServerPort("TCP", "IPv4", PORT), ServerPort("UDP", "IPv4", PORT)])
-        probes = [Probe(client, "TCP", SERVER, PORT)]
-        loop.probe(probes, control_at_once=False)
-        assert ground.asked == 0
-        loop.probe(probes)
-        loop.probe(probes)
-        assert ground.asked == 1
+        loop.probe([Probe(client, "TCP", SERVER, PORT)] * 50)
+        loop.connect(Probe(client, "UDP", SERVER, PORT)).ask()
+        recording = loop.every(0.01, [Probe(client, "UDP", SERVER, PORT)])
+        eventually(lambda: recording.asked > 20, describe="twenty questions")
+        recording.stop()
+    assert ground.asked == 0
