@@ -35,7 +35,7 @@ class Batch:
         self._next = 0
         self._flying = 0
         self._looked_at = self._started = 0  # probes at which control has looked, and may look
-        self._control = Control(probes, ground=ground, reactor=reactor, missing=self._missing)
+        self._control = Control(ground=ground, reactor=reactor, missing=self._missing)
 
     def begin(self) -> None:
         """Start the first probes. On the loop's thread."""
@@ -60,16 +60,17 @@ class Batch:
         if not self._flying:
             self._conclude()
 
-    def _missing(self) -> bool:
-        """Return whether one of the probes that had been started when this was asked last lacks an answer."""
-        some = self.outcomes[self._looked_at : self._started]
-        self._looked_at, self._started = self._started, self._next
-        return any(map(is_missing, some))
+    def _missing(self) -> list[Probe]:
+        """Return the probes that had been started when this was asked last, and lack an answer."""
+        begin, self._looked_at, self._started = self._looked_at, self._started, self._next
+        return self._without_answer(begin, self._looked_at)
+
+    def _without_answer(self, begin: int, end: int) -> list[Probe]:
+        return [self._probes[index] for index in range(begin, end) if is_missing(self.outcomes[index])]
 
     def _conclude(self) -> None:
         if any(map(is_missing, self.outcomes)):
-            new = any(map(is_missing, self.outcomes[self._looked_at :]))
-            self._control.conclude(self._concluded, again=new)
+            self._control.conclude(self._concluded, self._without_answer(self._looked_at, len(self._probes)))
         else:
             self._control.end()
             self._reactor.finished(self._waiter)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Self
 
@@ -18,8 +17,9 @@ class Beside:
 
     def __init__(self, probe: Probe, *, ground: Ground, reactor: Reactor) -> None:
         """`probe` says from where and in which family; it is not sent."""
-        looks = itertools.count()
-        self._control = Control([probe], ground=ground, reactor=reactor, missing=lambda: next(looks) == 0)
+        asked = [probe]
+        self._probe = probe
+        self._control = Control(ground=ground, reactor=reactor, missing=lambda: [asked.pop()] if asked else [])
         self._reactor = reactor
 
     def what_was_wrong(self) -> str:
@@ -31,7 +31,7 @@ class Beside:
             said.append(why)
             self._reactor.finished(waiter)
 
-        self._reactor.post(lambda: self._control.conclude(tell, again=True), waiter)
+        self._reactor.post(lambda: self._control.conclude(tell, [self._probe]), waiter)
         if not waiter.wait(60 + LIMIT * time_scale()):
             raise InconclusiveError("the probe loop did not finish control probes")
         return said[0]

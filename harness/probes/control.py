@@ -29,7 +29,7 @@ EVERY = 0.05
 """Seconds after which a missing answer gets a round, at most twice as many."""
 LIMIT = 0.25
 """Seconds, before the time scale, without an answer after which a control probe counts as lost."""
-MOST = 256
+MOST = 64
 """Control probes of one round; with more clients and pods than that they take turns."""
 _TOLD = 3  # lost ones in a sentence
 
@@ -67,14 +67,10 @@ class Bare:
 
 
 class Control:
-    """The control probes beside some probes; a round after the other, until `conclude` or `end`."""
+    """The control probes for answers that are missing; a round after the other, until `conclude` or `end`."""
 
-    def __init__(
-        self, probes: Iterable[Probe], *, ground: Ground, reactor: Reactor, missing: Callable[[], bool]
-    ) -> None:
-        """`missing` says, `EVERY` so often, whether what was asked before it was called last lacks an answer."""
-        one_each = {id(each): each for each in probes}.values()
-        self._clients = {(id(each.namespace), _family(each)): each.namespace for each in one_each}
+    def __init__(self, *, ground: Ground, reactor: Reactor, missing: Callable[[], Iterable[Probe]]) -> None:
+        """`missing` returns, `EVERY` so often, what was asked before it was called last and lacks an answer."""
         self._ground = ground
         self._reactor = reactor
         self._missing = missing
@@ -91,9 +87,8 @@ class Control:
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        """Send a round if an answer is missing."""
-        if self._missing():
-            self._round()
+        """Send a round for the answers that are missing."""
+        self._round(self._missing())
         self._reactor.at(now + EVERY, self)
 
     def end(self) -> None:
@@ -102,14 +97,13 @@ class Control:
         for each in list(self._under_way):
             each.drop()
 
-    def conclude(self, report: Callable[[str], None], *, again: bool) -> None:
+    def conclude(self, report: Callable[[str], None], missing: Iterable[Probe]) -> None:
         """Call `report` when all control probes are answered or lost, with what was wrong: "" for nothing.
 
-        `again`: after another round, for what was missing only now.
+        What is `missing` only now gets a last round before.
         """
         self.done = True
-        if again:
-            self._round()
+        self._round(missing)
         self._report = report
         self._settle()
 
@@ -124,18 +118,22 @@ class Control:
         if name:
             self._lost.update({(name, pod): why for pod in pods if pod in there})
 
-    def _round(self) -> None:
-        for key, client in self._clients.items():
+    def _round(self, missing: Iterable[Probe]) -> None:
+        """Ask from the netns of each client that lacks an answer."""
+        clients = {(id(each.namespace), _family(each)): each.namespace for each in missing}
+        most = max(1, MOST // max(1, len(clients)))
+        for key, client in clients.items():
             family = key[1]
             pods = self._ground.pods(family) if self._ground.who(client) else {}
             if pods:
                 asker = _Asker(self, client, family, self._reactor)
                 self._under_way.add(asker)
-                asker.ask(self._some(key, pods))
+                asker.ask(self._some(key, pods, most))
 
-    def _some(self, key: tuple[int, int], pods: Mapping[str, tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
+    def _some(
+        self, key: tuple[int, int], pods: Mapping[str, tuple[str, int]], most: int
+    ) -> Mapping[str, tuple[str, int]]:
         """Return the pods whose turn it is, which are all of them unless there are very many."""
-        most = max(1, MOST // len(self._clients))
         if len(pods) <= most:
             return pods
         turn = next(self._turns.setdefault(key, itertools.count(0, most))) % len(pods)

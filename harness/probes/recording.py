@@ -46,7 +46,7 @@ class Recording:
         self._samples: list[Sample] = []
         self._waiter: Waiter | None = None
         self._looked_at = self._started = 0  # samples at which control has looked, and may look
-        self._control = Control(probes, ground=ground, reactor=reactor, missing=self._missing)
+        self._control = Control(ground=ground, reactor=reactor, missing=self._missing)
 
     @property
     def asked(self) -> int:
@@ -106,16 +106,16 @@ class Recording:
         if self._waiter is None or self._flying:
             return
         if any(is_missing(sample.observation) for sample in self._samples):
-            self._control.conclude(self._concluded, again=self._missing() or self._missing())
+            self._control.conclude(self._concluded, [*self._missing(), *self._missing()])
         else:
             self._control.end()
             self._reactor.finished(self._waiter)
 
-    def _missing(self) -> bool:
-        """Return whether one of the samples that had been begun when this was asked last lacks an answer."""
+    def _missing(self) -> list[Probe]:
+        """Return the probes of samples that had been begun when this was asked last, and lack an answer."""
         some = self._samples[self._looked_at : self._started]
         self._looked_at, self._started = self._started, len(self._samples)
-        return any(is_missing(each.observation) for each in some)
+        return [self._probes[each.probe] for each in some if is_missing(each.observation)]
 
     def _concluded(self, why: str) -> None:
         if why:

@@ -101,7 +101,7 @@ class Stream:
         if control is None:
             return
         if is_missing(outcome):
-            control.conclude(lambda why: self._tell(outcome, why), again=True)
+            control.conclude(lambda why: self._tell(outcome, why), [self.probe])
         else:
             control.end()
             self._tell(outcome)
@@ -152,14 +152,12 @@ class Stream:
 
     def _watch(self) -> None:
         """Send control probes beside the question that is asked now, once, if it is not answered soon."""
-        begins = True
+        asked = [self.probe]
 
-        def missing() -> bool:
-            nonlocal begins
-            first, begins = begins, False
-            return first
+        def missing() -> list[Probe]:
+            return [asked.pop()] if asked else []
 
-        self._control = Control([self.probe], ground=self._ground, reactor=self._reactor, missing=missing)
+        self._control = Control(ground=self._ground, reactor=self._reactor, missing=missing)
         self._control.begin()
 
     def _ask(self, waiter: Waiter) -> None:
