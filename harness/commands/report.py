@@ -9,17 +9,39 @@ import click
 from harness.commands.front import examples
 from harness.commands.paths import PLACE
 
+_CODES = """\b
+Exit codes:
+   0  the page is written
+   4  RUN is no folder of a run
+  12  with --allure: Node is not here, or Allure cannot be fetched"""
 
-@click.command(epilog=examples("report latest", "report reports/some-run --output page.html"))
+
+@click.command(
+    epilog=examples(
+        "report latest", "report reports/some-run --output page.html", "report latest --allure", codes=_CODES
+    )
+)
 @click.argument("run", type=PLACE, metavar="RUN")
-@click.option("--output", metavar="FILE", type=PLACE, help="Write the page there.  [report.html in the folder of RUN]")
-def report(run: str, output: str | None) -> None:
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=PLACE,
+    help="Write the page there.  [report.html, or allure-report/index.html, in the folder of RUN]",
+)
+@click.option("--allure", is_flag=True, help="Make the report of Allure 3 instead; needs Node 20 or newer.")
+def report(run: str, output: str | None, *, allure: bool) -> None:
     """Make the page of a run again: report.html, one file with pictures that needs no network.
 
     RUN is the folder of a run with its report.yaml and history, or "latest". Each run writes the page itself; this is
-    for runs of before.
+    for runs of before. Allure's report is one file too, and is made by Allure, which npx fetches.
     """
+    out = Path(output) if output else None
+    if allure:
+        from harness.report import allure_page
+
+        click.echo(allure_page.write(run, out))
+        return
     from harness.plugin.suite import catalogue
     from harness.report.page.again import write
 
-    click.echo(write(run, catalogue(), Path(output) if output else None))
+    click.echo(write(run, catalogue(), out))

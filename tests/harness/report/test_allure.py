@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
-import subprocess
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -13,13 +14,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
+from harness.commands.main import main
 from harness.model.requirements import MUST, Feature, Profile, Requirement
+from harness.report.allure_page import ALLURE
 from tests.harness.report.npm import installed
 
 pytest_plugins = ["pytester"]
 
-NIGHTLY = Path(__file__).resolve().parents[3] / ".github/workflows/nightly-kind.yml"
+ROOT = Path(__file__).resolve().parents[3]
 
 EVERYTHING = ("passes", "fails", "inconclusive", "breaks", "unavailable", "ineligible")
 OPTIONS = ("--td-supported-features=Routing", "--td-skip-tests=KEP-2/left-out")
@@ -153,22 +157,78 @@ def meaning(test: Any, verdict: str) -> str:
 
 @pytest.fixture(scope="session")
 def allure() -> Path:
-    """The Allure that the nightly workflow uses, installed once into the cache."""
-    version = re.search(r"npx --yes allure@([\d.]+)", NIGHTLY.read_text(encoding="utf-8"))
-    assert version is not None
-    return installed("allure", version[1], ".bin/allure", what="Allure")
+    """The Allure that `trafficdist report RUN --allure` uses, installed once into the cache."""
+    return installed("allure", ALLURE.partition("@")[2], ".bin/allure", what="Allure")
+
+
+Npx = Callable[[str], None]
 
 
 @pytest.fixture
-def generate(allure: Path) -> Callable[[Any], Page]:
-    """Make the report of a run as docs/reports.md says."""
+def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Npx:
+    """Have a script for npx: what it was called with begins with `--yes allure@3.18.0`."""
+
+    def make(script: str) -> None:
+        program = tmp_path / "bin/npx"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+    return make
+
+
+@pytest.fixture
+def generate(allure: Path, npx: Npx) -> Callable[[Any], Page]:
+    """Make the report of a run as docs/reports.md says; Allure is fetched once for all tests."""
 
     def generate(run: Any) -> Page:
-        command = [allure, "generate", "allure-results"]
-        subprocess.run(command, cwd=run.folder, check=True, capture_output=True, timeout=60)
+        npx(f'[ "$1 $2" = "--yes {ALLURE}" ] && shift 2 && exec {allure} "$@"')
+        done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
+        assert (done.exit_code, done.output) == (0, f"{run.folder}/allure-report/index.html\n")
         return Page((run.folder / "allure-report/index.html").read_text(encoding="utf-8"))
 
     return generate
+
+
+def test_every_text_names_the_same_allure() -> None:
+    for name in (".github/workflows/nightly-kind.yml", "docs/reports.md"):
+        assert set(re.findall(r"allure@[\d.]+", (ROOT / name).read_text(encoding="utf-8"))) == {ALLURE}, name
+
+
+def test_where_node_is_not_the_command_says_how_to_get_it(certify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = certify("passes")
+    monkeypatch.setenv("PATH", "")
+    done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
+    assert done.exit_code == 12
+    assert done.output.startswith("error: Allure is a Node program, and npx is not here. Install Node 20 or newer")
+
+
+@pytest.mark.parametrize("script", ["echo engine is too old >&2; exit 1", "echo engine is too old"])
+def test_where_allure_makes_no_report_the_command_says_what_it_said(certify: Any, npx: Npx, script: str) -> None:
+    run = certify("passes")
+    npx(script)
+    done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
+    assert done.exit_code == 12
+    assert "engine is too old" in done.output
+    assert "Install Node 20 or newer" in done.output
+    assert not (run.folder / "allure-report").exists()
+
+
+def test_allures_report_may_be_written_elsewhere(certify: Any, npx: Npx, tmp_path: Path) -> None:
+    run = certify("passes")
+    npx('for folder; do :; done; pwd > "$folder/index.html"')
+    done = CliRunner().invoke(main, ["report", str(run.folder), "--allure", "--output", str(tmp_path / "a/b.html")])
+    assert done.exit_code == 0
+    assert (tmp_path / "a/b.html").read_text() == f"{run.folder}\n"  # where it finds its configuration
+
+
+def test_a_folder_without_allures_results_is_wrong_use(certify: Any) -> None:
+    run = certify("passes")
+    shutil.rmtree(run.folder / "allure-results")
+    done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
+    assert done.exit_code == 4
+    assert "there is no allure-results in it" in done.output
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""Makes the report of a run that Allure shows, one HTML file, where Node is.
+
+Allure is a Node program, which npx fetches and starts. Nothing of it is installed, and no run needs it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from harness.errors import UnavailableError, UsageError
+from harness.report.rejudged import place_of
+from harness.run.folder import write_whole
+
+ALLURE = "allure@3.18.0"
+PAGE = "allure-report/index.html"
+SECONDS = 600.0
+"""For npx to fetch Allure, and for Allure to make the report."""
+
+_HOW = "Install Node 20 or newer, which has npx: https://nodejs.org, or `apt-get install nodejs npm`."
+
+
+def write(run: str, out: Path | None = None) -> Path:
+    """Write Allure's report of a run, by default into its folder, and return its path.
+
+    Raises `UsageError` for what is no folder of a run with Allure's results, and `UnavailableError` where Allure
+    cannot be had, with the way to get it.
+    """
+    folder = place_of(run).parent
+    for name in ("allure-results", "allurerc.json"):
+        if not (folder / name).exists():
+            raise UsageError(f"{folder}: there is no {name} in it; want the folder of a run, as the run left it")
+    target = out or folder / PAGE
+    with tempfile.TemporaryDirectory(prefix="trafficdist-allure-") as made:
+        _generate(folder, made)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(target, (Path(made) / "index.html").read_bytes())
+        except OSError as error:
+            raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
+    return target
+
+
+def _generate(folder: Path, made: str) -> None:
+    """Call Allure in the folder of a run, where it finds its configuration."""
+    npx = shutil.which("npx")
+    if npx is None:
+        raise UnavailableError(f"Allure is a Node program, and npx is not here. {_HOW}")
+    command = [npx, "--yes", ALLURE, "generate", "allure-results", "--output", made]
+    try:
+        done = subprocess.run(  # noqa: S603  npx itself, with arguments of ours
+            command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(f"`npx {ALLURE}` does not end well: {error}. {_HOW}") from error
+    if done.returncode or not (Path(made) / "index.html").exists():
+        said = " ".join((done.stderr or done.stdout).split())[-300:]
+        raise UnavailableError(
+            f"`npx {ALLURE}` made no report (exit code {done.returncode}): {said or 'it said nothing'}. {_HOW} "
+            "The first time it is fetched from the npm registry."
+        )
