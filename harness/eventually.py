@@ -56,7 +56,8 @@ def eventually(
 
     `within` is in seconds before the time scale; `FAR` unless given, and then more on a crowded machine. `every` is the
     shortest pause between two looks: what took long is known to a twentieth of its time. `describe` ends the sentence
-    "waited for ..."; a function is asked only when the wait was in vain. A check may raise `AssertionError` for "not yet, because ..."; other errors end the wait. There is always a look after the deadline.
+    "waited for ..."; a function is asked only when the wait was in vain. A check may raise `AssertionError` for "not
+    yet, because ..."; other errors end the wait. There is always a look after the deadline.
     Raises `error(text)`.
     """
     begin = time.monotonic()
