@@ -18,7 +18,11 @@ Exit codes:
 
 @click.command(
     epilog=examples(
-        "report latest", "report reports/some-run --output page.html", "report latest --allure", codes=_CODES
+        "report latest",
+        "report reports/some-run --output page.html",
+        "report latest --allure",
+        "report latest --markdown >> $GITHUB_STEP_SUMMARY",
+        codes=_CODES,
     )
 )
 @click.argument("run", type=PLACE, metavar="RUN")
@@ -29,12 +33,16 @@ Exit codes:
     help="Write the page there.  [report.html, or allure-report/index.html, in the folder of RUN]",
 )
 @click.option("--allure", is_flag=True, help="Make the report of Allure 3 instead; needs Node 20 or newer.")
-def report(run: str, output: str | None, *, allure: bool) -> None:
+@click.option("--markdown", is_flag=True, help="Print a summary for a pull request instead, failures first.")
+def report(run: str, output: str | None, *, allure: bool, markdown: bool) -> None:
     """Make the page of a run again: report.html, one file with pictures that needs no network.
 
     RUN is the folder of a run with its report.yaml and history, or "latest". Each run writes the page itself; this is
-    for runs of before. Allure's report is one file too, and is made by Allure, which npx fetches.
+    for runs of before. Allure's report is one file too, and is made by Allure, which npx fetches. The
+    summary in Markdown shows maps in Mermaid, as pictures where GitHub shows it.
     """
+    if markdown and (allure or output):
+        raise click.UsageError("--markdown prints a summary, and goes with neither --allure nor --output")
     out = Path(output) if output else None
     if allure:
         from harness.report import allure_page
@@ -42,6 +50,12 @@ def report(run: str, output: str | None, *, allure: bool) -> None:
         click.echo(allure_page.write(run, out))
         return
     from harness.plugin.suite import catalogue
-    from harness.report.page.again import write
+    from harness.report.page.again import read_run, write
 
+    if markdown:
+        from harness.report.markdown import as_markdown
+
+        found = read_run(run, catalogue())
+        click.echo(as_markdown(found.report, found.results, found.judged.stories), nl=False)
+        return
     click.echo(write(run, catalogue(), out))

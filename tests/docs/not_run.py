@@ -19,6 +19,7 @@ _SHELL = "it is for a person's own shell; tests/harness/commands/test_completion
 _OWN = "it needs the package of the page; tests/docs/test_own_suites.py writes that and runs these"
 _LIVES = "tests/conformance/test_generated.py writes and reads such files"
 _GRID = "tests/conformance/test_live.py writes and reads that suite"
+_VERIFIED = "it needs a report of somebody else; tests/harness/report/test_verified.py verifies good and bad ones"
 _WHOLE = "it takes a whole run, of minutes; tests/harness/report/test_shelf.py adds one of a small suite"
 _SUBMISSION = "it needs a report to submit; tests/harness/report/test_submission.py submits good and bad ones"
 _SHELF = "it writes into the checkout; tests/harness/report/test_shelf.py makes the same index of a copy"
@@ -38,6 +39,7 @@ NOT_RUN = {
     'make mutation ARGS="--module reference.proxy.decision --sample 50"': _MUTATION,
     "make nightly": _NIGHT,
     "make shelf": _COMPONENT,
+    "trafficdist verify FOLDER": _VERIFIED,
     "trafficdist shelf add latest": _WHOLE,
     "trafficdist shelf index": _SHELF,
     "trafficdist run --proxy mine.yaml --organization Acme --project acme-proxy --version 1.2.3": _MINE,

@@ -1,13 +1,15 @@
-"""Makes the page of a run that was made before, from the files in its folder."""
+"""Reads the folder of a run of before, and makes its page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
 from harness.judging.history import read
-from harness.judging.judge import judge
+from harness.judging.judge import Judged, judge
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
 from harness.report.conformance import is_inside, read_report
@@ -22,6 +24,29 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
 
     The catalogue tells the sentences of what was met.
     """
+    found = read_run(run, catalogue)
+    target = out or found.folder / PAGE
+    numbers = by_case(found.judged)
+    try:
+        text = as_html(found.report, found.results, found.judged.stories, numbers, evidence_in(found.folder))
+        write_whole(target, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
+    return target
+
+
+@dataclass(frozen=True, slots=True)
+class FormerRun:
+    """A run that has ended, as its folder tells it; `results` are as they were stated."""
+
+    folder: Path
+    report: Mapping[str, Any]
+    judged: Judged
+    results: Sequence[Result]
+
+
+def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
+    """Read the folder of a run that has ended. Raises `UsageError`."""
     history = place_of(run)
     folder = history.parent
     if history.name not in HISTORIES or not (folder / "report.yaml").exists():
@@ -30,12 +55,7 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
     judged = judge(read(history).records, history)
     known = {each.id: each for each in catalogue}
     stated = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.stated()]
-    target = out or folder / PAGE
-    try:
-        write_whole(target, as_html(report, stated, judged.stories, by_case(judged), evidence_in(folder)))
-    except OSError as error:
-        raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
-    return target
+    return FormerRun(folder, report, judged, stated)
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:

@@ -111,7 +111,7 @@ def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: 
     run = subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=environment, check=False, timeout=100)
     assert run.returncode == 1
     assert Path("output").read_text(encoding="utf-8") == "exit-code=1\nreport=out/report.yaml\n"
-    assert "| `KEP-1/fails` | ✗ |" in Path("summary").read_text(encoding="utf-8")
+    assert "**`KEP-1/fails`** (MUST)" in Path("summary").read_text(encoding="utf-8")
 
 
 @needs_bash

@@ -1,0 +1,117 @@
+"""The summary of a run as Markdown, for a pull request: failures first, each with a map of who reached whom.
+
+Pure: from the report, its results and the stories in its history to text. It fits a comment on GitHub, which holds
+65,536 letters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.judging.judge import Key
+from harness.judging.outcome import DECISIVE, Outcome
+from harness.judging.results import Result, count
+from harness.judging.story import Story
+from harness.model.escaping import for_code, for_markdown, for_terminal
+from harness.report.comparison import KEY, NOT_RUN, by_feature, table, title_of
+from harness.report.page import details, mermaid
+from harness.report.page.page import code_of
+from harness.report.summary import COLUMNS, MARKS, conclusion
+
+MOST_WHOLE = 35_000
+"""Letters of failures that are told whole, with a map; the next ones have a line each."""
+
+MOST_LINES = 20
+"""The most lines of a list; the report has all."""
+
+_MOST_EXPLANATION = 3000  # letters
+_MOST_PICTURE = 3000
+_LONGEST = 200  # letters of a message
+
+_HEADINGS = {
+    Outcome.FAILURE: "Not met",
+    Outcome.UNTOLD: "Could not be told",
+    Outcome.WARNING: "Warnings: a SHOULD that is not met, or that could not be told",
+    Outcome.NOTE: "Notes: the same of a MAY",
+}
+
+
+def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: Mapping[Key, Story]) -> str:
+    """Return the summary: what the run comes to, what is not as it should be, then numbers."""
+    chosen = [each for each in results if not each.left_out]
+    nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
+    said = conclusion(results, code_of(results, report), "", report["run"].get("certifiableReasons", ()))
+    lines = [f"## {title_of(report) or 'trafficdist'}", ""]
+    for line in said:
+        lines += [for_markdown(line.text), ""]
+    left = MOST_WHOLE
+    for outcome, heading in _HEADINGS.items():
+        mine = [each for each in chosen if each.outcome is outcome]
+        if mine:
+            lines += [f"### {MARKS[outcome]} {heading} ({len(mine)})", ""]
+        for number, each in enumerate(mine):
+            whole = "\n".join(_told(each, stories, nodes)) if outcome in DECISIVE else ""
+            left -= len(whole)
+            if left < 0 or not whole:
+                lines += [*_listed(mine[number:]), ""]
+                break
+            lines.append(whole)
+    more = "report.html, in the folder of the run, has every map, timeline and file of evidence."
+    return "\n".join([*lines, *_numbers(chosen), "", more, "", *_features(report)]) + "\n"
+
+
+def _told(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) -> Iterator[str]:
+    """Yield a failure whole: sentence, message, the map of its first bad window, and its explanation folded in."""
+    requirement, worst = result.requirement, result.worst
+    parameters = f" [{for_markdown(worst.parameters)}]" if worst.parameters else ""
+    yield f"**`{for_code(requirement.id)}`**{parameters} ({requirement.level}): {for_markdown(requirement.sentence)}"
+    yield ""
+    yield f"> {_shortened(worst.message)}"
+    yield ""
+    case = next(each for each in details.cases(result, stories, {}, nodes) if each.result is worst)
+    picture = mermaid.draw(case.unmet[0].map, nodes) if case.unmet else ""
+    if picture and len(picture) <= _MOST_PICTURE:
+        yield from ("```mermaid", picture, "```", "")
+    if worst.explanation:
+        text = worst.explanation.removesuffix(f"\n\nAgain:\n{worst.rerun}")
+        text = text[:_MOST_EXPLANATION] + ("\n…" if len(text) > _MOST_EXPLANATION else "")
+        yield from ("<details><summary>Explanation, and how to run it again</summary>", "", *_fenced(text))
+        yield from ("", *_fenced(worst.rerun), "", "</details>", "")
+
+
+def _fenced(text: str) -> list[str]:
+    """Return a block of code, whose fence is longer than any in the text."""
+    shown = for_terminal(text)
+    fence = "`" * max([3, *(len(each) + 1 for each in re.findall("`+", shown))])
+    return [f"{fence}text", shown, fence] if shown else []
+
+
+def _listed(results: Sequence[Result]) -> Iterator[str]:
+    for each in results[:MOST_LINES]:
+        yield f"- `{for_code(each.requirement.id)}` ({each.requirement.level}): {_shortened(each.worst.message)}"
+    if len(results) > MOST_LINES:
+        yield f"- and {len(results) - MOST_LINES} more, in report.yaml and report.html"
+
+
+def _shortened(message: str) -> str:
+    return for_markdown(message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…")
+
+
+def _numbers(results: Sequence[Result]) -> list[str]:
+    heads = [name for name, _ in COLUMNS.values()]
+    rows = []
+    for profile in sorted({each.requirement.profile for each in results}):
+        numbers = count([each for each in results if each.requirement.profile == profile])
+        rows.append((str(profile), [str(numbers[outcome] or NOT_RUN) for outcome in COLUMNS]))
+    return ["### Numbers", "", *table("profile", heads, rows)]
+
+
+def _features(report: Mapping[str, Any]) -> list[str]:
+    rows = [(for_markdown(name), [cell]) for cells in by_feature(report).values() for name, cell in cells.items()]
+    if not rows:
+        return []
+    return [
+        "<details><summary>Features</summary>", "", KEY, "", *table("feature", ["met"], rows), "", "</details>",
+    ]  # fmt: skip

@@ -1,0 +1,75 @@
+"""Draws the map of a cluster as Mermaid, which GitHub shows as a picture in Markdown.
+
+GitHub takes SVG and data out of Markdown, and shows no file of an artifact: Mermaid is the one picture that a text
+alone can bring there. Its layout is its own, so zones and nodes are boxes in boxes, in which clients and pods stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from harness.report.page.cluster_map import NOWHERE, TIMES, Arrow, ClusterMap, Kind, Spot, place_of_client, place_of_pod
+
+MOST_ARROWS = 24
+"""With more, right answers are left out: nobody could follow them."""
+
+_LINES = {Kind.RIGHT: "-->", Kind.WRONG: "==>", Kind.MISSING: "-.->", Kind.UNKNOWN: "-.->"}
+_STYLES = {
+    Kind.RIGHT: "stroke:#1c7a4a",
+    Kind.WRONG: "stroke:#d1242f,stroke-width:4px",
+    Kind.MISSING: "stroke:#9a6700",
+    Kind.UNKNOWN: "stroke:#9a6700",
+}
+_PLAIN = re.compile(rf"[^\w .:/(){TIMES}-]")
+
+
+def draw(shown: ClusterMap, nodes: Sequence[tuple[str, str]]) -> str:
+    """Return the text of the picture. `nodes` are names with their zones, as the map was laid out with."""
+    names = [name for name, _ in nodes]
+    concerned = [each.name for each in shown.pods if each.concerned]
+    arrows = [each for each in shown.arrows if len(shown.arrows) <= MOST_ARROWS or each.kind is not Kind.RIGHT]
+    clients = {each.name: f"c{number}" for number, each in enumerate(shown.clients)}
+    pods = {name: f"p{number}" for number, name in enumerate(concerned)}
+    inside: dict[str, list[str]] = {name: [] for name in (*names, NOWHERE)}
+    for each in shown.clients:
+        home, _ = place_of_client(each.name, names, [spot.name for spot in shown.pods])
+        inside[home].append(f'{clients[each.name]}(["{_text(_said(each))}"])')
+    for name in concerned:
+        inside[place_of_pod(name, names)].append(f'{pods[name]}["{_text(name)}"]')
+    lines = ["flowchart TB", *_boxes([*nodes, (NOWHERE, "")], inside)]
+    for number, arrow in enumerate(arrows):
+        lines.append(_arrow(arrow, number, clients, pods))
+        lines.append(f"  linkStyle {number} {_STYLES[arrow.kind]}")
+    return "\n".join(lines)
+
+
+def _boxes(nodes: Sequence[tuple[str, str]], inside: dict[str, list[str]]) -> Iterator[str]:
+    """Yield zones with their nodes, and those with what is on them."""
+    zones = [zone for _, zone in nodes]
+    numbered = [(zones.index(zone), number, name) for number, (name, zone) in enumerate(nodes) if inside[name]]
+    for zone, some in groupby(sorted(numbered), key=itemgetter(0)):
+        name = nodes[zone][1]
+        yield f'  subgraph z{zone}["{_text(f"zone {name}") if name else NOWHERE}"]'
+        for _, number, name in some:
+            yield f'    subgraph n{number}["{_text(name)}"]'
+            yield from (f"      {each}" for each in inside[name])
+            yield "    end"
+        yield "  end"
+
+
+def _arrow(arrow: Arrow, number: int, clients: dict[str, str], pods: dict[str, str]) -> str:
+    what, _, times = arrow.label.rpartition("\n")
+    to = pods.get(arrow.pod) or f'x{number}{{{{"{_text(what)}"}}}}'
+    return f'  {clients[arrow.client]} {_LINES[arrow.kind]}|"{_text(times)}"| {to}'
+
+
+def _said(client: Spot) -> str:
+    return f"{client.label} {client.name.removeprefix(f'{client.label} ')}"
+
+
+def _text(text: str) -> str:
+    """Return a text that Mermaid shows as it is: what it could obey is written as a number."""
+    return _PLAIN.sub(lambda found: f"#{ord(found[0])};", text)
