@@ -298,9 +298,16 @@ class NetnsBackend(
         """Send probes at a fixed rate in the background, each every `interval` seconds."""
         return self._loop.every(interval, probes)
 
-    def follow(self, probe: Probe, node: str, is_same: Callable[[Observation], bool]) -> Followed:
+    def follow(
+        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
+    ) -> Followed:
         """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
-        return follower.follow(probe, self.network.nodes[node].namespace, lambda each: self.probe([each])[0], is_same)
+        host = self.network.nodes[node].namespace
+        places = {probe.namespace: "client", host: f"node {node}"}
+        for pod in servers:
+            places.setdefault(self.host_of(pod).namespace, f"server {pod.name}")
+        names = {where: each for each, where in places.items() if isinstance(each, Namespace)}
+        return follower.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> Namespace:  # noqa: ARG002  all ports are fresh
         """Return the netns in which a client's sockets are made."""

@@ -173,10 +173,12 @@ class Sockets(Protocol):
 class FollowsPackets(Protocol):
     """Follows a packet through the rules of a node."""
 
-    def follow(self, probe: Probe, node: str, is_same: Callable[[Observation], bool]) -> Followed:
-        """Repeat a probe through the rules of a node, until its outcome is the same again, and trace the last one.
+    def follow(
+        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
+    ) -> Followed:
+        """Repeat a probe through the rules of a node, a few times at most, until its outcome is the same again.
 
-        A few times at most. Raises `UnavailableError`.
+        `servers` are pods at whose ends packets are captured too. Raises `UnavailableError`.
         """
 
 

@@ -170,14 +170,16 @@ class View:
         """See `Explaining`; empty for a backend without it."""
         return self._backend.decisions() if isinstance(self._backend, Explaining) else {}
 
-    def follow(self, probe: Probe, node: str, is_same: Callable[[Observation], bool]) -> Followed:
+    def follow(
+        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
+    ) -> Followed:
         """See `FollowsPackets`; no need of the scenario, as it is for evidence."""
         if not isinstance(self._backend, FollowsPackets):
             raise UnavailableError(
                 f"backend {self.name} cannot have a packet traced, as the API of a cluster tells nothing of the rules "
                 "on its nodes; there `nft monitor trace` does"
             )
-        return self._backend.follow(probe, node, is_same)
+        return self._backend.follow(probe, node, is_same, servers=servers)
 
     def forget_connections(self) -> None:
         """See `ForgetsConnections`; does nothing for a backend without it."""

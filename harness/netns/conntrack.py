@@ -87,6 +87,18 @@ def as_text(namespace: Namespace) -> str:
     return "\n".join([*sorted(shown), *left_out] or ["# there are no connections"]) + "\n"
 
 
+def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str:
+    """Return the connection that began from one address and port to another, like `as_text`; "" if there is none."""
+    number = next(number for number, name in _NAMES.items() if name == protocol)
+    family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET  # the kernel looks for one in a family only
+    wanted = iproute.ports_of(family, number, source[1], destination[1])
+    with iproute.tracking(namespace, "read a connection", family=family) as connections:
+        entries = list(connections.dump_entries(tuple_orig=wanted))  # to its end: a dump that is left stays open
+    ends = source[0], destination[0]
+    found = (each for each in entries if (each.tuple_orig.saddr, each.tuple_orig.daddr) == ends)
+    return next(map(_line, found), "")
+
+
 def _line(entry: Any) -> str:
     """Return a `ConntrackEntry` as text: protocol, remaining seconds, TCP state, both directions, and flags."""
     marks = set(entry.status_name().split(","))

@@ -28,12 +28,19 @@ def routing(namespace: Namespace, what: str) -> Iterator[Any]:
 
 
 @contextmanager
-def tracking(namespace: Namespace, what: str) -> Iterator[Any]:
-    """Open a `Conntrack` of both families in a netns. Raises `HarnessError` like `routing`."""
+def tracking(namespace: Namespace, what: str, *, family: int = 0) -> Iterator[Any]:
+    """Open a `Conntrack` in a netns, of both families or of one (AF_…). Raises `HarnessError` like `routing`."""
     from pyroute2 import Conntrack, NetlinkError
 
     try:
-        with namespace.entered(), Conntrack(nfgen_family=0) as connections:  # AF_UNSPEC
+        with namespace.entered(), Conntrack(nfgen_family=family) as connections:
             yield connections
     except NetlinkError as error:
         raise HarnessError(f"cannot {what}: {error.args[-1]}") from error
+
+
+def ports_of(family: int, protocol: int, source: int, destination: int) -> Any:
+    """Return ports of a connection as `Conntrack` looks for them: AF_…, IPPROTO_…. It finds no addresses of IPv6."""
+    from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
+
+    return NFCTAttrTuple(family, proto=protocol, sport=source, dport=destination)

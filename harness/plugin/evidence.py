@@ -2,7 +2,7 @@
 
 Any fixture value may have these methods; all are optional, and none may break the run:
 
-    evidence() -> file names and texts, as a mapping or as pairs one after the other
+    evidence() -> file names and texts (or bytes), as a mapping or as pairs one after the other
                                                        after a failure: rules, slices, nodes, requests, logs
     judgement() -> {"check": …, "observed": …}         after every test: its plan and its counts
     environment() -> mapping                           once: versions, nodes, feature gates
@@ -32,7 +32,7 @@ LONGEST = 400_000
 class Gathered:
     """The values from the fixtures of one test."""
 
-    texts: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str | bytes] = field(default_factory=dict)
     check: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
@@ -56,19 +56,19 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
     return gathered
 
 
-def _texts(value: Any, fixture: str) -> dict[str, str]:
+def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
     """Return the evidence of a fixture that comes in time, each text cut to a size that a person can open."""
     asked = getattr(value, "evidence", None)
     if not callable(asked):
         return {}
-    found: dict[str, str] = {}
+    found: dict[str, str | bytes] = {}
     missing = f"no-evidence-{fixture}.txt"
 
     def gather() -> None:
         try:
             said = asked()
             for name, text in said.items() if isinstance(said, Mapping) else said:
-                found[str(name)] = bounded(str(text))
+                found[str(name)] = text if isinstance(text, bytes) else bounded(str(text))
         except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
             found[missing] = not_gathered(error)
 

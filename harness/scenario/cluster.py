@@ -436,8 +436,8 @@ class Cluster(Components):
         """Return the changes and these observations with their times; "" if the scenario has changed nothing."""
         return with_names(timeline.as_text(self.history.changes, seen, zero=self._begun), self._names)
 
-    def evidence(self) -> Iterator[tuple[str, str]]:
-        """Return the objects of the scenario and the evidence of components, as texts with their file names."""
+    def evidence(self) -> Iterator[tuple[str, str | bytes]]:
+        """Return the objects of the scenario and the evidence of components, with their file names."""
         from harness.scenario.evidence import evidence_of  # noqa: PLC0415  it knows what a cluster is
 
         return evidence_of(self, since=self._begun, names=self._pod_names())

@@ -15,8 +15,8 @@ from harness.scenario.wrong_packets import paths_of
 _SERVICES = 10  # that are explained, if proxies do not tell their decisions
 
 
-def evidence_of(cluster: Cluster, *, since: float, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield texts with their file names; in some of them addresses get the names in `names`."""
+def evidence_of(cluster: Cluster, *, since: float, names: Mapping[str, str]) -> Iterator[tuple[str, str | bytes]]:
+    """Yield texts and captures with their file names; in some texts addresses get the names in `names`."""
     components = cluster.backend.evidence(cluster.namespace, since=since)
     yield from components.items()
     yield from paths_of(cluster, components, names)

@@ -14,18 +14,21 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
-from harness.errors import HarnessError
 from harness.judging.history import Window
-from harness.judging.verdict import Judgement
-from harness.model.outcomes import Observation
+from harness.judging.verdict import Judgement, pods_of
+from harness.model.outcomes import Observation, Reached
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.scenario.cluster import Cluster
 from harness.scenario.paths import Path, named
-from harness.tracing.path import Followed, path
+from harness.tracing.capture import as_pcap
+from harness.tracing.path import Followed, at_node, path, wire
 from harness.tracing.rules import rules_of
 
-SECONDS = 1.5
-"""For all windows of a scenario; those that are not reached are named."""
+SECONDS = 0.7
+"""After so long no further window is followed, but named; one takes a second at most."""
+
+ENDS = 3
+"""The most servers at whose ends packets are captured."""
 
 LINES = 60
 """The most lines of a log."""
@@ -43,19 +46,22 @@ class _Wrong:
     judgement: Judgement
 
 
-def paths_of(cluster: Cluster, texts: Mapping[str, str], names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield a text with its file name for each failed window; `texts` are the evidence of components so far."""
+def paths_of(cluster: Cluster, texts: Mapping[str, str], names: Mapping[str, str]) -> Iterator[tuple[str, str | bytes]]:
+    """Yield for each failed window a text with its file name, and the capture; `texts` are the evidence so far."""
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
     for window, judgement, paths in list(cluster.failed()):
         for wrong in _first_wrong(window, judgement, paths):
-            stem = f"path-{re.sub('[^A-Za-z0-9.-]+', '-', wrong.path.label)}"
-            used[stem] += 1
-            name = f"{stem}.txt" if used[stem] == 1 else f"{stem}-{used[stem]}.txt"
+            name = f"path-{re.sub('[^A-Za-z0-9.-]+', '-', wrong.path.label)}"
+            used[name] += 1
+            name += f"-{used[name]}" if used[name] > 1 else ""
             if time.monotonic() > until:
-                yield name, f"{judgement.message}\n\nnot followed: other windows took {SECONDS:g} s\n"
-            else:
-                yield name, with_names(gathered(partial(_told, cluster, wrong, texts, names)), names)
+                yield f"{name}.txt", f"{wrong.judgement.message}\n\nnot followed: other windows took {SECONDS:g} s\n"
+                continue
+            followed = _followed(cluster, wrong)
+            yield f"{name}.txt", with_names(gathered(partial(_told, cluster, wrong, followed, texts, names)), names)
+            if frames := at_node(followed):
+                yield f"{name}.pcap", as_pcap(frames)
 
 
 def _first_wrong(window: Window, judgement: Judgement, paths: Sequence[Path]) -> Iterator[_Wrong]:
@@ -66,10 +72,11 @@ def _first_wrong(window: Window, judgement: Judgement, paths: Sequence[Path]) ->
         yield _Wrong(each, window.first_wrong.get(each.label), window, judgement)
 
 
-def _told(cluster: Cluster, wrong: _Wrong, texts: Mapping[str, str], names: Mapping[str, str]) -> str:
+def _told(
+    cluster: Cluster, wrong: _Wrong, followed: Followed, texts: Mapping[str, str], names: Mapping[str, str]
+) -> str:
     chosen, node = wrong.path, wrong.path.node
     service, kind = chosen.of
-    followed = _followed(cluster, wrong)
     steps = path(followed, rules_of(texts, node), client=chosen.label, node=node, names=names)
     return paragraphs(
         wrong.judgement.message,
@@ -77,6 +84,7 @@ def _told(cluster: Cluster, wrong: _Wrong, texts: Mapping[str, str], names: Mapp
         f"{_again(cluster, followed, wrong)}",
         "\n".join(steps),
         "\n".join(f"Missing here: {each}" for each in followed.missing),
+        _heading("The packets, as they were captured", "\n".join(wire(followed, names))),
         _heading("What its objects ask for, and why", gathered(partial(_asked_for, cluster, service))),
         _heading(f"What the proxy of {node} tells of it", cluster.backend.explain(cluster.namespace, service, [node])),
         _log(texts, node, wrong.window.opened),
@@ -88,10 +96,13 @@ def _followed(cluster: Cluster, wrong: _Wrong) -> Followed:
     def is_same(seen: Observation) -> bool:
         return wrong.saw is None or named(cluster, seen) == wrong.saw
 
+    ends = {wrong.saw.pod} if isinstance(wrong.saw, Reached) else pods_of(wrong.path.expected)
+    names = {each.partition(".")[0] for each in ends}  # a server that tells its port has it there
+    servers = [each for each in cluster.running if each.name in names][:ENDS]
     try:
-        return cluster.backend.follow(wrong.path.probes(1)[0], wrong.path.node, is_same)
-    except HarnessError as error:
-        return Followed(missing=(f"the way of a packet through the rules: {error}",))
+        return cluster.backend.follow(wrong.path.probes(1)[0], wrong.path.node, is_same, servers=servers)
+    except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
+        return Followed(missing=(f"the way of the packet: {error}",))
 
 
 def _again(cluster: Cluster, followed: Followed, wrong: _Wrong) -> str:

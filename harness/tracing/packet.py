@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp", 1: "icmp", 58: "ipv6-icmp"}
 _WITH_PORTS = {"tcp", "udp", "sctp"}
+_ERRORS = {"icmp": (b"\3", b"\13"), "ipv6-icmp": (b"\1", b"\3")}  # unreachable, and time exceeded
 _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 _FLAGS = ((_SYN, "SYN"), (_FIN, "FIN"), (_RST, "RST"), (_ACK, "ACK"))
+
+End = tuple[str, int]
+"""An address and a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +29,52 @@ class Packet:
     flags: str = ""
 
     @property
-    def begins(self) -> bool:
-        """True if it may be the first one of a connection."""
-        return self.protocol != "tcp" or self.flags == "SYN"
+    def ends(self) -> frozenset[End]:
+        """Both ends, whichever sent it."""
+        return frozenset({(self.source, self.source_port), (self.destination, self.destination_port)})
 
     def __str__(self) -> str:
         return f"{_end(self.source, self.source_port)} → {_end(self.destination, self.destination_port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A packet that was captured: when (nanoseconds of Unix time), in which netns and at which link, in or out.
+
+    `data` begins with the IP header. `concerns` is the packet that an ICMP error is about, and else `packet` itself.
+    """
+
+    at: int
+    where: str
+    link: str
+    out: bool
+    data: bytes
+    concerns: Packet
+    packet: Packet
+
+
+def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list[Frame]:
+    """Return the frames of a flow, ICMP errors about it included: of its first packet, as the client sent it.
+
+    `last` is that packet as it left the rules. A translation of the source that no trace tells is not followed.
+    """
+    known = {each.ends for each in (first, last) if each}
+    client = (first.source, first.source_port)
+    return [
+        each
+        for each in frames
+        if each.concerns.protocol == first.protocol and (each.concerns.ends in known or client in each.concerns.ends)
+    ]
+
+
+def about(data: bytes) -> Packet | None:
+    """Return the packet that an ICMP error is about; None for anything else."""
+    length = 40 if data[0] >> 4 == 6 else (data[0] & 15) * 4
+    carried = packet_of(data)
+    error = (
+        carried is not None and carried.protocol in _ERRORS and data[length : length + 1] in _ERRORS[carried.protocol]
+    )
+    return packet_of(data[length + 8 :]) if error else None
 
 
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.tracing import own_table
 from harness.tracing.messages import Traced
-from harness.tracing.packet import Packet
+from harness.tracing.packet import Frame, Packet, of_flow
 from harness.tracing.rules import Lookup, Rules, lookups
 
 _INDENT = " " * 6
+
+MOST_FRAMES = 16
+"""The most captured packets that are listed."""
 
 RuleName = tuple[str, str, int]
 """A table, a chain and the handle of a rule."""
@@ -26,15 +29,35 @@ RuleName = tuple[str, str, int]
 class Followed:
     """A probe that was repeated with the trace of a node on: all outcomes, and the trace of the last one.
 
-    `rules` are those of the node in the order of their chains, `links` the names of its links by index. `missing` says
-    what could not be had.
+    `rules` are those of the node in the order of their chains, `links` the names of its links by index, `frames` what
+    was captured meanwhile, and `connection` the node's entry of the connection. `missing` says what could not be had.
     """
 
     seen: Sequence[Observation] = ()
     trace: Sequence[Traced] = ()
     rules: Sequence[RuleName] = ()
     links: Mapping[int, str] = field(default_factory=dict)
+    frames: Sequence[Frame] = ()
+    connection: str = ""
     missing: Sequence[str] = ()
+
+    @property
+    def first(self) -> Packet | None:
+        """The first packet, as the client sent it."""
+        sent = (each.packet for each in self.frames if each.out and not each.packet.flags.endswith("ACK"))
+        return next((each.packet for each in self.trace if each.packet), next(sent, None))
+
+    @property
+    def last(self) -> Traced | None:
+        """The end of the trace, with the packet as it left the rules; None if it did not."""
+        own = (each for each in self.trace if each.table == own_table.NAME and each.chain.startswith("last-"))
+        return next((each for each in own if each.packet), None)
+
+    @property
+    def flow(self) -> list[Frame]:
+        """The frames of the connection."""
+        last = self.last
+        return of_flow(self.frames, self.first, last.packet if last else None) if self.first else []
 
 
 def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Mapping[str, str]) -> list[str]:
@@ -42,6 +65,28 @@ def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Map
     if not followed.seen:
         return []
     return list(_numbered(_Walk(followed, rules, client, node, names).steps()))
+
+
+def at_node(followed: Followed) -> list[Frame]:
+    """Return what was captured of the connection at the node, or where the client is if nothing came to the node."""
+    flow = followed.flow
+    return [each for each in flow if each.where.startswith("node ")] or flow
+
+
+def wire(followed: Followed, names: Mapping[str, str]) -> list[str]:
+    """Return what was captured of the connection, a packet a line, with times since the first."""
+    frames = followed.flow
+    lines = [
+        f"{(each.at - frames[0].at) / 1e6:+10.3f} ms  {each.where}, {'out' if each.out else 'in'} over {each.link}: "
+        f"{ends_of(each.packet, names)} {each.packet.protocol}{_flags(each)}"
+        for each in frames[:MOST_FRAMES]
+    ]
+    return [*lines, f"… and {len(frames) - MOST_FRAMES} more"] if len(frames) > MOST_FRAMES else lines
+
+
+def _flags(frame: Frame) -> str:
+    about = f"about {frame.concerns}" if frame.concerns is not frame.packet else ""
+    return "".join(f" {each}" for each in (frame.packet.flags, about) if each)
 
 
 def _numbered(steps: Iterator[list[str]]) -> Iterator[str]:
@@ -65,23 +110,33 @@ class _Walk:
 
     def steps(self) -> Iterator[list[str]]:
         """Yield the steps, each with the lines that belong to it."""
-        first = next((each.packet for each in self._followed.trace if each.packet), None)
-        if first is None:
-            yield [f"client {self._client} asks; no packet of it came to the rules of node {self._node}"]
-        else:
-            over = self._link(next(each.into for each in self._followed.trace if each.packet))
-            came = f"it comes to node {self._node} over {over}" if over else f"it is of node {self._node} itself"
-            yield [f"client {self._client} sends {self._ends(first)}, {first.protocol}; {came}"]
-        last = None
-        for each in self._followed.trace:
+        trace = self._followed.trace
+        yield [self._asks()]
+        for each in trace:
             self._packet = each.packet or self._packet
-            if each.table == own_table.NAME:
-                last = each if each.chain.startswith("last-") and each.packet else last
-            else:
+            if each.table != own_table.NAME:
                 yield from self._step(each)
                 self._mark = each.mark
-        yield from self._leaves(first, last)
+        if trace:
+            yield [self._leaves(), f"conntrack of node {self._node}: {self._followed.connection or 'no entry'}"]
         yield [self._outcome(self._followed.seen[-1])]
+
+    def _asks(self) -> str:
+        """Return what the client sends, and how it comes to the node."""
+        first, trace = self._followed.first, self._followed.trace
+        sends = (
+            f"client {self._client} sends {ends_of(first, self._names)}, {first.protocol}"
+            if first
+            else f"client {self._client} asks"
+        )
+        if not trace:
+            return f"{sends}; no packet of it came to the rules of node {self._node}"
+        over = self._link(trace[0].into)
+        return (
+            f"{sends}; it comes to node {self._node} over {over}"
+            if over
+            else f"{sends}; it is of node {self._node} itself"
+        )
 
     def _step(self, each: Traced) -> Iterator[list[str]]:
         place = (each.table, each.chain)
@@ -132,15 +187,13 @@ class _Walk:
             return texts[number]
         return f"rule {number + 1} of {len(handles)} (handle {handle})" if number >= 0 else f"rule with handle {handle}"
 
-    def _leaves(self, first: Packet | None, last: Traced | None) -> Iterator[list[str]]:
-        if first is None:
-            return
-        if last is None or last.packet is None:
-            yield [f"it goes no further than these rules of node {self._node}"]
-            return
+    def _leaves(self) -> str:
+        first, last = self._followed.first, self._followed.last
+        if first is None or last is None or last.packet is None:
+            return f"it goes no further than these rules of node {self._node}"
         out = self._link(last.out)
         where = f"it leaves node {self._node} over {out}" if out else f"it stays on node {self._node}"
-        yield [f"{where} as {self._ends(last.packet)}: {_translation(first, last.packet)}"]
+        return f"{where} as {ends_of(last.packet, self._names)}: {_translation(first, last.packet)}"
 
     def _outcome(self, seen: Observation) -> str:
         match seen:
@@ -156,10 +209,11 @@ class _Walk:
     def _link(self, index: int) -> str:
         return self._followed.links.get(index, f"link {index}") if index else ""
 
-    def _ends(self, packet: Packet) -> str:
-        ends = str(packet).split(" → ")
-        named = zip(ends, (packet.source, packet.destination), strict=True)
-        return " → ".join(f"{self._names[host]} ({end})" if host in self._names else end for end, host in named)
+
+def ends_of(packet: Packet, names: Mapping[str, str]) -> str:
+    """Return source and destination, each with the name of its pod if it has one."""
+    ends = zip(str(packet).split(" → "), (packet.source, packet.destination), strict=True)
+    return " → ".join(f"{names[host]} ({end})" if host in names else end for end, host in ends)
 
 
 def _element(one: Lookup) -> str:

@@ -23,16 +23,16 @@ _SECONDS = 2.0  # for the kernel's answer to a question; it answers at once
 
 
 class Tracer:
-    """The trace of a netns; `tracing` makes it."""
+    """The trace of a netns; `tracing` makes it. Without a socket there are no messages."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket | None) -> None:
         self._socket = sock
 
     def take(self) -> list[Traced]:
         """Return what has been traced since the last call, in order."""
-        found = []
+        found: list[Traced] = []
         with contextlib.suppress(BlockingIOError):
-            while True:
+            while self._socket is not None:
                 datagram = self._socket.recv(_BUFFER, socket.MSG_DONTWAIT)
                 found += [traced(body) for kind, body in messages(datagram) if kind == TRACE]
         return found

@@ -59,13 +59,14 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:
-    """Return what gives the text of a file by its path in a folder, None for one that is not in it."""
+    """Return what gives the text of a file by its path in a folder, None for one that is not in it, or is no text."""
     root = folder.resolve()
 
     def text_of(path: str) -> str | None:
         place = folder / path
         if not is_inside(path) or place.resolve() != root / path or not place.is_file():
             return None
-        return place.read_text(encoding="utf-8", errors="replace")
+        content = place.read_bytes()
+        return None if b"\0" in content else content.decode("utf-8", errors="replace")
 
     return text_of

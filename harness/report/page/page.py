@@ -74,6 +74,7 @@ def as_html(
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     engine = environment(_PACKAGE)
     engine.filters |= {"packed": _packed, "ribbon": lanes.ribbon, "losses": lanes.losses}
+    engine.tests |= {"of_a_packet": _is_path}
     script = file(_PACKAGE, "page.js")
     evidence = _Evidence(read)
     bodies = engine.get_template("details.html.j2")
@@ -181,14 +182,25 @@ class _Evidence:
         self._left = MOST_EVIDENCE_OF_ALL
 
     def of(self, result: Result) -> list[tuple[str, str]]:
-        """Return the paths of a requirement's files, each with what of its text the page holds."""
-        return [(path, self._text(path)) for path in sorted({p for case in result.cases for p in case.evidence})]
+        """Return the paths of a requirement's files, each with what of its text the page holds.
+
+        Those about the path of a packet come first.
+        """
+        every = {path for case in result.cases for path in case.evidence}
+        order = sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path))
+        return [(path, self._text(path)) for path in order]
 
     def _text(self, path: str) -> str:
         text = self._read(path) if self._left > 0 else None
         text = (text or "")[:MOST_EVIDENCE]
         self._left -= len(text)
         return text
+
+
+def _is_path(path: str) -> bool:
+    """Return whether a file of evidence is about the path of a packet."""
+    name = path.rpartition("/")[2]
+    return name.startswith("path-") and name.endswith(".txt")
 
 
 def _packed(body: str) -> str:

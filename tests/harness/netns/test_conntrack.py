@@ -88,3 +88,13 @@ def test_icmp_is_told_by_its_type(backend: NetnsBackend) -> None:
 )
 def test_what_found_no_room_is_told_from_what_could_not_be_entered(counters: str, without_room: int) -> None:
     assert conntrack.of_no_room(counters) == without_room
+
+
+def test_one_connection_is_found_by_its_first_packet(backend: NetnsBackend) -> None:
+    connect(backend, "a1")
+    node = backend.network.nodes["a1"].namespace
+    for line in conntrack.as_text(node).splitlines():
+        told = dict(word.split("=") for word in line.split(" [")[0].split() if "=" in word)
+        source, destination = (told["src"], int(told["sport"])), (told["dst"], int(told["dport"]))
+        assert conntrack.entry_of(node, "udp", source, destination).partition(" src")[2] == line.partition(" src")[2]
+        assert conntrack.entry_of(node, "udp", (told["src"], 1), destination) == ""

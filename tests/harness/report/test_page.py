@@ -25,8 +25,17 @@ pytest_plugins = ["pytester"]
 
 ODD = "<script>document.title = 'obeyed'</script><img src=x onerror=\"document.title = 'obeyed'\"> \\u202e"
 HOSTILE = f"""
+class Followed:
+    def evidence(self):
+        texts = {{"again.txt": "of components", "path-a1.txt": "  1. client <b>a1</b> sends"}}
+        return texts | {{"path-a1.pcap": b"\\x4d\\0\\xff"}}
+
+@pytest.fixture
+def followed():
+    return Followed()
+
 @must("KEP-2/odd")
-def test_odd(history):
+def test_odd(history, followed):
     made = history.window("", {{"a1": {{"a1"}}, {ODD!r}: {{"b1"}}}}, Rates(0.5, 0.1))
     made.observe("a1", [Reached({ODD!r})] * 8 + [TIMED_OUT])
     judgement = made.judge()
@@ -169,6 +178,17 @@ def test_a_failure_has_map_grid_timeline_evidence_and_command(run: Run) -> None:
         assert part in failed
     assert "204 ms" in failed  # 50 questions, 4 ms each, and the answers around them
     assert "explanation.txt" in failed
+
+
+def test_path_of_a_packet_stands_open_before_other_evidence_and_its_capture_is_a_link(run: Run) -> None:
+    entries = re.split('(?=<details class="requirement)', text_of(run))
+    evidence = next(each for each in entries if 'id="KEP-2/odd"' in each).split('class="evidence"')[1]
+    shown, capture, other = (
+        evidence.index(each) for each in ("  1. client &lt;b&gt;a1", "path-a1.pcap</a>", "again.txt")
+    )
+    assert "<summary>The path of the first wrong packet: path-a1.txt</summary><pre" in evidence
+    assert shown < capture < other
+    assert (run.folder / "evidence/KEP-2/odd/path-a1.pcap").read_bytes() == b"\x4d\0\xff"
 
 
 def test_failures_come_first_and_stand_open(run: Run) -> None:

@@ -28,8 +28,11 @@ RULES = Rules(
 HANDLES = [(TABLE, "nat", 4), (TABLE, "nat", 5), (TABLE, "nat", 9), (TABLE, "lb", 6)]
 
 
+ENTRY = "      conntrack of node a1: tcp 9 CLOSE"
+
+
 def told(*trace: Traced, seen: Observation = TIMED_OUT, rules: Rules = RULES) -> list[str]:
-    followed = Followed([seen], [FIRST, *trace], HANDLES, LINKS)
+    followed = Followed([seen], [FIRST, *trace], HANDLES, LINKS, connection="tcp 9 CLOSE")
     return path(followed, rules, client="a1", node="a1", names=NAMES)
 
 
@@ -47,6 +50,7 @@ def test_path_names_rules_elements_and_translation() -> None:
         "      mark 0x2",
         "  3. ip p lb: dnat to 10.244.4.2:8080 → accept",
         "  4. it leaves node a1 over eth0 as 10.244.1.3:11000 → b2 (10.244.4.2:8080): the destination translated",
+        ENTRY,
         "  5. b2 answers",
     ]
 
@@ -60,6 +64,7 @@ def test_chain_whose_rules_do_not_take_a_packet_tells_what_they_missed() -> None
         "      passed over: ip daddr vmap @odd: @odd has no 10.96.1.1",
         "      passed over: ip daddr vmap @services: @services has no 10.96.1.1",
         "  3. it leaves node a1 over eth0 as 10.244.1.3:11000 → 10.96.1.1:80: nothing translated",
+        ENTRY,
         "  4. no answer comes to the client",
     ]
 
@@ -73,7 +78,12 @@ def test_rules_after_a_goto_are_not_told_as_passed_over() -> None:
 def test_dropped_packet_goes_no_further() -> None:
     lines = told(Traced(TABLE, "nat", "drop", 9, packet=ASKS), seen=REFUSED)
     assert lines[1] == "  2. ip p nat: drop"
-    assert lines[-2:] == ["  3. it goes no further than these rules of node a1", "  4. the client is refused"]
+    assert lines[3:] == ["  3. it goes no further than these rules of node a1", ENTRY, "  4. the client is refused"]
+
+
+def test_connection_that_no_node_tracks_is_said() -> None:
+    said = path(Followed([TIMED_OUT], [FIRST]), RULES, client="a1", node="a1", names={})
+    assert said[2] == "      conntrack of node a1: no entry"
 
 
 def test_empty_chain_says_so() -> None:

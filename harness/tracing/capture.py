@@ -1,0 +1,65 @@
+"""Captures the packets of one flow in several netns, and writes them as a file that Wireshark opens."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.netns.namespace import Namespace
+from harness.tracing.packet import Frame, about, packet_of
+
+_EVERYTHING = socket.htons(3)  # ETH_P_ALL
+_TIMES, _LONGEST = 35, 1 << 16  # SO_TIMESTAMPNS
+_OUTGOING = 4  # PACKET_OUTGOING
+_TIMESPEC = struct.Struct("=qq")
+
+_NANOSECONDS, _RAW_IP = 0xA1B23C4D, 101  # the magic number, and LINKTYPE_RAW, of pcap-savefile(5)
+
+
+class Capture:
+    """What is captured; `capturing` makes it."""
+
+    def __init__(self, sockets: Mapping[str, socket.socket]) -> None:
+        self._sockets = sockets
+
+    def take(self) -> list[Frame]:
+        """Return the IP packets since the last call, in the order of their times."""
+        found = [frame for where, sock in self._sockets.items() for frame in _frames(where, sock)]
+        return sorted(found, key=lambda each: each.at)
+
+
+@contextlib.contextmanager
+def capturing(places: Mapping[str, Namespace]) -> Iterator[Capture]:
+    """Capture on all links of these netns until the block ends. Raises `OSError`."""
+    with contextlib.ExitStack() as opened:
+        sockets = {}
+        for where, namespace in places.items():
+            sock = opened.enter_context(
+                namespace.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _EVERYTHING)
+            )
+            sock.setsockopt(socket.SOL_SOCKET, _TIMES, 1)
+            sock.setblocking(False)
+            sockets[where] = sock
+        yield Capture(sockets)
+
+
+def as_pcap(frames: Sequence[Frame]) -> bytes:
+    """Return frames as a capture file of raw IP packets."""
+    parts = [struct.pack("<IHHiIII", _NANOSECONDS, 2, 4, 0, 0, _LONGEST, _RAW_IP)]
+    for each in frames:
+        seconds, rest = divmod(each.at, 10**9)
+        parts += (struct.pack("<IIII", seconds, rest, len(each.data), len(each.data)), each.data)
+    return b"".join(parts)
+
+
+def _frames(where: str, sock: socket.socket) -> Iterator[Frame]:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            data, ancillary, _, (link, _, kind, *_) = sock.recvmsg(_LONGEST, 64)
+            packet = packet_of(data)
+            if packet is not None and ancillary:
+                seconds, rest = _TIMESPEC.unpack_from(ancillary[0][2])
+                at = seconds * 10**9 + rest
+                yield Frame(at, where, link, kind == _OUTGOING, data, about(data) or packet, packet)
