@@ -14,6 +14,7 @@ from harness.netns import conntrack
 from harness.netns.namespace import Namespace
 from harness.probes.probe import Probe
 from harness.tracing.capture import capturing
+from harness.tracing.counters import counted, risen
 from harness.tracing.path import Followed
 from harness.tracing.tracer import Tracer, rules_in, tracing
 
@@ -41,18 +42,21 @@ def follow(
     `ask` sends it. Where the kernel traces nothing, the capture is all.
     """
     short = replace(probe, timeout=min(probe.timeout, SILENCE))
+    six = ":" in probe.address
     seen: list[Observation] = []
     until = time.monotonic() + SECONDS
     with contextlib.ExitStack() as watched:
         capture = watched.enter_context(capturing(places))
         tracer, missing = _tracer(watched, node, probe)
         while True:
+            before = counted(node, six=six)
             capture.take()
             tracer.take()
             seen.append(ask(short))
             if is_same(seen[-1]) or len(seen) == MOST or time.monotonic() > until:
                 break
-        found = Followed(seen, tracer.take(), rules_in(node), _links(node), capture.take(), missing=missing)
+        took = risen(before, counted(node, six=six)) if before else ()
+        found = Followed(seen, tracer.take(), rules_in(node), _links(node), capture.take(), took, missing=missing)
     return replace(found, connection=_connection(node, found))
 
 

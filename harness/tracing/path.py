@@ -30,7 +30,8 @@ class Followed:
     """A probe that was repeated with the trace of a node on: all outcomes, and the trace of the last one.
 
     `rules` are those of the node in the order of their chains, `links` the names of its links by index, `frames` what
-    was captured meanwhile, and `connection` the node's entry of the connection. `missing` says what could not be had.
+    was captured meanwhile, `counted` the rules of iptables-legacy that took packets meanwhile, with their tables, and
+    `connection` the node's entry of the connection. `missing` says what could not be had.
     """
 
     seen: Sequence[Observation] = ()
@@ -38,6 +39,7 @@ class Followed:
     rules: Sequence[RuleName] = ()
     links: Mapping[int, str] = field(default_factory=dict)
     frames: Sequence[Frame] = ()
+    counted: Sequence[tuple[str, str]] = ()
     connection: str = ""
     missing: Sequence[str] = ()
 
@@ -117,6 +119,8 @@ class _Walk:
             if each.table != own_table.NAME:
                 yield from self._step(each)
                 self._mark = each.mark
+        for table, text in self._followed.counted:
+            yield [f"iptables {table}: {text} (its counter rose)"]
         if trace:
             yield [self._leaves(), f"conntrack of node {self._node}: {self._followed.connection or 'no entry'}"]
         yield [self._outcome(self._followed.seen[-1])]
