@@ -22,7 +22,7 @@ class ExitCode(enum.IntEnum):
     INCONCLUSIVE = 10
     PARTIAL = 11
     DISTRUST = 12
-    UNVERIFIED = 13  # of `trafficdist verify` alone
+    UNVERIFIED = 13  # of `trafficdist verify` and `trafficdist shelf` alone
 
 
 MEANINGS: dict[ExitCode, str] = {

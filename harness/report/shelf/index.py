@@ -17,6 +17,7 @@ from harness.report.shelf.place import README
 from harness.run.folder import write_whole
 
 PAGE = "index.html"
+_MOST = 16 * MEGABYTE
 
 
 def write(
@@ -25,9 +26,7 @@ def write(
     """Write the index, and return what it shows. Raises `UsageError`, before anything is written."""
     found = memory.entries(shelf, catalogue, again=again)
     page = shelf / README
-    before = (
-        content(page, what="page", most=MEGABYTE).decode(errors="replace") if page.exists() else f"{BEGIN}\n{END}\n"
-    )
+    before = content(page, what="page", most=_MOST).decode(errors="replace") if page.exists() else f"{BEGIN}\n{END}\n"
     texts = {
         README: replaced(before, section(found, today)),
         PAGE: as_html(found, today),

@@ -17,6 +17,9 @@ from harness.model.escaping import for_code, for_line, for_markdown
 from harness.report.comparison import KEY, NOT_RUN, table
 from harness.report.shelf.entry import Entry, State, states
 
+MOST_UNMET = 10
+"""The most requirements that the index names of one report; the page beside it has all."""
+
 BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end of the shelf -->"
 
 
@@ -75,6 +78,13 @@ def _unmet(entry: Entry, base: str) -> list[str]:
     ]
 
 
+def _few(entry: Entry) -> list[str]:
+    """Return the worst of what is not met, for the index, whose page GitHub shows only up to half a megabyte."""
+    lines = _unmet(entry, f"{entry.place}/")
+    more = [f"- and {len(lines) - MOST_UNMET} more: [its folder](<{entry.place}/>)"] if len(lines) > MOST_UNMET else []
+    return [*lines[:MOST_UNMET], *more]
+
+
 def section(entries: Sequence[Entry], today: datetime.date) -> str:
     """Return the section of the index, with its marks."""
     told, verified = states(entries, today), sum(not each.refused for each in entries)
@@ -91,12 +101,7 @@ def section(entries: Sequence[Entry], today: datetime.date) -> str:
         *_reports(entries, told),
         "### Not met, and why",
         "",
-        *(
-            line
-            for each in entries
-            if each.unmet
-            for line in (f"{_link(each)}:", "", *_unmet(each, f"{each.place}/"), "")
-        ),
+        *(line for each in entries if each.unmet for line in (f"{_link(each)}:", "", *_few(each), "")),
         END,
     ]
     return "\n".join(lines)

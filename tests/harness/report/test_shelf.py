@@ -21,7 +21,8 @@ from harness.errors import UsageError
 from harness.model.requirements import Requirement
 from harness.report.shelf import index, memory
 from harness.report.shelf.adding import add
-from harness.report.shelf.entry import Entry, states
+from harness.report.shelf.entry import Entry, Unmet, states
+from harness.report.shelf.markdown import section
 from harness.report.shelf.page import as_html
 from harness.report.shelf.place import place_of
 from harness.report.verified import verify
@@ -221,6 +222,13 @@ def test_a_shelf_without_reports_is_wrong_use(tmp_path: Path) -> None:
     result = command("index", "--shelf", tmp_path)
     assert result.exit_code == 4
     assert "there is no report.yaml in it" in result.output
+
+
+def test_the_section_names_the_worst_ten_of_a_report() -> None:
+    unmet = tuple(Unmet(f"KEP-1/r-{number}", "MUST", "✗", "no", "") for number in range(13))
+    said = section([entry("1.37/a-b/1-x", unmet=unmet)], TODAY)
+    assert said.count("- ✗ `KEP-1/r-") == 10
+    assert "- and 3 more: [its folder](<1.37/a-b/1-x/>)" in said
 
 
 def test_names_of_others_are_shown_and_not_obeyed() -> None:
