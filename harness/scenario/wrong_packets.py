@@ -78,6 +78,8 @@ def _told(
     chosen, node = wrong.path, wrong.path.node
     service, kind = chosen.of
     steps = path(followed, rules_of(texts, node), client=chosen.label, node=node, names=names)
+    asked_for = gathered(partial(_asked_for, cluster, service))
+    tells = gathered(partial(cluster.backend.explain, cluster.namespace, service, [node]))
     return paragraphs(
         wrong.judgement.message,
         f"{chosen.label} asks for {chosen.protocol} {chosen.address} port {chosen.port}, the {kind} of {service}. "
@@ -85,8 +87,8 @@ def _told(
         "\n".join(steps),
         "\n".join(f"Missing here: {each}" for each in followed.missing),
         _heading("The packets, as they were captured", "\n".join(wire(followed, names))),
-        _heading("What its objects ask for, and why", gathered(partial(_asked_for, cluster, service))),
-        _heading(f"What the proxy of {node} tells of it", cluster.backend.explain(cluster.namespace, service, [node])),
+        _heading("What its objects ask for, and why", asked_for),
+        _heading(f"What the proxy of {node} tells of it", "" if asked_for in tells else tells),
         _log(texts, node, wrong.window.opened),
         "",
     )

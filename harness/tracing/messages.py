@@ -18,6 +18,9 @@ TRACE = 10 << 8 | 17
 NEW_RULE = 10 << 8 | 6
 """NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each answer to a question for rules."""
 
+OWN_TABLE = "trafficdist-trace"
+"""The table, of family inet, that asks for the trace."""
+
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _NETWORK, _TRANSPORT = 1, 2, 3, 4, 5, 8, 9
 _IN, _OUT, _MARK, _POLICY = 10, 12, 14, 16
 _ENDS = {1: "policy", 2: "return"}  # NFT_TRACETYPE_…

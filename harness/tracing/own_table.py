@@ -14,10 +14,7 @@ import struct
 from collections.abc import Sequence
 
 from harness.netns.rtnetlink import Request, attribute
-
-TABLE = "trafficdist-trace"
-NAME = f"inet {TABLE}"
-"""The table as `Traced.table` has it."""
+from harness.tracing.messages import OWN_TABLE
 
 _INET, _OWNER = 1, 0x2  # NFPROTO_INET, NFT_TABLE_F_OWNER
 _FIRST, _LAST = -350, (1 << 31) - 100  # before raw (-300), and after the translation of sources
@@ -35,7 +32,7 @@ def requests(protocol: str, address: str, port: int) -> Sequence[Request]:
     matched = _matched(protocol, address, port)
     return [
         Request("begin", 0x10, 0, struct.pack(">BBH", 0, 0, 10)),
-        _request("make the table", 0, _CREATE, _text(1, TABLE), _number(2, _OWNER)),
+        _request("make the table", 0, _CREATE, _text(1, OWN_TABLE), _number(2, _OWNER)),
         *(_chain(f"first-{hook}", hook, _FIRST) for hook in ("prerouting", "output")),
         *(_chain(f"last-{hook}", hook, _LAST) for hook in ("input", "postrouting")),
         *(_rule(f"first-{hook}", matched) for hook in ("prerouting", "output")),
@@ -65,12 +62,12 @@ def _matched(protocol: str, address: str, port: int) -> bytes:
 
 def _chain(name: str, hook: str, priority: int) -> Request:
     where = attribute(4 | 0x8000, _number(1, _HOOKS[hook]) + _number(2, priority))
-    return _request(f"make chain {name}", 3, _CREATE, _text(1, TABLE), _text(3, name), where, _text(7, "filter"))
+    return _request(f"make chain {name}", 3, _CREATE, _text(1, OWN_TABLE), _text(3, name), where, _text(7, "filter"))
 
 
 def _rule(chain: str, expressions: bytes) -> Request:
     body = attribute(4 | 0x8000, expressions)
-    return _request(f"write the rule of {chain}", 6, _CREATE | _APPEND, _text(1, TABLE), _text(2, chain), body)
+    return _request(f"write the rule of {chain}", 6, _CREATE | _APPEND, _text(1, OWN_TABLE), _text(2, chain), body)
 
 
 def _request(what: str, kind: int, flags: int, *attributes: bytes) -> Request:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
-from harness.tracing import own_table
-from harness.tracing.messages import Traced
+from harness.tracing.messages import OWN_TABLE, Traced
 from harness.tracing.packet import Frame, Packet, of_flow
 from harness.tracing.rules import Lookup, Rules, lookups
 
 _INDENT = " " * 6
+_OWN = f"inet {OWN_TABLE}"
 
 MOST_FRAMES = 16
 """The most captured packets that are listed."""
@@ -52,7 +52,7 @@ class Followed:
     @property
     def last(self) -> Traced | None:
         """The end of the trace, with the packet as it left the rules; None if it did not."""
-        own = (each for each in self.trace if each.table == own_table.NAME and each.chain.startswith("last-"))
+        own = (each for each in self.trace if each.table == _OWN and each.chain.startswith("last-"))
         return next((each for each in own if each.packet), None)
 
     @property
@@ -116,7 +116,7 @@ class _Walk:
         yield [self._asks()]
         for each in trace:
             self._packet = each.packet or self._packet
-            if each.table != own_table.NAME:
+            if each.table != _OWN:
                 yield from self._step(each)
                 self._mark = each.mark
         for table, text in self._followed.counted:

@@ -1,15 +1,14 @@
 """The path of a wrong packet names the rule at fault: of mutants of the data plane, and of kube-proxy in both modes.
 
 Not told by a rule are mutants that decide wrong: there the path shows the chain and the element that the decision
-became, and beside it what was to be decided and why. Nor those whose fault is over when a probe is repeated (rules that
-are away for a moment, flows that are not forgotten), and those that are wrong in no window (the client's address).
+became, and beside it what was to be decided and why. Mutants of the data plane of which no rule can be named are in
+`NOT_TOLD`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,21 +16,19 @@ from typing import Any
 import pytest
 
 from harness import TIMED_OUT, Cluster, Pod, endpoint, external_client, node_client
-from harness.backends.implementation import Implementation, reference
-from harness.backends.netns import NetnsBackend
+from harness.backends.implementation import reference
 from harness.errors import UnavailableError
-from harness.judging.history import History
 from harness.model.manifests import TCP, UDP, Port
-from harness.model.topology import grid
 from harness.scenario.paths import Path as Way
 from harness.scenario.paths import Who, target_of
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.traffic import measure
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
-from harness.tracing import own_table
+from harness.tracing.messages import OWN_TABLE
 from harness.tracing.tracer import rules_in
-from mutants import MUTANTS
+from mutants import MUTANTS, data_planes
+from tests.harness.tracing.scenarios import paths, scenario
 
 
 @dataclass(frozen=True)
@@ -82,16 +79,32 @@ FAULTS = [
         client=external_client("a1"), to="node-port",
         spec={"type": "NodePort", "external_traffic_policy": "Local"},
     ),
+    Fault(
+        "external-ips-ignore-local",
+        r"@external has no (\S+ \. tcp \. 80)\n +@services has \1 : 0x00000001\n.*as \S+ → b1",
+        client=external_client("a1"), to="external-ip",
+        spec={"type": "NodePort", "external_ips": True, "external_traffic_policy": "Local"},
+    ),
 ]  # fmt: skip
 
+GONE = "its fault is over when a probe is repeated"
+NOT_TOLD = {
+    "always-masquerades": "it is wrong in no window: the server sees another address of the client",
+    "leaves-udp-flows": "a probe is no flow of before the change",
+    "cuts-open-connections": "a probe is no connection of before the change",
+    "forgets-before-it-learns": GONE,
+    "forgets-for-200-ms": GONE,
+    "forgets-for-a-second": GONE,
+    "udp-forgets-before-it-learns": GONE,
+    "caches-changes": GONE,
+}
+"""Mutants of the data plane of which no path can name a rule, and why."""
 
-@contextmanager
-def scenario(folder: Path, implementation: Implementation) -> Iterator[tuple[Cluster, NetnsBackend]]:
-    backend = NetnsBackend(grid("two", {"a": 1, "b": 1}), families=("IPv4", "IPv6"), implementation=implementation)
-    with backend, History(folder / "history") as history:
-        cluster = Cluster(backend, "td-1", history=history, test="t")
-        yield cluster, backend
-        cluster.close()
+
+def test_each_mutant_of_the_data_plane_is_told_by_its_rule_or_has_a_reason() -> None:
+    told = {each.mutant for each in FAULTS}
+    assert not told & NOT_TOLD.keys()
+    assert told | NOT_TOLD.keys() == {each.name for each in data_planes.MUTANTS}
 
 
 def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
@@ -100,10 +113,6 @@ def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
     target = target_of(cluster, service, to=fault.to, family=fault.family, port=fault.port, via=via)
     silent = "external_traffic_policy" in fault.spec
     return target.path(pod if client == "itself" else client, TIMED_OUT if silent else frozenset({pod.name}))
-
-
-def paths(cluster: Cluster) -> dict[str, str]:
-    return {name: text for name, text in cluster.evidence() if name.startswith("path-") and isinstance(text, str)}
 
 
 def path_of(cluster: Cluster, way: Way) -> str:
@@ -125,7 +134,7 @@ def test_rule_at_fault_is_named(tmp_path: Path, fault: Fault) -> None:
         assert re.search(fault.says, said, re.DOTALL), said
         assert "saw the same as in the window, and this is its path" in said
         left = {table for node in backend.network.nodes.values() for table, _, _ in rules_in(node.namespace)}
-        assert own_table.NAME not in left
+        assert f"inet {OWN_TABLE}" not in left
 
 
 def test_wrong_decision_is_told_by_its_element_and_what_was_to_be_decided(tmp_path: Path) -> None:
@@ -159,85 +168,3 @@ def test_kube_proxy_has_its_rules_named_in_its_own_words(tmp_path: Path, mode: s
     assert re.search(CHOSEN[mode], said), said
     assert re.search(r"it leaves node a1 over eth0 as \S+ → b1 \(\S+:8080\): the destination translated\n", said)
     assert "kube-proxy-a1.log since the window began:" in said
-
-
-def served(cluster: Cluster, *on: str) -> tuple[Service, list[Pod]]:
-    """A Service with a pod on each of these nodes."""
-    service = cluster.create_service()
-    pods = cluster.run_servers(on=on)
-    cluster.publish(service, [endpoint(pod) for pod in pods])
-    cluster.settle()
-    return service, pods
-
-
-def test_each_failed_window_has_its_path_and_one_that_passed_has_none(tmp_path: Path) -> None:
-    with scenario(tmp_path, reference()) as (cluster, _):
-        service, _pods = served(cluster, "b1")
-        asks = target_of(cluster, service).path
-        measure(cluster, "right", [asks("a1", frozenset({"b1"}))])
-        assert paths(cluster) == {}
-        for label in ("a1", node_client("a1"), "a1"):
-            with pytest.raises(AssertionError):
-                measure(cluster, "wrong", [asks("b1", frozenset({"b1"})), asks(label, frozenset({"a1"}))])
-        assert list(paths(cluster)) == ["path-a1.txt", "path-node-a1.txt", "path-a1-2.txt"]
-
-
-def test_what_is_not_seen_again_is_said_not_to_be(tmp_path: Path) -> None:
-    with scenario(tmp_path, reference()) as (cluster, _):
-        service, (a1, _b1) = served(cluster, "a1", "b1")
-        with pytest.raises(AssertionError):
-            measure(cluster, "wrong", [target_of(cluster, service).path("a1", frozenset({"a1"}))])
-        cluster.publish(service, [endpoint(a1)])
-        cluster.settle()
-        said = paths(cluster)["path-a1.txt"]
-    assert re.search(r"Asked 50 times more, .*: what was seen in the window was not seen again", said), said
-    assert re.search(r"\n *\d+\. a1 answers\n", said), said
-
-
-def test_client_that_missed_an_endpoint_has_the_path_of_any_packet(tmp_path: Path) -> None:
-    with scenario(tmp_path, reference()) as (cluster, _):
-        service, _pods = served(cluster, "b1")
-        with pytest.raises(AssertionError):
-            measure(cluster, "missed", [target_of(cluster, service).path("a1", frozenset({"a1", "b1"}))])
-        assert (
-            "once more, after the window, with the trace of node a1 on: no single packet was wrong"
-            in paths(cluster)["path-a1.txt"]
-        )
-
-
-def test_cluster_that_cannot_trace_says_so_and_tells_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise UnavailableError("there is no trace here")
-
-    with scenario(tmp_path, reference()) as (cluster, _):
-        service, _pods = served(cluster, "b1")
-        with pytest.raises(AssertionError):
-            measure(cluster, "wrong", [target_of(cluster, service).path("a1", frozenset({"a1"}))])
-        monkeypatch.setattr(NetnsBackend, "follow", refused)
-        said = paths(cluster)["path-a1.txt"]
-    assert "Missing here: the way of the packet: there is no trace here" in said
-    assert "What its objects ask for, and why:" in said
-
-
-def test_kernel_without_trace_leaves_the_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
-        raise UnavailableError("the kernel traces no packets here")
-
-    with scenario(tmp_path, reference()) as (cluster, _):
-        service, _pods = served(cluster, "b1")
-        with pytest.raises(AssertionError):
-            measure(cluster, "wrong", [target_of(cluster, service).path("a1", frozenset({"a1"}))])
-        monkeypatch.setattr("harness.tracing.follower.tracing", refused)
-        said = paths(cluster)["path-a1.txt"]
-    assert "Missing here: the kernel traces no packets here" in said
-    assert re.search(r"1\. client a1 sends 10\S+ → 10\.96\.1\.1:80, tcp", said), said
-    assert re.search(r"server b1, in over eth0: \S+ → b1 \(\S+:8080\) tcp SYN\n", said), said
-
-
-def test_windows_for_which_there_is_no_time_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.scenario.wrong_packets.SECONDS", -1.0)
-    with scenario(tmp_path, reference()) as (cluster, _):
-        service, _pods = served(cluster, "b1")
-        with pytest.raises(AssertionError):
-            measure(cluster, "wrong", [target_of(cluster, service).path("a1", frozenset({"a1"}))])
-        assert paths(cluster)["path-a1.txt"].endswith("not followed: other windows took -1 s\n")

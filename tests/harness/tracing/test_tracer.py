@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UnavailableError
 from harness.netns import rtnetlink
 from harness.netns.namespace import Namespace
-from harness.tracing import own_table
+from harness.tracing.messages import OWN_TABLE
 from harness.tracing.tracer import rules_in, tracing
 
 PORT = 9
@@ -58,7 +58,7 @@ def test_other_packets_are_not_traced(namespace: Namespace) -> None:
 def test_nothing_is_left_after_an_error(namespace: Namespace) -> None:
     def fail() -> None:
         with tracing(namespace, "TCP", "127.0.0.1", PORT):
-            assert {table for table, _, _ in rules_in(namespace)} == {own_table.NAME}
+            assert {table for table, _, _ in rules_in(namespace)} == {f"inet {OWN_TABLE}"}
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -1,0 +1,26 @@
+"""Scenarios on a cluster of two nodes, and the paths in their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness import Cluster
+from harness.backends.implementation import Implementation
+from harness.backends.netns import NetnsBackend
+from harness.judging.history import History
+from harness.model.topology import grid
+
+
+@contextmanager
+def scenario(folder: Path, implementation: Implementation) -> Iterator[tuple[Cluster, NetnsBackend]]:
+    backend = NetnsBackend(grid("two", {"a": 1, "b": 1}), families=("IPv4", "IPv6"), implementation=implementation)
+    with backend, History(folder / "history") as history:
+        cluster = Cluster(backend, "td-1", history=history, test="t")
+        yield cluster, backend
+        cluster.close()
+
+
+def paths(cluster: Cluster) -> dict[str, str]:
+    return {name: text for name, text in cluster.evidence() if name.startswith("path-") and isinstance(text, str)}
