@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from harness.errors import UnavailableError
+from harness.eventually import time_scale
 from harness.model.outcomes import Observation
 from harness.netns import conntrack
 from harness.netns.namespace import Namespace
@@ -25,7 +26,10 @@ SECONDS = 0.8
 """For all of them."""
 
 SILENCE = 0.2
-"""Seconds without an answer after which a repeat counts as unanswered: what its packet did is known by then."""
+"""Seconds, before the time scale, without an answer after which a repeat counts as unanswered.
+
+What its packet did is known by then.
+"""
 
 
 def follow(
@@ -41,7 +45,7 @@ def follow(
     `node` is the netns whose rules the probe goes through, `places` those in which its packets are captured, by name;
     `ask` sends it. Where the kernel traces nothing, the capture is all.
     """
-    short = replace(probe, timeout=min(probe.timeout, SILENCE))
+    short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))
     six = ":" in probe.address
     seen: list[Observation] = []
     until = time.monotonic() + SECONDS
@@ -56,7 +60,8 @@ def follow(
             if is_same(seen[-1]) or len(seen) == MOST or time.monotonic() > until:
                 break
         took = risen(before, counted(node, six=six)) if before else ()
-        found = Followed(seen, tracer.take(), rules_in(node), _links(node), capture.take(), took, missing=missing)
+        found = Followed(seen, tracer.take(), rules_in(node), _links(node), capture.take(), took)
+    found = replace(found, missing=missing, to=(probe.address, probe.port))
     return replace(found, connection=_connection(node, found))
 
 

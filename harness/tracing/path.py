@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.tracing.messages import OWN_TABLE, Traced
-from harness.tracing.packet import Frame, Packet, of_flow
+from harness.tracing.packet import End, Frame, Packet, of_flow
 from harness.tracing.rules import Lookup, Rules, lookups
 
 _INDENT = " " * 6
@@ -31,7 +31,7 @@ class Followed:
 
     `rules` are those of the node in the order of their chains, `links` the names of its links by index, `frames` what
     was captured meanwhile, `counted` the rules of iptables-legacy that took packets meanwhile, with their tables, and
-    `connection` the node's entry of the connection. `missing` says what could not be had.
+    `connection` the node's entry of the connection. `missing` says what could not be had. `to` is where the probe goes.
     """
 
     seen: Sequence[Observation] = ()
@@ -42,12 +42,14 @@ class Followed:
     counted: Sequence[tuple[str, str]] = ()
     connection: str = ""
     missing: Sequence[str] = ()
+    to: End = ("", 0)
 
     @property
     def first(self) -> Packet | None:
         """The first packet, as the client sent it."""
-        sent = (each.packet for each in self.frames if each.out and not each.packet.flags.endswith("ACK"))
-        return next((each.packet for each in self.trace if each.packet), next(sent, None))
+        sent = (each.packet for each in self.frames if each.out)
+        asks = (each for each in sent if (each.destination, each.destination_port) == self.to)
+        return next((each.packet for each in self.trace if each.packet), next(asks, None))
 
     @property
     def last(self) -> Traced | None:

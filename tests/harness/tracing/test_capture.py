@@ -69,7 +69,7 @@ def test_capture_is_a_file_of_raw_ip_packets_in_nanoseconds() -> None:
 
 
 def followed(*frames: Frame, trace: tuple[Traced, ...] = ()) -> Followed:
-    return Followed([REFUSED], trace, frames=frames)
+    return Followed([REFUSED], trace, frames=frames, to=("10.96.1.1", 80))
 
 
 def test_captured_packets_are_told_with_times_and_names() -> None:
@@ -85,6 +85,11 @@ def test_error_says_what_it_is_about() -> None:
     unreachable = Packet("icmp", "10.0.0.3", 0, "10.244.1.3", 0)
     told = wire(followed(frame(SYN), frame(unreachable, concerns=SYN)), {})
     assert told[1].endswith("10.0.0.3 → 10.244.1.3 icmp about 10.244.1.3:11000 → 10.96.1.1:80")
+
+
+def test_first_packet_is_the_one_that_asks_and_not_what_others_sent_before() -> None:
+    told = wire(followed(frame(SENT), frame(SYN)), {})
+    assert told == ["    +0.000 ms  client, out over eth0: 10.244.1.3:11000 → 10.96.1.1:80 tcp SYN"]
 
 
 def test_long_flow_is_cut() -> None:
