@@ -169,13 +169,21 @@ def keeps(cell: Cell, front: Front) -> bool:
 def meanwhile(change: Change, front: Front, node: str) -> frozenset[str]:
     """Return who may answer while a change takes place, by names of `name_in`.
 
-    That is whoever may before or after; if several slices change, whoever is usable, since hints are judged over all of
-    them. KEP-4444, Changes within kube-proxy: where some have none, hints are not followed.
+    That is whoever may before or after; if several slices are written or deleted, whoever is usable, since hints are
+    judged over all that are there. KEP-4444, Changes within kube-proxy: where some have none, hints are not followed.
     """
     either = frozenset(name_in(each, pod) for each in change.cells for pod in told(each, front, node))
-    if change.dimension not in cells.OF_SLICES or max(len(steps.of_slices(each)) for each in change.cells) == 1:
+    if not _writes_several_slices(change, front.family):
         return either
     return either | {name_in(each, pod) for each in change.cells for pod in _usable(each, front, node)}
+
+
+def _writes_several_slices(change: Change, family: str) -> bool:
+    first, second = change.cells
+    return any(
+        len([each for each in way if isinstance(each, steps.Publish | steps.Unpublish) and each.family == family]) > 1
+        for way in (steps.between(first, second), steps.between(second, first))
+    )
 
 
 def _usable(cell: Cell, front: Front, node: str) -> Iterator[str]:

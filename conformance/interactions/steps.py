@@ -61,7 +61,7 @@ def first(cell: Cell) -> Iterator[Step]:
     """Yield the steps that follow the creation of the Service."""
     if _pends(cell):  # a LoadBalancer that were created as one would have its addresses at once
         yield Patch({"type": "LoadBalancer", "trafficDistribution": cell["distribution"]})
-    yield from _slices(cell)
+    yield from slices(cell)
 
 
 def between(before: Cell, after: Cell) -> Iterator[Step]:
@@ -69,7 +69,7 @@ def between(before: Cell, after: Cell) -> Iterator[Step]:
     yield from service_steps(_spec(before), _spec(after))
     if given_by_others(before) != given_by_others(after):
         yield Addresses(given_by_others(after))
-    yield from slice_steps(_slices(before), _slices(after))
+    yield from slice_steps(slices(before), slices(after))
 
 
 def service_steps(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Patch]:
@@ -92,7 +92,7 @@ def given_by_others(cell: Cell) -> tuple[oracle.AddressKind, ...]:
     return tuple(kind for kind in outward if kind == cell["address"] and not _pends(cell))
 
 
-def of_slices(cell: Cell) -> list[tuple[int, list[Written]]]:
+def _of_slices(cell: Cell) -> list[tuple[int, list[Written]]]:
     """Return the port and the endpoints of each slice, the first of which is there even if it is empty."""
     return list(cells.slices(cell).items()) or [(cells.ports_of(cell)[0], [])]
 
@@ -101,9 +101,10 @@ def _pends(cell: Cell) -> bool:
     return cell.get("ingress") == "pending"
 
 
-def _slices(cell: Cell) -> Iterator[Publish]:
+def slices(cell: Cell) -> Iterator[Publish]:
+    """Yield the slices of a cell."""
     for family in cells.families(cell):
-        for number, (port, endpoints) in enumerate(of_slices(cell)):
+        for number, (port, endpoints) in enumerate(_of_slices(cell)):
             yield Publish(str(number), family, Port(PORT, cell["protocol"], NAME, port), endpoints)
 
 

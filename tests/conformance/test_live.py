@@ -12,9 +12,10 @@ import pytest
 import harness
 from conformance import oracle
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY
-from conformance.interactions import cells, change_covering, changes, dimensions
+from conformance.interactions import cells, change_covering, changes, dimensions, steps
 from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, Front
+from conformance.interactions.steps import Publish, Step, Unpublish
 from conformance.interactions.test_grid import CORE
 from harness import Service
 from tests.conformance.spoken import ON_STAGE, Stage
@@ -61,6 +62,40 @@ def test_the_documents_decide_every_change_under_either_reading() -> None:
                 told = [cells.outcome(at, node, reading=reading) for reading in get_args(oracle.Reading)]
                 assert told[0] == told[1]
                 assert not isinstance(told[0], oracle.LeftOpen)
+
+
+def test_whoever_a_proxy_chooses_between_the_writes_of_a_change_may_answer_meanwhile() -> None:
+    """Whatever it has heard of first, the Service or its slices."""
+    for change in LIVE:
+        for cell, front in _given(change):
+            policies = oracle.Policies(cell["internal"], cell["external"])
+            for endpoints in _seen(change, front):
+                for node in change.asked_from:
+                    client = oracle.Client(cell["client"], node, node[0])
+                    found = oracle.outcome(endpoints, client, to=front.address, policies=policies)
+                    pods = found.pods if isinstance(found, oracle.Answers) else set()
+                    assert pods <= changes.meanwhile(change, front, node), (change.text, front, node)
+
+
+def _seen(change: Change, front: Front) -> Iterator[list[oracle.Endpoint]]:
+    """Yield the endpoints of an address after each write of a slice, there and back; pods are those of `name_in`."""
+    for before, after in (change.cells, change.cells[::-1]):
+        slices: dict[str, list[oracle.Endpoint]] = {}
+        for each in steps.slices(before):
+            _take(slices, each, before, front)
+        for step in steps.between(before, after):
+            _take(slices, step, after, front)
+            if isinstance(step, Publish | Unpublish) and step.family == front.family:
+                yield [endpoint for some in slices.values() for endpoint in some]
+
+
+def _take(slices: dict[str, list[oracle.Endpoint]], step: Step, cell: Any, front: Front) -> None:
+    match step:
+        case Publish(name, front.family, port, written) if port.protocol == front.protocol:
+            judged = [cells.as_judged(each, cells.SERVERS[each.server]) for each in written]
+            slices[name] = [replace(each, pod=changes.name_in(cell, each.pod)) for each in judged]
+        case Publish(name, front.family) | Unpublish(name, front.family):
+            slices.pop(name, None)
 
 
 def _given(change: Change) -> Iterator[tuple[Any, Front]]:
