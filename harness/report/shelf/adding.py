@@ -40,7 +40,7 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
         )
     report = read_report(str(history.parent))
     where = place.place_of(report)
-    target = shelf / where
+    target, is_new = shelf / where, not shelf.exists()
     try:
         shelf.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=shelf, prefix=".adding-") as made:
@@ -50,6 +50,8 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
             if not refused:
                 write_whole(copy / place.README, readme(described(report, copy), report))
                 _replace(target, copy)
+        if refused and is_new:
+            shelf.rmdir()
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
     return target, refused
