@@ -236,6 +236,7 @@ def page() -> str:
     """The page about benign variants."""
     return _PAGE.format(
         variants=len(BENIGN),
+        trials=f"{sum(map(len, TRIED.values())):,}",
         rows="\n".join(map(_row, BENIGN.values())),
     )
 
@@ -282,7 +283,7 @@ A variant is judged by the profiles of the parts that it replaces, with the refe
 what it does not claim, and which SHOULD or MAY it leaves unmet; it must fail these and nothing else. None is a MUST.
 
 - `make test` tries each variant with a sample: the requirements that it touches most.
-- `make benign` tries it with all that it claims, in both readings.
+- `make benign` tries it with all that it claims, in both readings: {trials} trials of a variant with a requirement.
 
 `make benign` takes hours. It notes each trial at once, in `.pytest_cache/d/benign-` and a digest of the code, so that
 a run that was ended goes on where it was. `python -m tests.conformance.seen` says what has been seen whole, and what
