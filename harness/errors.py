@@ -8,6 +8,7 @@
     ├── InconclusiveError        the suite could not tell                                 exit 10
     │   └── EndedError           a judged component has ended, or does nothing any more
     └── DistrustError            the suite does not trust itself: adapter, control stream exit 12
+        └── StartError           a program did not start, or was not ready in time
 
 A failed requirement is none of these: it is an `AssertionError`, and where observations say so an `UnmetError`
 (`harness.judging.conclusion`).
@@ -15,9 +16,16 @@ A failed requirement is none of these: it is an `AssertionError`, and where obse
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class HarnessError(Exception):
-    """The suite could not do its work; the text says what happened and what to do next."""
+    """The suite could not do its work; the text says what happened and what to do next.
+
+    `logs` are texts by file name, of programs that ended with what could not be done: nobody can gather them later.
+    """
+
+    logs: Mapping[str, str] = {}
 
 
 class UsageError(HarnessError):
@@ -53,3 +61,11 @@ class EndedError(InconclusiveError):
 
 class DistrustError(HarnessError):
     """The suite does not trust its own instruments: nothing it said can be relied on."""
+
+
+class StartError(DistrustError):
+    """A program did not start, and has `exited`, or it was not ready in time."""
+
+    def __init__(self, text: str, *, exited: bool = False) -> None:
+        super().__init__(text)
+        self.exited = exited

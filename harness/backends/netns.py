@@ -37,7 +37,7 @@ from harness.backends.protocols import (
     VirtualAddresses,
 )
 from harness.dns.dns import ClusterDns
-from harness.errors import DistrustError, EndedError, InconclusiveError
+from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation, Unknown
@@ -100,19 +100,24 @@ class NetnsBackend(
         self._implementation = implementation or reference()
         self._off: dict[str, node_lifecycle.Reports] = {}
         self._begun = contextlib.ExitStack()
+        self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # what has logs, by name
         self._dns: tuple[ClusterDns, Host] | None = None
         self._components = Components((Component.CONTROLLER, Component.PROXY, DNS_SERVER), self._is_synced)
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
 
-        After an error everything that was started is closed.
+        After an error everything that was started is closed; the error has the logs.
         """
         sandbox.enter()
         kernel.require(self.families)
         with contextlib.ExitStack() as begun:
-            self._boot(begun)
-            self._await_boot()
+            try:
+                self._boot(begun)
+                self._await_boot()
+            except HarnessError as error:
+                error.logs = self._logs()
+                raise
             self._servers = {
                 "apiserver": self.control_plane.version,
                 "controller": self.control_plane.controller,
@@ -137,6 +142,10 @@ class NetnsBackend(
                 raise DistrustError(str(error)) from error
             raise
 
+    def _logs(self) -> dict[str, str]:
+        """Return the logs and rules of control plane and proxies, as far as they were started."""
+        return {file: text for who, ask in self._witnesses.items() for file, text in texts_of(who, ask).items()}
+
     def _boot(self, begun: contextlib.ExitStack) -> None:
         self.network = Network(self.topology, families=self.families)
         begun.callback(self.network.close)
@@ -147,6 +156,7 @@ class NetnsBackend(
         begun.callback(self._loop.close)
         self.control_plane = self._implementation.control_plane(self.release)
         begun.callback(self.control_plane.stop)
+        self._witnesses["control-plane"] = self.control_plane.evidence
         self.control_plane.start()
         self.control_plane.reach_pods(self.network.external.namespace.socket)
         self.api = Api(self.control_plane.kubeconfig())
@@ -159,6 +169,7 @@ class NetnsBackend(
             planned = self.network.plan(place.name).pod_cidrs
             cidrs = [planned[family] for family in self.families]
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
+            self._witnesses[f"proxy-{place.name}"] = partial(self.proxy.evidence, place.name)
             self.proxy.setup(place.name, host.namespace, self.release)
         begun.enter_context(threads.watched(self._threads))
 
@@ -391,9 +402,8 @@ class NetnsBackend(
         """
         asked = [*self.api.asked.copy(), *self.control_plane.asked()]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
-        texts |= texts_of("control-plane", self.control_plane.evidence)
+        texts |= self._logs()
         for node in self.topology.nodes:
-            texts |= texts_of(f"proxy-{node.name}", partial(self.proxy.evidence, node.name))
             namespace_of_node = self.network.nodes[node.name].namespace
             texts[f"network-{node.name}.txt"] = gathered(partial(kernel_state.as_text, namespace_of_node))
             texts[f"connections-{node.name}.txt"] = gathered(partial(conntrack.as_text, namespace_of_node))

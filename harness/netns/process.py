@@ -1,7 +1,8 @@
 """Programs as processes of this machine: none outlives the harness, each wait has a limit, and each has a log.
 
 Components under test are other people's programs: they exit at start, hang, or leave children. What such a program says
-goes to a file, because a pipe that nobody empties would stop it, and the end of that file stands in every error.
+goes to a file, because a pipe that nobody empties would stop it. The first error in that file stands in the error of a
+program that does not start, and the end of it in that of one that has run.
 
 The kernel ends a program with the thread that started it, so also after `kill -9`. One thread starts them all, and
 lives as long as this process. A launcher asks the kernel for it, then becomes the program: Python code between fork and
@@ -21,7 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from harness.errors import DistrustError, EndedError
+from harness.errors import EndedError, StartError
+from harness.model.program_log import fault_in
 from harness.netns.namespace import Namespace
 
 _LAUNCHER = """
@@ -37,6 +39,7 @@ except OSError as error:
 """
 _SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # an ordinary user has them not in PATH; nft and iptables are there
 _LINES, _LETTERS = 20, 8000  # of a log, at most, that stand in an error
+_BEGUN = 1_000_000  # bytes of a log in which the first error is looked for
 
 
 class Handle(Protocol):
@@ -80,22 +83,26 @@ class Process:
         self._heard += len(lines)
         return lines.decode(errors="replace")
 
-    def broken(self, what: str) -> DistrustError:
-        """Return an error with its fault, and the end of its log."""
-        return DistrustError(self._told(what))
+    def broken(self, what: str, *, exited: bool = False) -> StartError:
+        """Return an error of its start in one line: its fault, and the first error of its log."""
+        return StartError(f"{self.name} {what}; {fault_in(self._begun())}", exited=exited)
 
-    def _told(self, what: str) -> str:
-        return f"{self.name} {what}; its log ends with:\n{self.said() or '(it wrote nothing)'}"
+    def _begun(self) -> str:
+        """Return the beginning of its part of the log."""
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            file.seek(self._begin)
+            return file.read(_BEGUN).decode(errors="replace")
+        return ""
 
     def check(self) -> None:
-        """Raise `DistrustError` if it has exited."""
+        """Raise `StartError` if it has exited."""
         if how := self._ended():
-            raise self.broken(how)
+            raise self.broken(how, exited=True)
 
     def expect_alive(self) -> None:
-        """Raise `EndedError` if it has exited: for a program that is judged."""
+        """Raise `EndedError`, with the end of its log, if it has exited: for a program that is judged."""
         if how := self._ended():
-            raise EndedError(self._told(how))
+            raise EndedError(f"{self.name} {how}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
 
     def _ended(self) -> str:
         """Return how it has ended; "" while it runs."""

@@ -165,6 +165,15 @@ def end_of(error: BaseException | None) -> EndedError | None:
     return error
 
 
+def logs_of(error: BaseException | None) -> Mapping[str, str]:
+    """Return the logs that this error carries, by file name: those of a cluster that did not boot."""
+    while error is not None:
+        if isinstance(error, HarnessError) and error.logs:
+            return error.logs
+        error = error.__cause__ or error.__context__
+    return {}
+
+
 def is_distrust(error: BaseException | None) -> bool:
     """Return whether the error says that the suite does not trust itself."""
     return isinstance(error, DistrustError)

@@ -27,7 +27,7 @@ from harness.model import needs
 from harness.model.needs import Needs
 from harness.model.requirements import Requirement
 from harness.plugin import alone, judging
-from harness.plugin.evidence import gather
+from harness.plugin.evidence import bounded, gather
 from harness.report import rerun
 from harness.run import plan
 from harness.run.plan import Plan
@@ -186,7 +186,8 @@ class Recorder:
             result.worker = self._run.worker
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
                 try:
-                    self._witness(item, result, "teardown-" if report.when == "teardown" else "")
+                    prefix = "teardown-" if report.when == "teardown" else ""
+                    self._witness(item, result, prefix, judging.logs_of(error))
                 except DistrustError as failure:  # a full disk, for example: the result is still reported
                     distrust = distrust or judging.sentence(failure)
             # What the plan alone decides is left to the end of the run.
@@ -244,8 +245,11 @@ class Recorder:
             self._lost = lost(self._run.target["kubeconfig"], self._run.target["context"])
         return self._lost
 
-    def _witness(self, item: pytest.Item, result: CaseResult, prefix: str) -> None:
-        """Write the fixtures' evidence to files with this prefix, so that a failing teardown replaces none."""
+    def _witness(self, item: pytest.Item, result: CaseResult, prefix: str, logs: Mapping[str, str]) -> None:
+        """Write the fixtures' evidence to files with this prefix, so that a failing teardown replaces none.
+
+        And these logs, of what is no fixture since it did not boot.
+        """
         gathered = gather(
             getattr(item, "funcargs", {}),
             evidence=_is_kept(result, self._run.settings.keep),
@@ -255,6 +259,8 @@ class Recorder:
         result.needs = gathered.needs
         if gathered.environment:
             self._run.leave_environment(gathered.environment)
+        if self._run.settings.keep != "never":
+            gathered.texts |= {name: bounded(text) for name, text in logs.items()}
         if result.explanation and self._run.settings.keep != "never":
             gathered.texts["explanation.txt"] = result.explanation
         folder = f"evidence/{result.requirement}"

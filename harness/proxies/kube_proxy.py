@@ -88,11 +88,11 @@ class KubeProxy:
         for _ in range(_STARTS):
             self._processes.stop(node)
             self._followers[node] = Follower(self._processes.log(node))
-            self._processes.start(node, namespace, command, {"TZ": "UTC"})
+            starting = self._processes.start(node, namespace, command, {"TZ": "UTC"})
             try:
                 self._processes.await_ready(node, functools.partial(self._not_ready, node), READY_SECONDS)
             except DistrustError as error:
-                raise _without_gate(entry.version, str(error)) or error from None
+                raise _without_gate(entry.version, starting.said()) or error from None
             if self._knows_its_zone(node):
                 return
         process = self._processes.running[node]

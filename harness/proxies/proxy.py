@@ -28,8 +28,8 @@ class Proxy(Protocol):
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
         """Start the proxy of a node, in place of one that runs there, and return when it is ready.
 
-        Raises `DistrustError` with the end of its log if it does not get ready, and `UnavailableError` if it cannot run
-        as this release.
+        Raises `StartError` with the first error of its log if it does not get ready, and `UnavailableError` if it
+        cannot run as this release.
         """
 
     def stop(self, node: str) -> None:

@@ -74,7 +74,7 @@ class NodeProcesses:
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
         """Wait until `missing` returns ""; it says in words what is missing. `within` is in seconds before time scale.
 
-        A program that exits or is not ready in time is stopped; raises `DistrustError` with the end of its log.
+        A program that exits or is not ready in time is stopped; raises `StartError` with the first error of its log.
         """
         starting, deadline = self._running[node], time.monotonic() + within * time_scale()
         while lacking := missing():

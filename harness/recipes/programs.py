@@ -38,7 +38,7 @@ class Programs:
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
         """Start the program in a netns, in place of one that runs there, and wait until it is ready.
 
-        `values` are those of its kind's own placeholders. Raises `DistrustError` with the end of its log.
+        `values` are those of its kind's own placeholders. Raises `StartError` with the first error of its log.
         """
         values = {**values, **self._values(where, namespace, families)}
         for name, template in self._recipe.files:

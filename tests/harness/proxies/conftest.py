@@ -24,7 +24,7 @@ def serve(code=lambda: 200):
 
 BODIES = {
     "runs": "serve(); print('serving', flush=True); signal.pause()",
-    "exits": "print('bad flag: --nodes', flush=True); sys.exit(3)",
+    "exits": "print('starting\\nbad flag: --nodes\\nUsage:\\n  --node NAME', flush=True); sys.exit(3)",
     "hangs": "print('thinking', flush=True); signal.pause()",
     "unready": "serve(lambda: 503); print('waiting for nothing', flush=True); signal.pause()",
     "dies": "serve(); time.sleep(0.5); print('out of luck', flush=True); os._exit(4)",

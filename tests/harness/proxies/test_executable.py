@@ -72,9 +72,11 @@ def pid_of(backend: NetnsBackend) -> int:
     return backend.proxy._programs._processes.running["a1"].pid
 
 
-def test_proxy_that_exits_at_start_is_an_error_with_the_end_of_its_log(boot: Boot) -> None:
-    with pytest.raises(DistrustError, match=r"(?s)fake on a1 exited with 3.*bad flag: --nodes"):
+def test_proxy_that_exits_at_start_is_told_by_the_first_error_of_its_log(boot: Boot) -> None:
+    told = r"fake on a1 exited with 3; the first error of its log, in line 2 of 4: bad flag: --nodes$"
+    with pytest.raises(DistrustError, match=told) as raised:
         boot("exits")
+    assert raised.value.logs["fake-a1.log"].splitlines()[-1] == "  --node NAME"
 
 
 def test_proxy_that_says_nothing_is_not_waited_for_for_ever(boot: Boot) -> None:
@@ -165,3 +167,5 @@ def test_run_with_a_broken_proxy_fails_nothing(what: str, said: str, code: int, 
     assert ran.returncode == code
     assert said in ran.stdout
     assert verdicts == {"KEP-1/fails": "inconclusive"}
+    logs = [path.read_text() for path in (tmp_path / "out" / "evidence" / "KEP-1" / "fails").glob("fake-a*.log")]
+    assert any(said in log for log in logs)

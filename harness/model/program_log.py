@@ -1,0 +1,60 @@
+"""Finds the first error in the log of a program: what follows it is mostly its consequence, or a help text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_LETTERS = 500  # of a line, at most, in a sentence
+
+_KLOG = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d")
+_LEVEL = re.compile(
+    r"""(?:\blevel"?\s*[=:]\s*"?|^(?:[\d:.,TZ/+-]+\s+){0,2}\[?)(trace|debug|info|notice|warn(?:ing)?|error|fatal|panic)\b""",
+    re.IGNORECASE,
+)
+_ERRORS = {"error", "fatal", "panic", "E", "F"}
+_WORDS = re.compile(
+    r"\b([a-z]*error|fatal|panic|fail(ed|ure)?|cannot|can't|could not|unable|denied|refused|invalid|bad|unknown"
+    r"|unrecognized|no such|not found|not permitted|not supported|undefined|missing|[a-z]*exception|abort(ed)?)\b",
+    re.IGNORECASE,
+)
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a log, by its number from 1 on; of `lines` in all."""
+
+    number: int
+    lines: int
+    text: str
+
+
+def first_error(log: str) -> Line | None:
+    """Return the first line that is an error by its level, or by its words where it has none; None without any.
+
+    Of a traceback of Python it is the line that names the exception.
+    """
+    lines = log.splitlines()
+    for number, line in enumerate(lines):
+        if _is_error(line):
+            return Line(number + 1, len(lines), line.strip()[:_LETTERS])
+    return None
+
+
+def fault_in(log: str) -> str:
+    """Say in one line what a log says of a program's fault: its first error, else its last line."""
+    found = first_error(log)
+    if found is not None:
+        return f"the first error of its log, in line {found.number} of {found.lines}: {found.text}"
+    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+    return f"its log has no error, and ends with: {last[:_LETTERS]}" if last else "it wrote nothing to its log"
+
+
+def _is_error(line: str) -> bool:
+    if line.startswith((" ", "\t", _TRACEBACK)):  # part of a traceback or of a help text
+        return False
+    level = _KLOG.match(line) or _LEVEL.search(line)
+    if level is not None:
+        return (level[1] if level.re is _KLOG else level[1].lower()) in _ERRORS
+    return _WORDS.search(line) is not None
