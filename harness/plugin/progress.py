@@ -62,12 +62,14 @@ class Progress:
         self._began = time.monotonic()
 
     def _header(self) -> list[Line]:
+        plan = self._run.known_plan()
         return summary.header(
             self._run.settings,
             version=suite_version(),
             reasons=certifiable_reasons(self._run, Plan()),
             folder=_short(str(self._run.folder.path)),
             workers=self._run.workers,
+            quick=str(plan.quick) if plan and plan.quick else "",
         )
 
     def pytest_report_header(self) -> list[str]:

@@ -29,7 +29,7 @@ from harness.model.requirements import Requirement
 from harness.plugin import alone, judging
 from harness.plugin.evidence import bounded, gather
 from harness.report import rerun
-from harness.run import plan
+from harness.run import plan, quick
 from harness.run.plan import Plan
 from harness.run.run import Run
 from harness.run.shortage import shortage
@@ -52,6 +52,7 @@ class Recorder:
         """Plan the tests. Under xdist the controller raises a usage error, since only it can end with its code."""
         try:
             self._make_plan([*items, *self._deselected])
+            self._choose_quick(items)
         except UsageError as error:
             self._plan = Plan(error=str(error))
             items[:] = []
@@ -99,6 +100,13 @@ class Recorder:
         for check in {marker.args[0] for marker in found}:
             check(asked)
 
+    def _choose_quick(self, items: Sequence[pytest.Item]) -> None:
+        """Choose what a quick run asks, of what the other options, the implementation and the cluster leave."""
+        if self._run.settings.quick:
+            owned = [(item, requirement) for item in items if (requirement := requirement_of(item)) is not None]
+            asked = {each.id: each for item, each in owned if not self._why_not(item, each)[0]}
+            self._plan.quick = quick.choose(asked.values(), self._run.durations, self._run.settings)
+
     def _length(self, item: pytest.Item) -> float:
         """Return a key that sorts the longest first if workers share the tests: a long one at the end runs alone."""
         requirement = requirement_of(item)
@@ -129,7 +137,8 @@ class Recorder:
         requirement = requirement_of(item)
         return requirement is None or self._prepare(item, requirement).begins
 
-    def _prepare(self, item: pytest.Item, requirement: Requirement) -> Case:
+    def _why_not(self, item: pytest.Item, requirement: Requirement) -> tuple[str, str]:
+        """Return the reason why a test does not run, like `reason_to_skip`."""
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
         if self._run.settings.generation and item.get_closest_marker("generates") is None:
             reason, thing = SkipReason.DESELECTED, "--generate and --replay ask other scenarios"
@@ -137,6 +146,12 @@ class Recorder:
             reason, thing = plan.what_cannot_show(requirement, self._run.lacking)
         if not reason and self._run.target:
             reason, thing = plan.what_is_lacking(self._needs(item), self._run.offer)
+        if not reason and self._plan.quick and requirement.id not in self._plan.quick.ids:
+            reason, thing = SkipReason.DESELECTED, "not chosen by --quick"
+        return reason, thing
+
+    def _prepare(self, item: pytest.Item, requirement: Requirement) -> Case:
+        reason, thing = self._why_not(item, requirement)
         if self._disrupts(item):
             item.add_marker(pytest.mark.xdist_group(alone.GROUP))
         case = Case(item.nodeid, requirement.id, parameters_of(item), reason, thing)

@@ -1,7 +1,8 @@
 """Finds verdicts that changed between two nights, and writes an issue for each requirement.
 
 Pure: from loaded `report.yaml` files, by the name of the place of each run, to changes and Markdown. Only verdicts
-count. A new requirement is a change only if it is not met; one that has vanished always is.
+count. A new requirement is a change only if it is not met; one that has vanished always is. What a quick run did not
+ask is neither.
 """
 
 from __future__ import annotations
@@ -60,12 +61,16 @@ def _changes(where: str, old: Report, new: Report) -> Iterator[VerdictChange]:
     versions = _versions(old, new)
     here = {test["id"] for test in new["tests"]}
     for test in old["tests"]:
-        if test["id"] not in here:
+        if test["id"] not in here and not _is_quick(new):
             yield VerdictChange(test["id"], where, test["verdict"], ABSENT, "", versions, test["level"])
     for test in new["tests"]:
         was, verdict = before.get(test["id"], ABSENT), test["verdict"]
-        if was != verdict and not (was == ABSENT and verdict in {"passed", "skipped"}):
+        if was != verdict and not (was == ABSENT and (_is_quick(old) or verdict in {"passed", "skipped"})):
             yield VerdictChange(test["id"], where, was, verdict, test.get("message", ""), versions, test["level"])
+
+
+def _is_quick(report: Report) -> bool:
+    return "quick" in report.get("run", {})
 
 
 def _versions(old: Report, new: Report) -> str:
@@ -84,7 +89,7 @@ def _suite(report: Report) -> str:
 
 def new_ones(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[str]:
     """Return the ids of requirements that are new at some place, whatever became of them."""
-    both = [(old[where], report) for where, report in new.items() if where in old]
+    both = [(old[where], report) for where, report in new.items() if where in old and not _is_quick(old[where])]
     return sorted({name for before, now in both for name in _ids(now) - _ids(before)})
 
 

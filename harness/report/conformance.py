@@ -246,6 +246,7 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
         **({"convergesWithin": run.settings.converges_within} if run.settings.converges_within else {}),
         **({"slowestConvergence": {"seconds": slowest[0], "test": slowest[1]}} if slowest else {}),
         **({"interrupted": True} if run.interrupted else {}),
+        **({"quick": plan.quick.reported()} if plan.quick else {}),
         **({"deselected": deselected} if deselected else {}),
         "certifiable": not reasons,
         **({"certifiableReasons": reasons} if reasons else {}),

@@ -18,7 +18,7 @@ from harness.settings.options import OPTIONS, Option, resolve
 from harness.settings.settings import Settings
 
 ELSEWHERE = frozenset(
-    {"run-test", "skip-tests", "output-dir", "workers", "keep", "fail-fast", "warnings-as-errors",
+    {"run-test", "quick", "skip-tests", "output-dir", "workers", "keep", "fail-fast", "warnings-as-errors",
      "keep-cluster", "organization", "project", "url", "version", "contact"}
 )  # fmt: skip
 """Options that select other requirements, choose the output, or name the implementation."""

@@ -65,9 +65,12 @@ class Line:
 
 
 def header(
-    settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none"
+    settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none", quick: str = ""
 ) -> list[Line]:
-    """Return the settings of a run, for its beginning. `reasons` say why the run cannot certify."""
+    """Return the settings of a run, for its beginning.
+
+    `reasons` say why the run cannot certify, `quick` what a quick one asks.
+    """
     nodes = " ".join(node.name for node in settings.topology.nodes)
     features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
     if settings.exempt_features:
@@ -77,13 +80,14 @@ def header(
         ("judged", _judged(settings)),
         ("profiles", ", ".join(settings.profile) or "all"),
         ("features", features),
+        *([("quick", quick)] if quick else []),
         ("workers", workers),
         ("seed", str(settings.seed)),
         ("certifiable", "no: " + "; ".join(reasons) if reasons else "yes, if each MUST is met"),
         ("results", folder),
     ]
     if settings.time_scale != 1.0:
-        rows.insert(6, ("time limits", f"x {settings.time_scale:g}"))
+        rows.insert(-2, ("time limits", f"x {settings.time_scale:g}"))
     return [Line(f"trafficdist {version}", "bold"), *(Line(f"  {name:<12} {text}") for name, text in rows), Line("")]
 
 

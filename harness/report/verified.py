@@ -265,6 +265,8 @@ def _run(run: Evidence) -> Iterator[str]:
     for name in _NEVER_CERTIFIABLE:
         if said["certifiable"] and (given := _given(said["arguments"], name)):
             yield f"it was run with --{name} {given}, and is said to be certifiable"
+    if said["certifiable"] and ("quick" in said or {"--quick", "--td-quick"} & set(said["arguments"])):
+        yield "it was run with --quick, and is said to be certifiable"
     if said["timeScale"] != 1:
         yield f"its times were scaled by {said['timeScale']}"
 

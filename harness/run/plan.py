@@ -17,6 +17,7 @@ from harness.judging.verdict import SkipReason
 from harness.model.needs import Needs, Offer
 from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Requirement
+from harness.run.quick import Quick
 from harness.settings.options import unknown_name
 from harness.settings.settings import Settings
 
@@ -31,6 +32,7 @@ class Plan:
     requirements: dict[str, Requirement] = field(default_factory=dict)
     cases: list[Case] = field(default_factory=list)
     error: str = ""
+    quick: Quick | None = None
 
     def cases_of(self, requirement_id: str) -> list[Case]:
         """Return the cases of one requirement."""
@@ -47,6 +49,7 @@ class Plan:
             "requirements": [requirement_to_json(each) for each in self.requirements.values()],
             "cases": [asdict(case) for case in self.cases],
             "error": self.error,
+            "quick": self.quick.to_json() if self.quick else None,
         }
 
     @classmethod
@@ -54,7 +57,10 @@ class Plan:
         """Read the values of `to_json`."""
         requirements = [requirement_from_json(each) for each in values["requirements"]]
         return cls(
-            {each.id: each for each in requirements}, [Case(**case) for case in values["cases"]], values["error"]
+            {each.id: each for each in requirements},
+            [Case(**case) for case in values["cases"]],
+            values["error"],
+            Quick.from_json(values["quick"]) if values["quick"] else None,
         )
 
 
@@ -191,11 +197,12 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
         case.reason == SkipReason.DESELECTED and _in_profile(plan.requirements[case.requirement], settings)
         for case in plan.cases
     )
-    chosen = settings.run_test or settings.skip_tests or settings.generation
+    chosen = settings.run_test or settings.skip_tests or settings.generation or settings.quick
     reasons = (
         (bool(settings.mutant), f"mutant {settings.mutant} was judged"),
         (not whole_suite, "not all of the suite was collected"),
         (bool(settings.run_test), "--run-test chose requirements"),
+        (settings.quick, f"--quick chose {plan.quick or 'requirements'}"),
         (settings.generation is not None, "--generate or --replay chose scenarios"),
         (bool(settings.skip_tests), "--skip-tests left requirements out"),
         (by_hand and not chosen, "requirements were deselected"),

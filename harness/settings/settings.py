@@ -46,6 +46,7 @@ class Settings:
     run_test: tuple[str, ...]
     generate: str
     replay: str
+    quick: bool
     skip_tests: tuple[str, ...]
     organization: str
     project: str

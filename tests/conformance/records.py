@@ -59,11 +59,14 @@ def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
     suite = {each.id: each for each in requirements}
     needed = needs.read(records.suite)
     taken = {name for table in durations.of_suite(records.suite).values() for name in table}
+    programs = durations.of_suite(records.suite, durations.OF_PROGRAMS)
+    with_programs = {name for table in programs.values() for name in table}
     return [
         *_unlisted(needs.FILE, suite.values(), needed, "{}:\n      nodes: [...]"),
         *_unlisted(durations.FILE, suite.values(), taken, "{}: SECONDS"),
         *_dead(needs.FILE, suite, needed),
         *_dead(durations.FILE, suite, taken),
+        *_dead(durations.OF_PROGRAMS, suite, with_programs),
         *_unmapped(records, suite),
         *_without_mutant(suite.values()),
         *_without_news(records, suite.values(), needed),

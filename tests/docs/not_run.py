@@ -63,6 +63,7 @@ NOT_RUN = {
     "trafficdist run --proxy kube-proxy --mode iptables": _COMPONENT,
     "trafficdist run --proxy kube-proxy:1.34 --mode iptables -n 2": _COMPONENT,
     "trafficdist run --proxy mine.yaml": _MINE,
+    "trafficdist run --proxy mine.yaml --quick": _MINE,
     "trafficdist list --suite acme_suite": _OWN,
     "trafficdist run --suite acme_suite": _OWN,
     "pytest --pyargs acme_suite --td-backend netns": _OWN,

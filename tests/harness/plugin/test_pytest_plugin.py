@@ -38,6 +38,23 @@ def test_names():
     pass
 """
 
+KILLERS = """
+def finds(slug, *mutants):
+    return requirement(f"KEP-1/{slug}", "Finds.", level=MUST, features={CORE}, source="KEP-1, Design", kills=mutants)
+
+@finds("finds-one", "a")
+def test_one():
+    pass
+
+@finds("finds-two", "a", "b")
+def test_two():
+    pass
+
+@finds("finds-another", "c")
+def test_another():
+    pass
+"""
+
 BROKEN_FIXTURE = """
 @pytest.fixture
 def broken():
@@ -248,6 +265,25 @@ def test_what_options_leave_out_is_counted_and_not_listed(certify: Any, workers:
     assert "KEP-1/fails" not in run.text
     assert (run.folder / "junit.xml").read_text().count("<testcase") == 1
     assert len(list((run.folder / "allure-results").glob("*-result.json"))) == 1
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_quick_run_asks_what_finds_most_mutants_and_says_so(certify: Any, workers: str) -> None:
+    run = certify("passes", extra=KILLERS, options=("--td-quick", f"--td-workers={workers}"))
+    said = "2 of 4 requirements, known to find 3 of 3 mutants"
+    assert (run.code, run.verdicts) == (0, {"finds-two": "passed", "finds-another": "passed"})
+    assert f"  quick        {said}\n" in run.text
+    told = run.report["run"]
+    chosen = {"requirements": 2, "of": 4, "mutants": 3, "ofMutants": 3}
+    assert {key: told["quick"][key] for key in chosen} == chosen
+    assert told["deselected"] == {"not chosen by --quick": 2}
+    assert (told["certifiable"], f"--quick chose {said}" in told["certifiableReasons"]) == (False, True)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_quick_run_of_requirements_without_mutants_is_wrong_use(certify: Any, workers: str) -> None:
+    run = certify("passes", options=("--td-quick", f"--td-workers={workers}"))
+    assert (run.code, "none of 1 requirements names a mutant" in run.text, run.folder.exists()) == (4, True, False)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

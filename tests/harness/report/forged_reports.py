@@ -39,6 +39,8 @@ def steady(forged: Forged) -> Any:
     return forged.report["transitions"][0]["clients"][0]
 
 
+QUICK = {"requirements": 2, "of": 9, "mutants": 3, "ofMutants": 8, "expectedSeconds": 30.0}
+
 REPORTS: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "failed is passed": ("verdicts", lambda f: passes(f.tests["leaks"])),
     "failed is passed, with its numbers": ("verdicts", move_to_passed),
@@ -126,6 +128,8 @@ REPORTS: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     ),
     "a mutant in the arguments": ("run", lambda f: f.report["run"]["arguments"].append("--mutant=drops-all")),
     "a choice in the arguments": ("run", lambda f: f.report["run"]["arguments"].extend(["--td-run-test", "KEP-2/*"])),
+    "a quick run in the arguments": ("run", lambda f: f.report["run"]["arguments"].append("--quick")),
+    "a quick run, said to be certifiable": ("run", lambda f: f.report["run"].update(quick=QUICK)),
     "another name in the arguments": ("identity", lambda f: f.report["run"]["arguments"].append("--td-project=q")),
     "no day": ("schema", lambda f: f.report.update(date="2026-99-99T00:00:00Z")),
     "an endless duration": ("schema", lambda f: f.tests["leaks"].update(durationSeconds=float("inf"))),

@@ -57,6 +57,14 @@ def test_requirement_that_has_vanished_is_a_change() -> None:
     assert (found.requirement, found.before, found.after) == ("K/x", "passed", "absent")
 
 
+def test_what_a_quick_run_did_not_ask_is_no_change_and_what_it_found_is() -> None:
+    whole, quick = report(x="passed", y="passed", z="failed"), {**report(y="failed"), "run": {"quick": {}}}
+    assert [(each.requirement, each.after) for each in changes({"here": whole}, {"here": quick})] == [("K/y", "failed")]
+    back = changes({"here": quick}, {"here": whole})
+    assert [(each.requirement, each.before) for each in back] == [("K/y", "failed")]
+    assert new_ones({"here": quick}, {"here": whole}) == []
+
+
 def test_new_requirements_are_named() -> None:
     before, after = {"here": report(x="passed")}, {"here": report(x="passed", y="passed"), "there": report(z="passed")}
     assert new_ones(before, after) == ["K/y"]

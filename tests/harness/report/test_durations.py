@@ -47,6 +47,12 @@ def test_only_what_is_chosen_is_expected(tmp_path: Path, options: dict[str, str]
     assert list(durations.expected(settings(**options), tmp_path)) == ids
 
 
+def test_a_proxy_that_is_a_program_has_times_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / durations.OF_PROGRAMS).write_text("service-proxy:\n  KEP-1/a: 7.0\n")
+    assert durations.expected(settings(), tmp_path)["KEP-1/a"] == 2.0
+    assert durations.expected(settings(proxy="kube-proxy"), tmp_path) == {"KEP-1/a": 7.0, "KEP-1/b": 4.0}
+
+
 def test_what_was_met_here_is_remembered_for_runs_of_the_same_kind(tmp_path: Path) -> None:
     durations.remember(settings(), tmp_path, [result("a", 3.0), result("b", 60.0, "failed")])
     assert durations.expected(settings(), tmp_path) == {"KEP-1/a": 3.0, "KEP-1/b": 4.0, "DNS/c": 8.0}

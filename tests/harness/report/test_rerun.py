@@ -27,6 +27,7 @@ def in_force(line: str) -> Settings:
         {},
         {"mutant": "skips-zone-tier", "seed": "7"},
         {"mutant": "takes-turns", "workers": "4", "keep": "always", "fail-fast": True},
+        {"quick": True, "mutant": "node-as-zone"},
         {"proxy": "kube-proxy:1.31", "mode": "iptables"},
         {"control-plane": "binaries:1.31", "controller": "kube-controller-manager:1.30"},
         {"kubernetes-version": "1.29", "feature-gates": "TopologyAwareHints=true,ServiceTrafficDistribution=false"},
