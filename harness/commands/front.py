@@ -32,7 +32,7 @@ class Front(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command; ends the process with its exit code."""
         try:
-            with as_interrupts():
+            with as_interrupts(alone=not (args or kwargs)):
                 status = super().main(*args, **{**kwargs, "standalone_mode": False})
         except HarnessError as error:
             sys.exit(_say(str(error), next(code for kind, code in _CODES if isinstance(error, kind))))

@@ -1,6 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP (a closed terminal) end a command alike: once, with a clean-up that nothing breaks off.
 
-The first raises `KeyboardInterrupt` in what runs. Once the end has begun, a further one is answered by a line.
+The first raises `KeyboardInterrupt` in what runs. Once the end has begun, a further one is answered by a line; and when
+the command has nothing left to do but to end its process, which takes Python a moment, nothing at all comes of one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 
 _USUAL = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+_alone = False  # whether the process ends with its command
+_over = False  # whether there is nothing else left to do
 _LOST_SECONDS = 10.0  # an interrupt that was raised in a destructor has come to nothing: then the next is raised
 
 
@@ -52,13 +55,26 @@ class Signals:
         try:
             with _handled({signal.SIGINT: signal.default_int_handler, **_USUAL}, self.hear):
                 yield
+                self._end_quietly()
         finally:
             os.close(self._said)
 
+    def _end_quietly(self) -> None:
+        global _over  # noqa: PLW0603  of the process, as handlers of signals are
+        if _alone and self._ending:
+            _over = True
+            for each in (signal.SIGINT, *_USUAL):
+                signal.signal(each, signal.SIG_IGN)  # Python takes back handlers when it ends, and this it leaves
+
 
 @contextlib.contextmanager
-def as_interrupts() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt` during the block, as Ctrl-C does, the first of them alone."""
+def as_interrupts(*, alone: bool = False) -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt` during the block, as Ctrl-C does, the first of them alone.
+
+    `alone`: the process ends with the block.
+    """
+    global _alone  # noqa: PLW0603  of the process, as handlers of signals are
+    _alone = alone
 
     def interrupt(number: int, _: FrameType | None) -> None:
         for each in (signal.SIGTERM, signal.SIGHUP):
@@ -104,7 +120,7 @@ def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iter
     try:
         yield
     finally:
-        for each, was in former.items():
+        for each, was in () if _over else former.items():
             signal.signal(each, was)
 
 

@@ -252,16 +252,22 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield Place(Path(folder), request.param, kubeconfig)
 
 
-def twice(run: Terminal) -> None:
-    for _ in range(4):
-        with contextlib.suppress(OSError):
-            run.ctrl_c()
-        time.sleep(0.3)  # as long as a person takes
+def again_and_again(run: Terminal) -> None:
+    """Ctrl-C ten times a second, until the process has ended."""
+
+    def press() -> None:
+        until = time.monotonic() + 60
+        while run.process.poll() is None and time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                run.ctrl_c()
+            time.sleep(0.1)
+
+    threading.Thread(target=press, daemon=True).start()
 
 
 INTERRUPTIONS: dict[str, Callable[[Terminal], object]] = {
     "ctrl-c": Terminal.ctrl_c,
-    "ctrl-c-again-and-again": twice,
+    "ctrl-c-again-and-again": again_and_again,
     "sigterm": lambda run: run.process.terminate(),
     "sigterm-to-all": lambda run: os.killpg(run.process.pid, signal.SIGTERM),
     "closed-terminal": Terminal.close,
