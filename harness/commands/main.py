@@ -13,6 +13,7 @@ from harness.commands.explain import explain
 from harness.commands.front import Front, examples
 from harness.commands.judge import judge
 from harness.commands.listing import list_requirements
+from harness.commands.proxy import proxy
 from harness.commands.report import report
 from harness.commands.reports import changes, compare
 from harness.commands.run import run
@@ -42,6 +43,7 @@ for command in (
     shelf,
     cleanup,
     components,
+    proxy,
     doctor,
     cluster,
     completion,

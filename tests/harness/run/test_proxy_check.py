@@ -1,0 +1,153 @@
+"""The first look at a proxy, with programs that do one thing wrong: what is said of each, and with which exit code."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.judging.exit_codes import ExitCode
+from harness.netns import sandbox
+from harness.netns.process import search_path
+from harness.run import proxy_check
+from harness.run.proxy_check import check
+from harness.run.proxy_steps import FOLLOWED, REACHED, STEPS
+from harness.settings.options import resolve
+
+REMOVED, CHANGED, SAME_ZONE = STEPS[1].title, STEPS[3].title, STEPS[4].title
+BOOTED = ["the program starts", "it is ready", "it has worked on everything written so far"]
+
+Check = Callable[..., tuple[ExitCode, str]]
+
+pytestmark = pytest.mark.skipif(shutil.which("nft", path=search_path()) is None, reason="unavailable: nft is not here")
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox.enter()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(proxy_check, "PATIENCE", 3.0)  # for what never comes
+
+
+def _check(proxy: str, **options: Any) -> tuple[ExitCode, str]:
+    said: list[str] = []
+    code = check(resolve({"proxy": proxy, "backend": "netns", **options}, environment={}), said.append)
+    return code, "\n".join(said)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Check:
+    """Check the small proxy with one fault, or another command in its place."""
+
+    def checked(*ways: str, **changes: Any) -> tuple[ExitCode, str]:
+        command = [sys.executable, str(Path(__file__).with_name("tiny_proxy.py")), "{kubeconfig}", "{node}", *ways]
+        recipe = {"name": "tiny", "command": command, "ready": [{"log": "^serving"}], "quiet_seconds": 0.5} | changes
+        (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+        return _check("tiny.yaml")
+
+    return checked
+
+
+def _by_mark(said: str, mark: str) -> list[str]:
+    return [line[10:] for line in said.splitlines() if line.startswith(f"  {mark.ljust(8)}")]
+
+
+def _python(text: str) -> dict[str, Any]:
+    return {"command": [sys.executable, "-c", text], "ready_seconds": 2}
+
+
+def _logs(tmp_path: Path, step: str) -> str:
+    folder = next(tmp_path.glob(f"trafficdist-results/checks/*/evidence/{step.replace(':', '').replace(' ', '-')}"))
+    return "".join(path.read_text(encoding="utf-8") for path in folder.glob("tiny-*.log"))
+
+
+def test_right_proxy_holds_all_steps_and_leaves_nothing(tiny: Check, tmp_path: Path) -> None:
+    code, said = tiny()
+    assert code is ExitCode.PASSED, said
+    assert _by_mark(said, "ok")[1:] == [*BOOTED, *(step.title for step in STEPS)]
+    assert not (tmp_path / "trafficdist-results").exists()
+
+
+def test_proxy_that_exits_is_told_by_the_error_in_the_second_line_of_its_log(tiny: Check, tmp_path: Path) -> None:
+    code, said = tiny(**_python("import sys; print('starting'); print('bad flag: x\\nusage: y'); sys.exit(3)"))
+    assert code is ExitCode.DISTRUST
+    assert _by_mark(said, "FAILED") == BOOTED[:1]
+    assert "tiny on a1 exited with 3; the first error of its log, in line 2 of 3: bad flag: x\n" in said
+    assert "next: run the command of the recipe by hand" in said
+    assert _logs(tmp_path, BOOTED[0]) == "starting\nbad flag: x\nusage: y\n"
+
+
+def test_proxy_that_never_gets_ready_is_told_by_the_check_that_does_not_hold(tiny: Check, tmp_path: Path) -> None:
+    code, said = tiny(**_python("import time; print('thinking', flush=True); time.sleep(60)"))
+    assert code is ExitCode.DISTRUST
+    assert (_by_mark(said, "ok")[1:], _by_mark(said, "FAILED")) == (BOOTED[:1], [BOOTED[1]])
+    assert "no line of the log matches '^serving'; its log has no error, and ends with: thinking" in said
+    assert _logs(tmp_path, BOOTED[1]) == "thinking\n"
+
+
+def test_proxy_that_ignores_hints_is_not_asked_about_their_change(tiny: Check, tmp_path: Path) -> None:
+    code, said = tiny("ignores-hints")
+    assert code is ExitCode.FAILED
+    assert _by_mark(said, "FAILED") == [FOLLOWED, SAME_ZONE]
+    assert _by_mark(said, "-") == [f"{CHANGED}: not asked"]
+    assert "reached b1 in" in said
+    assert "serving\n" in _logs(tmp_path, FOLLOWED)
+
+
+def test_proxy_that_ignores_changes_of_hints_fails_just_that(tiny: Check) -> None:
+    code, said = tiny("ignores-changed-hints")
+    assert code is ExitCode.FAILED
+    assert _by_mark(said, "FAILED") == [CHANGED]
+    assert "does the proxy compare endpoints without them" in said
+
+
+def test_proxy_that_keeps_endpoints_that_are_gone_fails_just_that(tiny: Check) -> None:
+    code, said = tiny("keeps-removed")
+    assert code is ExitCode.FAILED
+    assert _by_mark(said, "FAILED") == [REMOVED]
+
+
+def test_proxy_without_hints_that_says_so_holds_what_is_asked(tiny: Check) -> None:
+    code, said = tiny("ignores-hints", exempt_features=["ZoneHints"])
+    assert code is ExitCode.PASSED
+    assert [each.partition(":")[0] for each in _by_mark(said, "-")] == [
+        FOLLOWED,
+        CHANGED,
+        "hints are followed with trafficDistribution",
+    ]
+
+
+def test_proxy_that_ends_amid_a_step_is_named_and_asked_nothing_more(tiny: Check, tmp_path: Path) -> None:
+    code, said = tiny("dies")
+    assert code is ExitCode.INCONCLUSIVE
+    assert (_by_mark(said, "UNCLEAR"), _by_mark(said, "-")) == ([REACHED], [])
+    assert "exited with 1" in said
+    assert ": error: out of luck\n" in said
+    assert f"next: {proxy_check.ENDED}" in said
+    assert "out of luck" in _logs(tmp_path, REACHED)
+
+
+def test_reference_holds_all_steps() -> None:
+    code, said = _check("reference")
+    assert code is ExitCode.PASSED, said
+    assert len(_by_mark(said, "ok")) == 4 + len(STEPS)
+
+
+def test_value_that_the_api_server_has_not_is_not_asked_for() -> None:
+    code, said = _check("reference", **{"kubernetes-version": "1.32"})
+    assert code is ExitCode.PASSED, said
+    assert [each for each in _by_mark(said, "-") if SAME_ZONE in each and "API server" in each]
+
+
+def test_evidence_is_kept_where_one_says_or_not_at_all(tiny: Check, tmp_path: Path) -> None:
+    tiny(**_python("raise SystemExit('error: no')"))
+    assert (tmp_path / "trafficdist-results").exists()
+    code, said = _check("tiny.yaml", **{"output-dir": str(tmp_path / "here")})
+    assert (code, str(tmp_path / "here" / "evidence") in said) == (ExitCode.DISTRUST, True)
+    _, said = _check("tiny.yaml", keep="never")
+    assert "evidence:" not in said
