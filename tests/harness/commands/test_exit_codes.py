@@ -45,6 +45,7 @@ CAUSES: dict[str, tuple[int, tuple[str, ...]]] = {
         "run --proxy nobody",
         "proxy check nobody",
         "proxy check installed",
+        "proxy init new.yaml --name a/b",
         "run --topology nobody",
         "run --profile nobody",
         "run --suite nobody",
@@ -71,7 +72,8 @@ CAUSES: dict[str, tuple[int, tuple[str, ...]]] = {
     "unreadable file": (4, (*_with("binary.yaml"), "compare pack/test_sample.py",
                             "cluster up --kubeconfig binary.yaml", "cluster up --kubeconfig pack")),
     "invalid YAML": (4, (*_with("broken.yaml"), "cluster up --kubeconfig broken.yaml")),
-    "something else in the file": (4, (*_with("other.yaml"), "cluster up --kubeconfig other.yaml")),
+    "something else in the file": (4, (*_with("other.yaml"), "cluster up --kubeconfig other.yaml",
+                                       "proxy init other.yaml")),
     "unreachable cluster": (12, _with("unreachable.yaml", KUBECONFIG_COMMANDS)),
     "no permission": (12, _with("stranger.yaml", KUBECONFIG_COMMANDS)),
     "missing binary": (12, (
