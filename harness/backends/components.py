@@ -19,9 +19,14 @@ AGAIN = 1.0
 class Components:
     """The components of one cluster, by name, in the order in which they work on what those before them write."""
 
-    def __init__(self, names: Sequence[str], synced: Callable[[str], bool]) -> None:
-        """`synced` says whether one has worked on everything, and raises `EndedError` if that has ended by itself."""
-        self._names, self._synced = names, synced
+    def __init__(
+        self, names: Sequence[str], synced: Callable[[str], bool], lacking: Callable[[str], str] = lambda _: ""
+    ) -> None:
+        """`synced` says whether one has worked on everything, and raises `EndedError` if that has ended by itself.
+
+        `lacking` says why it has not, as far as that is known.
+        """
+        self._names, self._synced, self._lacking = names, synced, lacking
         self._in_vain: tuple[str, str] | None = None  # what was said, and of which component
 
     def started(self) -> None:
@@ -49,7 +54,7 @@ class Components:
             eventually(
                 idle,
                 within=AGAIN if self._in_vain else within,
-                describe=lambda: f"{behind} to have worked on all events",
+                describe=lambda: f"{behind} to have worked on all events{self._why(behind)}",
                 error=InconclusiveError,
             )
         except EndedError:
@@ -59,6 +64,10 @@ class Components:
             raise EndedError(*self._in_vain) from error
         self._in_vain = None
         return busy_at - begin
+
+    def _why(self, name: str) -> str:
+        lacking = self._lacking(name)
+        return f" ({lacking})" if lacking else ""
 
     def check(self) -> None:
         """Raise `EndedError` for the first that has ended by itself."""

@@ -52,6 +52,7 @@ from harness.netns.namespace import Namespace
 from harness.probes.beside import Beside
 from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
 from harness.probes.probe import from_error
+from harness.proxies.proxy import TellsWhatLacks
 from harness.tracing import follower
 from harness.tracing.path import Followed
 
@@ -102,7 +103,9 @@ class NetnsBackend(
         self._begun = contextlib.ExitStack()
         self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # what has logs, by name
         self._dns: tuple[ClusterDns, Host] | None = None
-        self._components = Components((Component.CONTROLLER, Component.PROXY, DNS_SERVER), self._is_synced)
+        self._components = Components(
+            (Component.CONTROLLER, Component.PROXY, DNS_SERVER), self._is_synced, self._lacking
+        )
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
@@ -133,6 +136,12 @@ class NetnsBackend(
             case Component.PROXY:
                 return self.proxy.synced()
         return self._dns is None or self._dns[0].synced()
+
+    def _lacking(self, component: str) -> str:
+        """Return why a component has not worked on everything; "" if it does not tell."""
+        if component == Component.PROXY and isinstance(self.proxy, TellsWhatLacks):
+            return self.proxy.lacking
+        return ""
 
     def _await_boot(self) -> None:
         try:

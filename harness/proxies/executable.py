@@ -54,6 +54,11 @@ class ExecutableProxy:
         """Return whether all checks of all nodes held for the recipe's time. Takes up to a second more than that."""
         return self._programs.synced()
 
+    @property
+    def lacking(self) -> str:
+        """The check that did not hold in the last look, with its node; "" if all held."""
+        return self._programs.lacking
+
     def explain(self, node: str, namespace: str, service: str) -> str:
         """Return the last lines of its log about a Service."""
         return self._programs.explain(node, f"{namespace}/{service}")

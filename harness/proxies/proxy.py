@@ -7,7 +7,7 @@ proxy, and how to read its progress.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from harness.model.release import Release
 from harness.netns.namespace import Namespace
@@ -49,6 +49,15 @@ class Proxy(Protocol):
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return rules and logs of a node, as texts by file name."""
+
+
+@runtime_checkable
+class TellsWhatLacks(Protocol):
+    """A proxy that can say why `synced` is not true yet."""
+
+    @property
+    def lacking(self) -> str:
+        """The node and the check that did not hold in the last look; "" if all held."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]

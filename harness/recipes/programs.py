@@ -29,6 +29,7 @@ class Programs:
         self._recipe = recipe
         self._places: dict[str, ProgramPlace] = {}
         self._processes = NodeProcesses(plane, recipe.name)
+        self.lacking = ""  # which check did not hold in the last look of `synced`, and where
 
     @property
     def api(self) -> Api:
@@ -81,13 +82,20 @@ class Programs:
         while True:
             self._processes.check()
             asked = time.monotonic()
-            if any(missing(self._recipe.synced, self._places[where]) for where in self._processes.running):
+            self.lacking = self._lacking()
+            if self.lacking:
                 since = time.monotonic()
             elif asked - since >= self._recipe.quiet_seconds:
                 return True
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK)
+
+    def _lacking(self) -> str:
+        for where in self._processes.running:
+            if text := missing(self._recipe.synced, self._places[where]):
+                return f"{self._recipe.name} on {where}: {text}"
+        return ""
 
     def explain(self, where: str, containing: str) -> str:
         """Return the last lines of a program's log that contain a text."""

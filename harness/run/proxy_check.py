@@ -135,7 +135,7 @@ class _Checking:
         if self._settings.keep != "never":
             lines.append(f"evidence: {self._keep(title, {**texts, 'explanation.txt': str(fault)})}")
         lines.append(f"next: {remedy}")
-        unclear = isinstance(fault, (InconclusiveError, RefusedError))
+        unclear = title not in _REMEDIES and isinstance(fault, (InconclusiveError, RefusedError))
         self._say(
             "\n".join(
                 [f"  {'UNCLEAR' if unclear else 'FAILED '} {title}", *(f"          {line}".rstrip() for line in lines)]

@@ -102,7 +102,8 @@ def test_proxy_that_hangs_later_is_inconclusive(boot: Boot, monkeypatch: pytest.
     monkeypatch.setattr("harness.netns.http.TIMEOUT", 0.2)
     backend = boot("runs", synced=[{"http": {"port": 10256}}])
     os.kill(pid_of(backend), signal.SIGSTOP)
-    with pytest.raises(InconclusiveError, match="service-proxy to have worked on all events"):
+    told = r"service-proxy to have worked on all events \(fake on a1: http port 10256 /healthz: timed out\)"
+    with pytest.raises(InconclusiveError, match=told):
         backend.settle(within=0.5)
     os.kill(pid_of(backend), signal.SIGCONT)
 

@@ -90,6 +90,16 @@ def test_proxy_that_never_gets_ready_is_told_by_the_check_that_does_not_hold(tin
     assert _logs(tmp_path, BOOTED[1]) == "thinking\n"
 
 
+def test_proxy_that_never_catches_up_is_told_by_the_check_and_the_node(
+    tiny: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.backends.netns.BOOT_SECONDS", 1.0)
+    code, said = tiny(synced=[{"http": {"port": 9}}])
+    assert code is ExitCode.DISTRUST
+    assert (_by_mark(said, "ok")[1:], _by_mark(said, "FAILED")) == (BOOTED[:2], BOOTED[2:])
+    assert "tiny on a1: http port 9 /healthz: Connection refused" in said
+
+
 def test_proxy_that_ignores_hints_is_not_asked_about_their_change(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny("ignores-hints")
     assert code is ExitCode.FAILED
