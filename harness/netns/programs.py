@@ -15,6 +15,7 @@ from pathlib import Path
 
 from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
+from harness.netns.process import search_path
 
 _NO_MOUNT = 125
 # Its arguments: pairs of a file and where it is put, then "--", then the program that it becomes.
@@ -41,7 +42,8 @@ def run(
 
     Raises `UnavailableError` for a program that is not installed, and where no file can be put in another's place.
     """
-    if shutil.which(command[0]) is None:
+    program = shutil.which(command[0], path=search_path())
+    if program is None:
         raise UnavailableError(f"{command[0]} is not installed")
     with tempfile.TemporaryDirectory(prefix="trafficdist-") as folder:
         pairs: list[str] = []
@@ -51,7 +53,8 @@ def run(
             if not real.exists():
                 raise UnavailableError(f"{path} cannot be replaced for one program: this machine has none")
             pairs += [str(own), str(real)]
-        whole = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *pairs, "--", *command] if pairs else [*command]
+        launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *pairs, "--"] if pairs else []
+        whole = [*launcher, program, *command[1:]]
         with namespace.entered():  # a child is born in the netns of the thread that makes it
             ended = subprocess.run(whole, capture_output=True, text=True, timeout=timeout, check=False)  # noqa: S603
     if pairs and ended.returncode == _NO_MOUNT:

@@ -53,3 +53,14 @@ def test_what_is_missing_is_named(namespace: Namespace) -> None:
         run(namespace, ["no-such-program"])
     with pytest.raises(UnavailableError, match="/etc/none cannot be replaced"):
         run(namespace, ["true"], files={"/etc/none": ""})
+
+
+def test_programs_of_administrators_are_found_by_users_too(
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho found\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(programs, "search_path", lambda: str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert run(namespace, ["tool"]).stdout == "found\n"
