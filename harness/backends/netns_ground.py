@@ -7,7 +7,7 @@ pod that it has ended.
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from harness.model.manifests import TARGET_PORT
 from harness.model.workloads import pod_client
@@ -57,9 +57,10 @@ class NetnsGround:
         pods = {name: host for (_, name), (host, _) in self._running.copy().items()}
         return {name: host for name, host in pods.items() if host.node not in self._off}
 
-    def overflows(self) -> int:
-        """Return for how many connections the nodes' tracking had no room so far."""
-        return sum(each.read() for each in self._overflows)
+    def overflows(self) -> Callable[[], int]:
+        """Return what tells for how many connections the nodes' tracking has had no room since."""
+        before = [(each, each.read()) for each in self._overflows]
+        return lambda: sum(each.since(counters) for each, counters in before)
 
 
 class GroundOfOne:
@@ -77,8 +78,8 @@ class GroundOfOne:
         """Return the one pod."""
         return targets(self._pod, family)
 
-    def overflows(self) -> int:
-        """Return for how many connections the nodes' tracking had no room so far."""
+    def overflows(self) -> Callable[[], int]:
+        """Return what tells for how many connections the nodes' tracking has had no room since."""
         return self._ground.overflows()
 
 

@@ -53,13 +53,19 @@ class Overflow:
 
     def __init__(self, namespace: Namespace) -> None:
         """Open the counters of a netns; a kernel without them counts nothing."""
-        self._fd = -1
+        self._fd, self._size = -1, _COUNTERS
         with namespace.entered(), contextlib.suppress(FileNotFoundError):
             self._fd = os.open("/proc/thread-self/net/stat/nf_conntrack", os.O_RDONLY | os.O_CLOEXEC)
+        self._size = 2 * len(self.read())  # numbers have few widths; a megabyte for each read takes six times as long
 
-    def read(self) -> int:
-        """Return the number so far."""
-        return of_no_room(os.pread(self._fd, _COUNTERS, 0).decode("ascii")) if self._fd >= 0 else 0
+    def read(self) -> bytes:
+        """Return the counters as they are now, for `since`."""
+        return os.pread(self._fd, self._size, 0) if self._fd >= 0 else b""
+
+    def since(self, before: bytes) -> int:
+        """Return the number since the counters were `before`."""
+        now = self.read()
+        return of_no_room(now.decode("ascii")) - of_no_room(before.decode("ascii")) if now else 0
 
     def close(self) -> None:
         """Close the counters. Idempotent."""

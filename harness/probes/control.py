@@ -46,8 +46,8 @@ class Ground(Protocol):
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
         """Return by name the address and UDP port of each pod that is to be reached straight, as of now."""
 
-    def overflows(self) -> int:
-        """Return for how many connections the tracking of the nodes had no room so far."""
+    def overflows(self) -> Callable[[], int]:
+        """Return what tells for how many connections the tracking of the nodes has had no room since."""
 
 
 class Bare:
@@ -61,9 +61,9 @@ class Bare:
         """Return no pod."""
         return {}
 
-    def overflows(self) -> int:
-        """Return 0."""
-        return 0
+    def overflows(self) -> Callable[[], int]:
+        """Return what tells 0."""
+        return int
 
 
 class Control:
@@ -75,7 +75,7 @@ class Control:
         self._reactor = reactor
         self._missing = missing
         self._turns: dict[tuple[int, int], Iterator[int]] = {}
-        self._full_before = 0
+        self._overflows: Callable[[], int] = int
         self._lost: dict[Pair, str] = {}
         self._under_way: set[_Asker] = set()
         self._report: Callable[[str], None] | None = None
@@ -83,7 +83,7 @@ class Control:
 
     def begin(self) -> None:
         """Begin to watch."""
-        self._full_before = self._ground.overflows()
+        self._overflows = self._ground.overflows()
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
@@ -145,7 +145,7 @@ class Control:
             report(self._what_was_wrong())
 
     def _what_was_wrong(self) -> str:
-        full = self._ground.overflows() - self._full_before
+        full = self._overflows()
         if full > 0:
             return f"the connection tracking of this machine was full: it had no room for {full} connections"
         if not self._lost:
