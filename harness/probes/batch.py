@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.model.outcomes import Observation, Unknown
-from harness.probes.control import Control, Ground, excuse, is_missing
+from harness.probes.control import Control, Ground, Unanswered, excuse, is_missing
 from harness.probes.probe import ATTEMPTS, Answers, Probe
 from harness.probes.reactor import Reactor, Waiter
 
@@ -34,7 +34,7 @@ class Batch:
         self._waiter = waiter
         self._next = 0
         self._flying = 0
-        self._looked_at = self._started = 0  # probes at which control has looked, and may look
+        self._unanswered = Unanswered()
         self._control = Control(ground=ground, reactor=reactor, missing=self._missing)
 
     def begin(self) -> None:
@@ -62,15 +62,14 @@ class Batch:
 
     def _missing(self) -> list[Probe]:
         """Return the probes that had been started when this was asked last, and lack an answer."""
-        begin, self._looked_at, self._started = self._looked_at, self._started, self._next
-        return self._without_answer(begin, self._looked_at)
+        return self._without_answer(self._unanswered.look(self._next))
 
-    def _without_answer(self, begin: int, end: int) -> list[Probe]:
-        return [self._probes[index] for index in range(begin, end) if is_missing(self.outcomes[index])]
+    def _without_answer(self, some: range) -> list[Probe]:
+        return [self._probes[index] for index in some if is_missing(self.outcomes[index])]
 
     def _conclude(self) -> None:
         if any(map(is_missing, self.outcomes)):
-            self._control.conclude(self._concluded, self._without_answer(self._looked_at, len(self._probes)))
+            self._control.conclude(self._concluded, self._without_answer(self._unanswered.rest(self._next)))
         else:
             self._control.end()
             self._reactor.finished(self._waiter)

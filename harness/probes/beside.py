@@ -7,7 +7,7 @@ from typing import Self
 
 from harness.errors import InconclusiveError
 from harness.eventually import time_scale
-from harness.probes.control import LIMIT, Control, Ground
+from harness.probes.control import LIMIT, Control, Ground, once
 from harness.probes.probe import Probe
 from harness.probes.reactor import Reactor, Waiter
 
@@ -17,9 +17,8 @@ class Beside:
 
     def __init__(self, probe: Probe, *, ground: Ground, reactor: Reactor) -> None:
         """`probe` says from where and in which family; it is not sent."""
-        asked = [probe]
         self._probe = probe
-        self._control = Control(ground=ground, reactor=reactor, missing=lambda: [asked.pop()] if asked else [])
+        self._control = Control(ground=ground, reactor=reactor, missing=once(probe))
         self._reactor = reactor
 
     def what_was_wrong(self) -> str:

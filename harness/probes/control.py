@@ -66,6 +66,28 @@ class Bare:
         return int
 
 
+class Unanswered:
+    """Counts along what was asked, so that each answer that is missing gets a round, after it had time to come."""
+
+    def __init__(self) -> None:
+        self._looked_at = self._asked = 0
+
+    def look(self, asked: int) -> range:
+        """Return what had been asked at the look before this one, and no earlier; by now it is so much."""
+        begin, self._looked_at, self._asked = self._looked_at, self._asked, asked
+        return range(begin, self._looked_at)
+
+    def rest(self, asked: int) -> range:
+        """Return what no look has returned."""
+        return range(self._looked_at, asked)
+
+
+def once(probe: Probe) -> Callable[[], list[Probe]]:
+    """Return what returns a probe the first time, and nothing from then on."""
+    left = [probe]
+    return lambda: [left.pop()] if left else []
+
+
 class Control:
     """The control probes for answers that are missing; a round after the other, until `conclude` or `end`."""
 

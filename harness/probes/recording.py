@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import Observation, Unknown
-from harness.probes.control import Control, Ground, excused, is_missing
+from harness.probes.control import Control, Ground, Unanswered, excused, is_missing
 from harness.probes.probe import ATTEMPTS, Answers, Probe
 from harness.probes.reactor import Reactor, Waiter
 
@@ -45,7 +45,7 @@ class Recording:
         self._flying = 0
         self._samples: list[Sample] = []
         self._waiter: Waiter | None = None
-        self._looked_at = self._started = 0  # samples at which control has looked, and may look
+        self._unanswered = Unanswered()
         self._control = Control(ground=ground, reactor=reactor, missing=self._missing)
 
     @property
@@ -106,16 +106,18 @@ class Recording:
         if self._waiter is None or self._flying:
             return
         if any(is_missing(sample.observation) for sample in self._samples):
-            self._control.conclude(self._concluded, [*self._missing(), *self._missing()])
+            self._control.conclude(self._concluded, self._without_answer(self._unanswered.rest(self.asked)))
         else:
             self._control.end()
             self._reactor.finished(self._waiter)
 
     def _missing(self) -> list[Probe]:
         """Return the probes of samples that had been begun when this was asked last, and lack an answer."""
-        some = self._samples[self._looked_at : self._started]
-        self._looked_at, self._started = self._started, len(self._samples)
-        return [self._probes[each.probe] for each in some if is_missing(each.observation)]
+        return self._without_answer(self._unanswered.look(self.asked))
+
+    def _without_answer(self, some: range) -> list[Probe]:
+        samples = (self._samples[index] for index in some)
+        return [self._probes[each.probe] for each in samples if is_missing(each.observation)]
 
     def _concluded(self, why: str) -> None:
         if why:

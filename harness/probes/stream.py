@@ -11,7 +11,7 @@ import time
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Unknown
-from harness.probes.control import Control, Ground, excused, is_missing
+from harness.probes.control import Control, Ground, excused, is_missing, once
 from harness.probes.probe import (
     LONGEST_LINE,
     Answers,
@@ -152,12 +152,7 @@ class Stream:
 
     def _watch(self) -> None:
         """Send control probes beside the question that is asked now, once, if it is not answered soon."""
-        asked = [self.probe]
-
-        def missing() -> list[Probe]:
-            return [asked.pop()] if asked else []
-
-        self._control = Control(ground=self._ground, reactor=self._reactor, missing=missing)
+        self._control = Control(ground=self._ground, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
     def _ask(self, waiter: Waiter) -> None:
