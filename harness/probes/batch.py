@@ -13,7 +13,7 @@ from harness.probes.reactor import Reactor, Waiter
 class Batch:
     """Probes that are started in order, at most `in_flight` at once; finishes `waiter` when all have an outcome.
 
-    Control probes go beside them.
+    Answers that are missing get control probes.
     """
 
     def __init__(

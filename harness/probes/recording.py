@@ -29,7 +29,8 @@ class Sample(NamedTuple):
 class Recording:
     """Sends each of its probes every `interval` seconds until it is stopped, one after the other and evenly spaced.
 
-    So it finds a gap of all clients even if that is shorter than the interval of each. Control probes go beside them.
+    So it finds a gap of all clients even if that is shorter than the interval of each. Answers that are missing get
+    control probes.
     """
 
     def __init__(

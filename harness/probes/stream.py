@@ -45,8 +45,8 @@ class _Deadline:
 class Stream:
     """A long-lived connection (TCP), or one socket that keeps its port (UDP).
 
-    `opened` is the outcome of opening it. After a reset every question has the outcome `Refused`. Control probes go
-    beside each question.
+    `opened` is the outcome of opening it. After a reset every question has the outcome `Refused`. A question
+    without an answer gets control probes.
     """
 
     def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, ground: Ground) -> None:
