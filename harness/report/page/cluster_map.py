@@ -56,10 +56,11 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A client or a pod: its middle. `concerned` is false for a pod that no client is to reach, nor has."""
+    """A client or a pod: its node and its middle. `concerned` is false for a pod that no client is to reach, nor has."""
 
     name: str
     label: str
+    node: str
     x: float
     y: float
     concerned: bool = True
@@ -156,10 +157,10 @@ def lay_out(
         for number, client in enumerate(guests[name]):
             what = homes[client][1]
             y = top - OUTSIDE / 2 + 6 if what == "outside" else top + CLIENTS
-            clients.append(Spot(client, what, _slot(box, number, len(guests[name])), y))
+            clients.append(Spot(client, what, name, _slot(box, number, len(guests[name])), y))
         for number, pod in enumerate(housed[name]):
             x = _slot(box, number, len(housed[name]))
-            pods.append(Spot(pod, pod, x, top + PODS, concerned=pod in columns))
+            pods.append(Spot(pod, pod, name, x, top + PODS, concerned=pod in columns))
     width = max(each.x + each.width for each in zones) + 1
     return ClusterMap(
         width, top + FLOOR + 10, tuple(zones), tuple(boxes), tuple(clients), tuple(pods),

@@ -7,11 +7,12 @@ alone can bring there. Its layout is its own, so zones and nodes are boxes in bo
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from harness.report.page.cluster_map import NOWHERE, TIMES, Arrow, ClusterMap, Kind, Spot, place_of_client, place_of_pod
+from harness.report.page.cluster_map import NOWHERE, TIMES, Arrow, ClusterMap, Kind, Spot
 
 MOST_ARROWS = 24
 """With more, right answers are left out: nobody could follow them."""
@@ -28,17 +29,15 @@ _PLAIN = re.compile(rf"[^\w .:/(){TIMES}-]")
 
 def draw(shown: ClusterMap, nodes: Sequence[tuple[str, str]]) -> str:
     """Return the text of the picture. `nodes` are names with their zones, as the map was laid out with."""
-    names = [name for name, _ in nodes]
-    concerned = [each.name for each in shown.pods if each.concerned]
+    concerned = [each for each in shown.pods if each.concerned]
     arrows = [each for each in shown.arrows if len(shown.arrows) <= MOST_ARROWS or each.kind is not Kind.RIGHT]
     clients = {each.name: f"c{number}" for number, each in enumerate(shown.clients)}
-    pods = {name: f"p{number}" for number, name in enumerate(concerned)}
-    inside: dict[str, list[str]] = {name: [] for name in (*names, NOWHERE)}
+    pods = {each.name: f"p{number}" for number, each in enumerate(concerned)}
+    inside: dict[str, list[str]] = defaultdict(list)
     for each in shown.clients:
-        home, _ = place_of_client(each.name, names, [spot.name for spot in shown.pods])
-        inside[home].append(f'{clients[each.name]}(["{_text(_said(each))}"])')
-    for name in concerned:
-        inside[place_of_pod(name, names)].append(f'{pods[name]}["{_text(name)}"]')
+        inside[each.node].append(f'{clients[each.name]}(["{_text(_said(each))}"])')
+    for each in concerned:
+        inside[each.node].append(f'{pods[each.name]}["{_text(each.name)}"]')
     lines = ["flowchart TB", *_boxes([*nodes, (NOWHERE, "")], inside)]
     for number, arrow in enumerate(arrows):
         lines.append(_arrow(arrow, number, clients, pods))
