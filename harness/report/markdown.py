@@ -70,12 +70,12 @@ def _told(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) ->
     yield ""
     yield f"> {_shortened(worst.message)}"
     yield ""
-    case = next(each for each in details.cases(result, stories, {}, nodes) if each.result is worst)
+    case = details.case_of(result, worst, stories, {}, nodes)
     picture = mermaid.draw(case.unmet[0].map, nodes) if case.unmet else ""
     if picture and len(picture) <= _MOST_PICTURE:
         yield from ("```mermaid", picture, "```", "")
     if worst.explanation:
-        text = worst.explanation.removesuffix(f"\n\nAgain:\n{worst.rerun}")
+        text = details.without_command(worst)
         text = text[:_MOST_EXPLANATION] + ("\n…" if len(text) > _MOST_EXPLANATION else "")
         yield from ("<details><summary>Explanation, and how to run it again</summary>", "", *_fenced(text))
         yield from ("", *_fenced(worst.rerun), "", "</details>", "")

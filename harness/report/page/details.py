@@ -55,12 +55,13 @@ class Case:
 
 def cases(result: Result, stories: Mapping[Key, Story], numbers: reactions.Numbers, nodes: Nodes) -> list[Case]:
     """Return the cases of a requirement, with what their stories tell."""
-    return [_case(result, each, stories, numbers, nodes) for each in result.cases]
+    return [case_of(result, each, stories, numbers, nodes) for each in result.cases]
 
 
-def _case(
+def case_of(
     result: Result, case: CaseResult, stories: Mapping[Key, Story], numbers: reactions.Numbers, nodes: Nodes
 ) -> Case:
+    """Return one case of a requirement, with what its story tells."""
     key = (case.requirement, case.parameters)
     story = stories.get(key, Story())
     windows = [_window(story, each, nodes) for each in story.windows if each.plans]
@@ -78,12 +79,17 @@ def _case(
 
 def _why(case: CaseResult, story: Story) -> str:
     """Return the explanation without the grids, messages and the command that the page shows by themselves."""
-    text = case.explanation.removesuffix(f"\n\nAgain:\n{case.rerun}")
+    text = without_command(case)
     for each in story.windows:
         if each.judgement and each.judgement.grid:
             grid_of_window = f"\n\n{each.title}:\n\n{each.judgement.grid}"
             text = text.replace(f"{each.judgement.message}{grid_of_window}", "").replace(grid_of_window, "")
     return text.strip().removeprefix(case.message).strip()
+
+
+def without_command(case: CaseResult) -> str:
+    """Return the explanation without the command that runs the case again, with which it ends."""
+    return case.explanation.removesuffix(f"\n\nAgain:\n{case.rerun}")
 
 
 def _window(story: Story, window: WindowStory, nodes: Nodes) -> Window:
