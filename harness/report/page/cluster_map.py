@@ -56,7 +56,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A client or a pod: its node and its middle. `concerned` is false for a pod that no client is to reach, nor has."""
+    """A client or a pod, with its middle. `concerned` is false for a pod that no client is to reach, nor has."""
 
     name: str
     label: str
