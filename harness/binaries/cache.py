@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -27,7 +26,6 @@ from harness.binaries.versions import Version, parse_version
 from harness.errors import UnavailableError
 
 ENVIRONMENT = "TRAFFICDIST_CACHE"
-_CHUNK = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +145,6 @@ class Cache:
 
     def _home(self, component: str) -> Path:
         return self.folder / "components" / component
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 sum of a file, in hex."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 @contextlib.contextmanager

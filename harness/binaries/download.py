@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from harness.binaries.cache import said_plainly, sha256_of
+from harness.binaries.cache import said_plainly
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
+from harness.model.files import sha256_of
 
 _T = TypeVar("_T")
 _CHUNK = 1 << 17  # bytes

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.binaries import source
-from harness.binaries.cache import Cache, Entry, Origin, sha256_of
+from harness.binaries.cache import Cache, Entry, Origin
 from harness.binaries.component import Binary, version_of
 from harness.binaries.go import Go, GoneError
 from harness.binaries.release import Releases
 from harness.binaries.versions import Version, Wanted
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
+from harness.model.files import sha256_of
 
 _MODULE = re.compile(r"(\S+@v\S+): reading")  # the module in an error of Go
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from harness.binaries import assets, source
-from harness.binaries.cache import Cache, Entry, sha256_of
+from harness.binaries.cache import Cache, Entry
 from harness.binaries.component import COMPONENTS, Binary, component_named, version_of
 from harness.binaries.download import Fetcher
 from harness.binaries.fetching import FromRelease, FromSource, Source, fetch
@@ -20,6 +20,7 @@ from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.binaries.watching import Terminal
 from harness.errors import UnavailableError, UsageError
+from harness.model.files import sha256_of
 from harness.model.texts import as_table
 
 From = Literal["release", "source"]

@@ -36,6 +36,14 @@ def content(path: str | Path, *, what: str, most: int) -> bytes:
     return read
 
 
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 sum of a file of any size, in hex; it is known to be an ordinary one."""
+    import hashlib  # noqa: PLC0415  `trafficdist --help` loads this module, and need not wait for OpenSSL
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # opening a fifo must not wait
 

@@ -7,7 +7,6 @@ as whoever publishes it.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 from collections import Counter
@@ -24,6 +23,7 @@ from harness.judging.judge import Judged
 from harness.judging.judge import judge as judge_records
 from harness.judging.results import Result, left_out
 from harness.judging.verdict import SkipReason
+from harness.model.files import sha256_of
 from harness.model.requirements import Requirement
 from harness.report import conformance
 from harness.report.environment import catalogue_digest, suite_version
@@ -116,13 +116,8 @@ def _artifact(folder: Path, path: str, sha256: str) -> Iterator[str]:
     place = folder / path
     if not place.is_file() or place.resolve() != folder.resolve() / path:  # no link leads out of the folder
         yield f"{path} is not there"
-    elif _sha256(place) != sha256:
+    elif sha256_of(place) != sha256:
         yield f"{path} is not the file that the report was made with"
-
-
-def _sha256(place: Path) -> str:
-    with place.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _suite(run: Evidence) -> Iterator[str]:

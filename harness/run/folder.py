@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DistrustError, UsageError
+from harness.model.files import sha256_of
 from harness.model.privacy import private
 
 DEFAULT_PARENT = "trafficdist-results"
@@ -154,10 +154,7 @@ class OutputFolder:
         """Return each file of the bundle but the report itself, with its digest, ordered by path."""
         found = [path for path in (self.path / "junit.xml", self.path / "run.jsonl") if path.exists()]
         found += [path for path in self.evidence.rglob("*") if path.is_file()]
-        return [
-            {"path": str(path.relative_to(self.path)), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-            for path in sorted(found)
-        ]
+        return [{"path": str(path.relative_to(self.path)), "sha256": sha256_of(path)} for path in sorted(found)]
 
     def _latest(self) -> str:
         """Return the name of the folder that `latest` points to; "" if there is none."""

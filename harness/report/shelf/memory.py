@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.model.files import MEGABYTE, content
+from harness.model.files import MEGABYTE, content, sha256_of
 from harness.model.requirements import Requirement
 from harness.report.shelf.entry import NO_HISTORY, Entry, entry_of
 from harness.report.shelf.place import REPORT
@@ -53,9 +53,7 @@ def digest_of(folder: Path) -> str:
     """Return a digest of the names and contents of all files in a folder."""
     whole = hashlib.sha256()
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
-        with path.open("rb") as file:
-            own = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{own}  {path.relative_to(folder)}\n".encode())
+        whole.update(f"{sha256_of(path)}  {path.relative_to(folder)}\n".encode())
     return f"sha256:{whole.hexdigest()}"
 
 

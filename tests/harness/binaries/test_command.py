@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.binaries.cache import Cache, Origin, sha256_of
+from harness.binaries.cache import Cache, Origin
 from harness.binaries.component import component_named
 from harness.binaries.fetching import FromRelease, fetch
 from harness.binaries.versions import Version, parse_wanted
 from harness.commands.main import main
+from harness.model.files import sha256_of
 from tests.harness.binaries.servers import Heard, Mirror, releases
 
 

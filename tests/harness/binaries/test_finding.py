@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.binaries import Cache, Version, find, find_entry
-from harness.binaries.cache import Origin, default_folder, sha256_of
+from harness.binaries.cache import Origin, default_folder
 from harness.binaries.component import component_named
 from harness.errors import UnavailableError, UsageError
+from harness.model.files import sha256_of
 from tests.harness.binaries.servers import script
 
 
