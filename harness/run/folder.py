@@ -33,9 +33,13 @@ _OURS = (
 
 
 def default_path() -> Path:
-    """Return the path of a new folder below the default parent, named for the time (UTC)."""
-    now = datetime.datetime.now(datetime.UTC)
-    return Path.cwd() / DEFAULT_PARENT / now.strftime("%Y-%m-%dT%H%M%S.%fZ")
+    """Return the path of a new folder below the default parent."""
+    return Path.cwd() / DEFAULT_PARENT / name_for_now()
+
+
+def name_for_now() -> str:
+    """Return the name of a new folder: the time (UTC)."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")
 
 
 class OutputFolder:

@@ -8,7 +8,6 @@ where the evidence is, and what to look at next.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +22,7 @@ from harness.judging.conclusion import UnmetError, UntoldError
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
 from harness.judging.history import History
 from harness.model.program_log import fault_in
-from harness.run.folder import DEFAULT_PARENT, OutputFolder
+from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
 from harness.run.proxy_steps import STEPS, TWO_ZONES, Asking, Step
 from harness.scenario.cluster import Cluster
 from harness.settings.implementations import of_settings
@@ -184,5 +183,4 @@ def _expected_and_seen(fault: Exception) -> str:
 
 def _default_path() -> Path:
     """Return a folder apart from those of runs, the latest of which has a name of its own."""
-    now = datetime.datetime.now(datetime.UTC)
-    return Path(DEFAULT_PARENT) / "checks" / now.strftime("%Y-%m-%dT%H%M%S.%fZ")
+    return Path(DEFAULT_PARENT) / "checks" / name_for_now()
