@@ -37,6 +37,7 @@ _REMEDIES = {
     _READY: "a check under `ready` does not come to hold: is it right, and is `ready_seconds` enough?",
     _SYNCED: "a check under `synced` does not come to hold, without a break, for `quiet_seconds`: is it right?",
 }
+_BOOTED = tuple(_REMEDIES)  # in the order in which they come to hold
 ENDED = "a proxy must keep running, and work on what is written: see what its log says last"
 _NAMESPACE = "td-proxy-check"
 
@@ -53,7 +54,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
         TWO_ZONES, families=settings.families, implementation=of_settings(settings), release=settings.release
     )
     known = "the recipe is right" if settings.proxy.file else "the proxy is there"
-    say(f"  ok      {known}: {settings.proxy}, mode {settings.mode}")
+    say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode}"))
     checking = _Checking(settings, say)
     with contextlib.ExitStack() as begun:
         if checking.boots(made, begun):
@@ -79,34 +80,35 @@ class _Checking:
 
     def boots(self, made: NetnsBackend, begun: contextlib.ExitStack) -> bool:
         """Boot the cluster, and say how far its proxies came."""
-        steps = [_STARTED, _READY, _SYNCED]
         try:
             begun.enter_context(made)
         except StartError as error:
-            self._boot_ends(steps[: 0 if error.exited else 1], steps[0 if error.exited else 1], error)
+            self._boot_ends(_STARTED if error.exited else _READY, error)
             return False
         except (EndedError, DistrustError) as error:
-            self._boot_ends(steps[:2], _SYNCED, error)
+            self._boot_ends(_SYNCED, error)
             return False
-        for each in steps:
-            self._say(f"  ok      {each}")
+        self._say_well(_BOOTED)
         return True
 
-    def _boot_ends(self, well: Iterable[str], title: str, error: HarnessError) -> None:
-        for each in well:
-            self._say(f"  ok      {each}")
+    def _boot_ends(self, title: str, error: HarnessError) -> None:
+        self._say_well(_BOOTED[: _BOOTED.index(title)])
         self._situation = replace(self._situation, distrust=True)
         self._say_unmet(title, error, error.logs, _REMEDIES[title])
+
+    def _say_well(self, titles: Iterable[str]) -> None:
+        for each in titles:
+            self._say(_line("ok", each))
 
     def ask(self, cluster: Cluster) -> None:
         """Ask all questions, but those that build on what is answered wrongly."""
         asking = Asking(cluster)
         for step in STEPS:
             if step.feature in self._settings.exempt_features:
-                self._say(f"  -       {step.title}: not asked, {step.feature} is not claimed")
+                self._say(_line("-", f"{step.title}: not asked, {step.feature} is not claimed"))
             elif step.after in self._unmet:
                 self._unmet.add(step.title)
-                self._say(f"  -       {step.title}: not asked")
+                self._say(_line("-", f"{step.title}: not asked"))
             elif isinstance(self._ask(step, asking, cluster), EndedError):
                 return  # nothing else can be told
 
@@ -114,9 +116,9 @@ class _Checking:
         """Ask one question, and return what was wrong, if anything."""
         fault = _fault(step, asking, cluster)
         if fault is None:
-            self._say(f"  ok      {step.title}")
+            self._say_well([step.title])
         elif isinstance(fault, IneligibleError):
-            self._say(f"  -       {step.title}: not asked, {fault}")
+            self._say(_line("-", f"{step.title}: not asked, {fault}"))
         else:
             failed = isinstance(fault, AssertionError)
             self._situation = replace(self._situation, **{"failed" if failed else "inconclusive": True})
@@ -135,11 +137,8 @@ class _Checking:
             lines.append(f"evidence: {self._keep(title, {**texts, 'explanation.txt': str(fault)})}")
         lines.append(f"next: {remedy}")
         unclear = title not in _REMEDIES and isinstance(fault, (InconclusiveError, RefusedError))
-        self._say(
-            "\n".join(
-                [f"  {'UNCLEAR' if unclear else 'FAILED '} {title}", *(f"          {line}".rstrip() for line in lines)]
-            )
-        )
+        marked = _line("UNCLEAR" if unclear else "FAILED", title)
+        self._say("\n".join([marked, *(_line("", line).rstrip() for line in lines)]))
 
     def _keep(self, title: str, texts: Mapping[str, str]) -> Path:
         """Write all logs and texts, and return their folder."""
@@ -159,6 +158,10 @@ class _Checking:
         what = "All steps hold" if code is ExitCode.PASSED else "Not all steps hold"
         self._say(f"{what} (exit code {code:d}, {time.monotonic() - self._begun:.1f} s).")
         return code
+
+
+def _line(mark: str, text: str) -> str:
+    return f"  {mark:<8}{text}"
 
 
 def _fault(step: Step, asking: Asking, cluster: Cluster) -> Exception | None:
