@@ -9,7 +9,8 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.recipes.recipe import OF_PROXY, QUIET_SECONDS, READY_SECONDS, parse_recipe
@@ -17,6 +18,8 @@ from harness.recipes.recipe import OF_PROXY, QUIET_SECONDS, READY_SECONDS, parse
 _LEAST = {"name": "any", "command": ["any"], "ready": [{"http": {"port": 1}}]}
 _CHECKS = "http PORT [PATH], metrics PORT NAME [NAME]…, or log PATTERN"
 _UNTOLD_QUIET_SECONDS = 0.5  # for a proxy that does not tell when it has worked on everything
+
+T = TypeVar("T")
 
 _TEXT = """\
 # How {name} is run on each node; docs/proxies.md of trafficdist has all keys.
@@ -102,16 +105,12 @@ def read_answer(key: str, answer: str) -> Any:
     return _READERS[key](answer)
 
 
-def _valid(key: str, value: Any) -> Any:
+def _valid(key: str, value: T) -> T:
     parse_recipe({**_LEAST, key: value}, OF_PROXY)
     return value
 
 
-def _name(answer: str) -> str:
-    return str(_valid("name", answer))
-
-
-def _command(answer: str) -> Any:
+def _command(answer: str) -> list[str]:
     try:
         parts = shlex.split(answer)
     except ValueError as error:
@@ -124,7 +123,7 @@ def _command(answer: str) -> Any:
 def _mode(answer: str) -> str:
     if not answer:
         raise UsageError("want a word, such as nftables, iptables, ipvs or ebpf")
-    return str(_valid("modes", [answer])[0])
+    return _valid("modes", [answer])[0]
 
 
 def _check(answer: str) -> dict[str, Any]:
@@ -140,8 +139,7 @@ def _check(answer: str) -> dict[str, Any]:
         made = {"metrics": {"port": _port(words[0]), "zero": words[1:]}}
     if not made:
         raise UsageError(f"{answer[:100]!r} is no check: want {_CHECKS}")
-    _valid("ready", [made])
-    return made
+    return _valid("ready", [made])[0]
 
 
 def _port(word: str) -> int:
@@ -150,7 +148,7 @@ def _port(word: str) -> int:
     return int(word)
 
 
-def _features(answer: str) -> Any:
+def _features(answer: str) -> list[str]:
     return _valid("supported_features", [part.strip() for part in answer.split(",") if part.strip()])
 
 
@@ -161,8 +159,8 @@ def _yes(answer: str) -> bool:
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {
-    "name": _name,
-    "version": lambda answer: _valid("version", answer),
+    "name": partial(_valid, "name"),
+    "version": partial(_valid, "version"),
     "command": _command,
     "mode": _mode,
     "ready": _check,
