@@ -18,7 +18,6 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from harness.binaries.cache import default_folder
@@ -27,6 +26,7 @@ from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.run.folder import write_whole
 from harness.run.plan import Plan, matches
+from harness.run.workers import usual
 from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
 
@@ -59,12 +59,12 @@ def expected(settings: Settings, suite: Path) -> dict[str, float]:
 
 def by_case(plan: Plan, seconds: Mapping[str, float]) -> dict[str, float]:
     """Return seconds by node id of cases to run. Cases share their requirement's time, or the median if unknown."""
-    usual = median(seconds.values()) if seconds else 1.0
+    unknown = usual(seconds)
     cases = [case for case in plan.cases if case.to_run]
     number = {each.requirement: 0 for each in cases}
     for each in cases:
         number[each.requirement] += 1
-    return {case.nodeid: seconds.get(case.requirement, usual) / number[case.requirement] for case in cases}
+    return {case.nodeid: seconds.get(case.requirement, unknown) / number[case.requirement] for case in cases}
 
 
 def of_suite(suite: Path, file: str = FILE) -> Table:

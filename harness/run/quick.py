@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
 from harness.errors import UsageError
 from harness.model.requirements import Requirement
 from harness.run.machine import Machine
-from harness.run.workers import count_workers, predicted
+from harness.run.workers import count_workers, predicted, usual
 from harness.settings.settings import Settings
 
 BUDGET = 30.0
@@ -66,8 +65,8 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
     Raises `UsageError` if nothing can be chosen, though something is asked.
     """
     kills = {each.id: frozenset(each.kills) for each in asked}
-    usual = median(seconds.values()) if seconds else 1.0
-    takes = {each: max(_LEAST, seconds.get(each, usual)) for each in kills}
+    unknown = usual(seconds)
+    takes = {each: max(_LEAST, seconds.get(each, unknown)) for each in kills}
     workers = count_workers(settings, takes, TWO_PROCESSORS).number
     chosen = _cover(kills, takes, workers)
     if kills and not chosen:

@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from harness.run.machine import Machine, this_machine
 from harness.settings.settings import Settings
@@ -63,6 +64,11 @@ def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> fl
         return LOADING + sum(seconds.values())
     loading = LOADING * math.ceil(workers / processors)
     return STARTING + loading + max(*seconds.values(), sum(seconds.values()) / workers)
+
+
+def usual(seconds: Mapping[str, float]) -> float:
+    """Return the seconds of a requirement that is not among these: their median."""
+    return median(seconds.values()) if seconds else 1.0
 
 
 def _why(number: int, bound: _Bound, by_memory: int, requirements: int) -> str:
