@@ -30,3 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         with contextlib.suppress(UnavailableError):
             sandbox.enter()
+
+
+@pytest.fixture(scope="session")
+def netns_allowed() -> None:
+    """Whoever uses it may make network namespaces; where nobody may, it is skipped with the reason."""
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))

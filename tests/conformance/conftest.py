@@ -10,20 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness.backends.implementation import reference
-from harness.errors import UnavailableError
 from harness.judging.history import History
-from harness.netns import sandbox
 from mutants import Mutant
 from tests.conformance.trials import Rereading, Trial
 
 
 @pytest.fixture
-def trial(tmp_path: Path) -> Iterator[Callable[[Mutant], Trial]]:
+def trial(tmp_path: Path, netns_allowed: None) -> Iterator[Callable[[Mutant], Trial]]:
     """Boots a cluster with a mutant."""
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
     with ExitStack() as stack:
         numbers = itertools.count(1)
 

@@ -21,9 +21,7 @@ import pytest
 import yaml
 
 from harness.backends.netns import NetnsBackend
-from harness.errors import UnavailableError
 from harness.judging.history import History
-from harness.netns import sandbox
 from harness.plugin.evidence import LONGEST, SECONDS, gather
 from harness.scenario.cluster import Cluster
 from harness.settings.implementations import reference
@@ -112,11 +110,7 @@ ROWS = [
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
+def stack(netns_allowed: None) -> Iterator[ExitStack]:
     with ExitStack() as opened, time_scaled(0.3):
         yield opened
 

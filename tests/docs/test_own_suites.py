@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.errors import UnavailableError
-from harness.netns import sandbox
 from tests.docs.pages import ROOT
 
 GOOD, WRONG = "ACME-1/shops-stay-in-the-zone", "ACME-1/shops-use-zone-a"
@@ -47,15 +45,6 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-@pytest.fixture
-def namespaces() -> None:
-    """Skips where there can be no network namespaces."""
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
-
-
 def verdicts(folder: Path) -> dict[str, str]:
     """The verdict of each requirement in the report."""
     report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
@@ -68,7 +57,7 @@ def test_own_requirements_are_listed(run: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("namespaces")
+@pytest.mark.usefixtures("netns_allowed")
 def test_own_requirements_are_judged_and_reported_and_judged_again(run: Run, tmp_path: Path) -> None:
     done = run("trafficdist", "run", "--suite", "acme_suite", "-n", "0", "--time-scale", QUICK)
     results = tmp_path / "work/trafficdist-results/latest"
@@ -81,7 +70,7 @@ def test_own_requirements_are_judged_and_reported_and_judged_again(run: Run, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("namespaces")
+@pytest.mark.usefixtures("netns_allowed")
 def test_pytest_runs_own_requirements_too(run: Run, tmp_path: Path) -> None:
     done = run(
         "pytest", "--pyargs", "acme_suite", "--td-backend=netns", f"--td-time-scale={QUICK}", "--td-output-dir=o"

@@ -16,14 +16,13 @@ from harness import threads
 from harness.backends.implementation import reference
 from harness.backends.netns import METRICS_PORT, NetnsBackend
 from harness.control_planes.relay import Relay
-from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.errors import DistrustError, InconclusiveError
 from harness.eventually import eventually
 from harness.judging.exit_codes import ExitCode
 from harness.kubelet.kubelet import Kubelet
 from harness.model import manifests
 from harness.model.topology import grid
 from harness.model.workloads import node_client
-from harness.netns import sandbox
 from harness.probes.loop import Probe
 from mutants.mutant import Mutant
 from reference.endpointslice import EndpointSliceController
@@ -31,7 +30,10 @@ from tests.harness.conftest import Certify
 
 pytest_plugins = "pytester"
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.usefixtures("netns_allowed"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 """What a thread had open when it was killed, nobody closes."""
 
 TINY = grid("tiny", {"a": 1})
@@ -68,14 +70,6 @@ def _break(thread: threading.Thread, backend: NetnsBackend) -> None:
             plane._server._loop.call_soon_threadsafe(plane._server._loop.stop)
         case "probes":
             loop._reactor._turn = _killed
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _netns_allowed() -> None:
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
 
 
 def _wake(backend: NetnsBackend) -> None:

@@ -10,19 +10,13 @@ import pytest
 
 from harness import Cluster, Port, Question, at_port, endpoint, expect_flow_answered, expect_together, node_client
 from harness.backends.netns import NetnsBackend
-from harness.errors import UnavailableError
 from harness.judging.history import History
-from harness.netns import sandbox
 
 UDP, TCP = Port(80, "UDP", "udp"), Port(80, name="tcp")
 
 
 @pytest.fixture(scope="module")
-def backend() -> Iterator[NetnsBackend]:
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
+def backend(netns_allowed: None) -> Iterator[NetnsBackend]:
     with NetnsBackend() as booted:
         yield booted
 

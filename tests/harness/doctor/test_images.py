@@ -12,21 +12,15 @@ from harness.backends.any_cluster.names import Names
 from harness.backends.netns import NetnsBackend
 from harness.doctor import images
 from harness.doctor.check import CheckState
-from harness.errors import UnavailableError
 from harness.guest.snapshot import differences, snapshot
 from harness.kubelet.kubelet import Kubelet
 from harness.model.topology import THREE_ZONES
-from harness.netns import sandbox
 
 NAMES = Names({node.name: node.name for node in THREE_ZONES.nodes})
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Api]:
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
+def api(netns_allowed: None) -> Iterator[Api]:
     with NetnsBackend() as backend, Kubelet(backend.kubeconfig(), backend.network):
         yield backend.api
 

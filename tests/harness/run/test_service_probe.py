@@ -28,7 +28,7 @@ from harness.guest.snapshot import differences, snapshot
 from harness.kubelet.kubelet import Kubelet
 from harness.model import manifests
 from harness.model.release import Component, Release
-from harness.netns import conntrack, sandbox
+from harness.netns import conntrack
 from harness.run.service_probe import PERMISSIONS
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
@@ -39,12 +39,8 @@ Explain = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def backend() -> Iterator[NetnsBackend]:
+def backend(netns_allowed: None) -> Iterator[NetnsBackend]:
     """Somebody's cluster: Services shop/web and shop/closed have pods on a1, b1 and c1."""
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
     with NetnsBackend(release=Release(follows="released")) as booted, Kubelet(booted.kubeconfig(), booted.network):
         open_shop(booted, "web", "closed")
         service(booted.api, "headless", clusterIP="None")

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from harness.backends.netns import NetnsBackend
-from harness.errors import UnavailableError, UsageError
+from harness.errors import UsageError
 from harness.judging.history import History
 from harness.model.manifests import Endpoint, Hints
 from harness.model.release import Release
 from harness.model.topology import ONE_ZONE
-from harness.netns import sandbox
 from harness.scenario.asking import asked_of, refuse_unasked
 from harness.scenario.cluster import Cluster
 
@@ -60,11 +59,7 @@ def test_hints_that_nobody_asked_for_are_refused(endpoint: Endpoint, asked: str,
         refuse_unasked("web", frozenset(asked.split()), [endpoint])
 
 
-def test_slices_with_hints_are_written_for_services_that_ask_for_them(tmp_path: Path) -> None:
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
+def test_slices_with_hints_are_written_for_services_that_ask_for_them(tmp_path: Path, netns_allowed: None) -> None:
     hinted = [Endpoint({"IPv4": "10.244.0.9"}, hints=Hints(zones=("a",)))]
     with (
         NetnsBackend(ONE_ZONE, release=Release("1.29")) as backend,  # which does not store the field

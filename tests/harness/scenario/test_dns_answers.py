@@ -16,7 +16,6 @@ from harness.errors import InconclusiveError, UnavailableError
 from harness.judging.history import History
 from harness.model.topology import ONE_ZONE
 from harness.model.workloads import pod_client
-from harness.netns import sandbox
 from harness.scenario import dns_answers as told
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import (
@@ -33,11 +32,7 @@ from harness.scenario.service import Port, endpoint
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
+def cluster(tmp_path_factory: pytest.TempPathFactory, netns_allowed: None) -> Iterator[Cluster]:
     path = tmp_path_factory.mktemp("history") / "run.jsonl"
     with NetnsBackend(ONE_ZONE) as backend, History(path) as history:
         made = Cluster(backend, "told", history=history, test="test")

@@ -16,13 +16,12 @@ from pathlib import Path
 import pytest
 
 from harness.backends.netns import NetnsBackend
-from harness.errors import InconclusiveError, UnavailableError
+from harness.errors import InconclusiveError
 from harness.judging.history import History
 from harness.judging.verdict import Verdict
 from harness.model.manifests import TCP, UDP, Endpoint, Port
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Pod, pod_client
-from harness.netns import sandbox
 from harness.netns.fabric import Host
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import dns_name_of, expect_dns_answer
@@ -111,11 +110,7 @@ KINDS: Mapping[str, tuple[Kind, Port]] = {
 
 
 @pytest.fixture(scope="module")
-def backend() -> Iterator[NetnsBackend]:
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
+def backend(netns_allowed: None) -> Iterator[NetnsBackend]:
     with NetnsBackend(THREE_ZONES) as booted:
         booted.dns()
         yield booted

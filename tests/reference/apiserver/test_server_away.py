@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from harness.errors import UnavailableError
-from harness.netns import sandbox
 from harness.netns.namespace import Namespace
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
@@ -62,12 +60,8 @@ def connection(server: HttpServer) -> Iterator[http.client.HTTPSConnection]:
 
 
 @pytest.fixture
-def netns() -> Iterator[Namespace]:
+def netns(netns_allowed: None) -> Iterator[Namespace]:
     """A netns with its loopback device up."""
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
     with Namespace.create() as namespace:
         with namespace.entered(), IPRoute() as kernel:
             kernel.link("set", index=1, state="up")

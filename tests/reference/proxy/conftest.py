@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.outcomes import Observation, Reached
 from harness.model.topology import grid
-from harness.netns import sandbox
 from harness.netns.addresses import POD_CIDRS
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
@@ -132,15 +130,6 @@ class Cluster:
         """What came of `count` new connections; `patience` is in seconds, short where nobody is to answer."""
         probe = Probe(self.hosts[client].namespace, protocol, address, port, timeout=patience)
         return self.loop.probe([probe] * count)
-
-
-@pytest.fixture(scope="session")
-def netns_allowed() -> None:
-    """Whoever uses it may make network namespaces."""
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

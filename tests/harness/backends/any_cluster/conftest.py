@@ -15,13 +15,11 @@ from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.implementation import Implementation, reference
 from harness.backends.kind.backend import KindBackend
 from harness.backends.netns import NetnsBackend
-from harness.errors import UnavailableError
 from harness.judging.history import History
 from harness.kubelet.kubelet import Kubelet
 from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 from harness.model.topology import THREE_ZONES
-from harness.netns import sandbox
 from harness.scenario.cluster import Cluster
 
 RUN_ID = "abcd1234"
@@ -56,12 +54,8 @@ class Replaceable:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[Stranger]:
+def stranger(tmp_path: Path, netns_allowed: None) -> Iterator[Stranger]:
     """Boots a cluster of this implementation, and gives what makes clusters of scenarios on it by its API alone."""
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
     with ExitStack() as stack:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[[], Cluster]:

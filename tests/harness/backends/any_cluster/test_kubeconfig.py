@@ -32,7 +32,6 @@ from harness.model import needs
 from harness.model.abilities import Ability
 from harness.model.release import API_SERVER, Component
 from harness.model.topology import THREE_ZONES
-from harness.netns import sandbox
 from harness.plugin.evidence import gather
 from mutants import BENIGN, MUTANTS
 from tests.conformance.trials import SCENARIOS
@@ -117,11 +116,7 @@ def test_components_are_left_as_they_were_found(a_kubeconfig: Path) -> None:
     assert components.closed
 
 
-def test_a_run_can_end_while_the_api_server_is_away(tmp_path: Path) -> None:
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
+def test_a_run_can_end_while_the_api_server_is_away(tmp_path: Path, netns_allowed: None) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
         share = target_of(booted.kubeconfig(), tmp_path)
         backend = KubeconfigBackend(share, share.plain_api()).start()

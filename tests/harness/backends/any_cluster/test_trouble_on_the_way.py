@@ -28,7 +28,6 @@ from harness.model.manifests import TARGET_PORT
 from harness.model.release import Component, Release
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import pod_client
-from harness.netns import sandbox
 from harness.probes.loop import Probe
 from harness.run.real_cluster import Session, boot
 from harness.scenario.cluster import Cluster
@@ -47,12 +46,8 @@ NO_POD_PROXY = [rule.as_rbac() for rule in RULES if rule.resources != ("pods/pro
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[NetnsBackend]:
+def cluster(netns_allowed: None) -> Iterator[NetnsBackend]:
     """Somebody's cluster."""
-    try:
-        sandbox.enter()
-    except UnavailableError as error:
-        pytest.skip(str(error))
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
         yield booted
 
