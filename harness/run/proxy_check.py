@@ -123,15 +123,15 @@ class _Checking:
             failed = isinstance(fault, AssertionError)
             self._situation = replace(self._situation, **{"failed" if failed else "inconclusive": True})
             self._unmet.add(step.title)
-            texts = {name: text for name, text in cluster.evidence() if isinstance(text, str)}
-            self._say_unmet(step.title, fault, texts, ENDED if isinstance(fault, EndedError) else step.remedy)
+            remedy = ENDED if isinstance(fault, EndedError) else step.remedy
+            self._say_unmet(step.title, fault, dict(cluster.evidence()), remedy)
         return fault
 
-    def _say_unmet(self, title: str, fault: Exception, texts: Mapping[str, str], remedy: str) -> None:
+    def _say_unmet(self, title: str, fault: Exception, texts: Mapping[str, str | bytes], remedy: str) -> None:
         """Say what does not hold, with the first error of each log unless the fault is about a start and has it."""
         lines = _expected_and_seen(fault).strip().splitlines()
         for name, text in {} if isinstance(fault, StartError) else sorted(texts.items()):
-            if name.endswith(".log"):
+            if name.endswith(".log") and isinstance(text, str):
                 lines.append(f"{name}: {fault_in(text)}")
         if self._settings.keep != "never":
             lines.append(f"evidence: {self._keep(title, {**texts, 'explanation.txt': str(fault)})}")
@@ -140,8 +140,8 @@ class _Checking:
         marked = _line("UNCLEAR" if unclear else "FAILED", title)
         self._say("\n".join([marked, *(_line("", line).rstrip() for line in lines)]))
 
-    def _keep(self, title: str, texts: Mapping[str, str]) -> Path:
-        """Write all logs and texts, and return their folder."""
+    def _keep(self, title: str, texts: Mapping[str, str | bytes]) -> Path:
+        """Write all logs, texts and captures, and return their folder."""
         if not self._kept:
             self._folder.prepare()
             self._kept = True

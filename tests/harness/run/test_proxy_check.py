@@ -61,9 +61,12 @@ def _python(text: str) -> dict[str, Any]:
     return {"command": [sys.executable, "-c", text], "ready_seconds": 2}
 
 
+def _evidence(tmp_path: Path, step: str) -> Path:
+    return next(tmp_path.glob(f"trafficdist-results/checks/*/evidence/{step.replace(':', '').replace(' ', '-')}"))
+
+
 def _logs(tmp_path: Path, step: str) -> str:
-    folder = next(tmp_path.glob(f"trafficdist-results/checks/*/evidence/{step.replace(':', '').replace(' ', '-')}"))
-    return "".join(path.read_text(encoding="utf-8") for path in folder.glob("tiny-*.log"))
+    return "".join(path.read_text(encoding="utf-8") for path in _evidence(tmp_path, step).glob("tiny-*.log"))
 
 
 def test_right_proxy_holds_all_steps_and_leaves_nothing(tiny: Check, tmp_path: Path) -> None:
@@ -107,6 +110,7 @@ def test_proxy_that_ignores_hints_is_not_asked_about_their_change(tiny: Check, t
     assert _by_mark(said, "-") == [f"{CHANGED}: not asked"]
     assert "reached b1 in" in said
     assert "serving\n" in _logs(tmp_path, FOLLOWED)
+    assert [*_evidence(tmp_path, FOLLOWED).glob("path-*.pcap")]
 
 
 def test_proxy_that_ignores_changes_of_hints_fails_just_that(tiny: Check) -> None:
