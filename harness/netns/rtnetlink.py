@@ -15,7 +15,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -207,46 +207,55 @@ def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None
     """Read answers up to the last request's; they are queued already when `send` returns."""
     first: NetlinkError | None = None
     while True:
-        data, offset = sock.recv(_BUFFER), 0
-        while offset < len(data):
-            length, kind, flags, number, _ = _HEADER.unpack_from(data, offset)
-            message = data[offset : offset + length]
-            offset += (length + 3) & ~3
+        for kind, flags, number, body in messages(sock.recv(_BUFFER)):
             if kind != _ERROR:  # also with error 0 as an acknowledgement
                 continue
-            code = -struct.unpack_from("=i", message, _HEADER.size)[0]
+            code = -struct.unpack_from("=i", body)[0]
             if code and first is None:
-                first = NetlinkError(requests[number - 1].what, code, _reason(message, flags))
+                first = NetlinkError(requests[number - 1].what, code, _reason(body, flags))
             if number == len(requests):
                 if first is not None:
                     raise first
                 return
 
 
-def _reason(message: bytes, flags: int) -> str:
+def _reason(body: bytes, flags: int) -> str:
     """Return the kernel's text in an answer (NLMSGERR_ATTR_MSG), or ""."""
     if not flags & 0x200:  # NLM_F_ACK_TLVS
         return ""
-    return _find(message, _HEADER.size * 2 + 4, 1).rstrip(b"\0").decode("ascii", "replace")
+    return _find(body[_HEADER.size + 4 :], 1).rstrip(b"\0").decode("ascii", "replace")
 
 
 def _operational_state(sock: socket.socket, index: int) -> int:
     sock.send(pack([Request(f"look at link {index}", _GETLINK, 0, _LINK.pack(0, 0, index, 0, 0))]))
     answer, state = sock.recv(_BUFFER), b""
     while _HEADER.unpack_from(answer)[1] != _ERROR:  # the link, and then the acknowledgement
-        state = _find(answer, _HEADER.size + _LINK.size, 16)  # IFLA_OPERSTATE
+        state = _find(answer[_HEADER.size + _LINK.size :], 16)  # IFLA_OPERSTATE
         answer = sock.recv(_BUFFER)
     return state[0] if state else -1
 
 
-def _find(message: bytes, offset: int, wanted: int) -> bytes:
+def _find(data: bytes, wanted: int) -> bytes:
     """Return the value of the first attribute of that kind, or b""."""
-    while offset + 4 <= len(message):
-        length, kind = _ATTRIBUTE.unpack_from(message, offset)
-        if kind == wanted:
-            return message[offset + 4 : offset + length]
-        offset += (max(length, 4) + 3) & ~3
-    return b""
+    return next((value for kind, value in attributes(data) if kind == wanted), b"")
+
+
+def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield type, flags, sequence number and body of each message in a datagram of netlink."""
+    offset = 0
+    while offset + _HEADER.size <= len(datagram):
+        length, kind, flags, number, _ = _HEADER.unpack_from(datagram, offset)
+        yield kind, flags, number, datagram[offset + _HEADER.size : offset + length]
+        offset += (max(length, _HEADER.size) + 3) & ~3
+
+
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield kind, without flags, and value of each attribute of netlink in `data`."""
+    offset = 0
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        yield kind & 0x3FFF, data[offset + _ATTRIBUTE.size : offset + length]
+        offset += (max(length, _ATTRIBUTE.size) + 3) & ~3
 
 
 def attribute(kind: int, value: bytes) -> bytes:

@@ -7,9 +7,9 @@ are then. Numbers are those of linux/netfilter/nf_tables.h (nft_trace_attributes
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.netns.rtnetlink import attributes
 from harness.tracing.packet import Packet, packet_of
 
 TRACE = 10 << 8 | 17
@@ -27,7 +27,6 @@ _ENDS = {1: "policy", 2: "return"}  # NFT_TRACETYPE_…
 _FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}  # NFPROTO_…
 _VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -3: "jump", -4: "goto", -5: "return"}
 _BITS = 0xFF  # of a verdict below NF_VERDICT_MASK: the others tell a queue or an error
-_HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
 _FAMILY_BYTES = 4  # struct nfgenmsg
 
 
@@ -50,27 +49,9 @@ class Traced:
     out: int = 0
 
 
-def messages(datagram: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield type and body of each message in a datagram of netlink."""
-    while len(datagram) >= _HEADER.size:
-        length, kind, *_ = _HEADER.unpack_from(datagram)
-        yield kind, datagram[_HEADER.size : length]
-        datagram = datagram[max((length + 3) & ~3, _HEADER.size) :]
-
-
-def attributes(data: bytes) -> dict[int, bytes]:
-    """Return the attributes in `data`: their values by kind, without flags."""
-    found = {}
-    while len(data) >= _ATTRIBUTE.size:
-        length, kind = _ATTRIBUTE.unpack_from(data)
-        found[kind & 0x3FFF] = data[_ATTRIBUTE.size : length]
-        data = data[max((length + 3) & ~3, _ATTRIBUTE.size) :]
-    return found
-
-
 def traced(body: bytes) -> Traced:
     """Read the body of a message of type `TRACE`."""
-    found = attributes(body[_FAMILY_BYTES:])
+    found = dict(attributes(body[_FAMILY_BYTES:]))
     ends = _ENDS.get(_number(found, _TYPE), "")
     verdict = _VERDICTS.get(_number(found, _POLICY), "?") if ends == "policy" else _verdict(found.get(_VERDICT, b""))
     return Traced(
@@ -88,12 +69,12 @@ def traced(body: bytes) -> Traced:
 
 def rule(body: bytes) -> tuple[str, str, int]:
     """Read the body of a message of type `NEW_RULE`: the rule's table, chain and handle."""
-    found = attributes(body[_FAMILY_BYTES:])
+    found = dict(attributes(body[_FAMILY_BYTES:]))
     return _table(body, found), _text(found, _CHAIN), _number(found, _HANDLE)
 
 
 def _verdict(data: bytes) -> str:
-    found = attributes(data)
+    found = dict(attributes(data))
     code = struct.unpack(">i", found.get(1, bytes(4)))[0]
     word = _VERDICTS.get(code if code < 0 else code & _BITS, str(code))
     return f"{word} {_text(found, 2)}".rstrip()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import struct
 from collections.abc import Iterator, Sequence
 
 from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
-from harness.netns.rtnetlink import NETFILTER, Request, pack
+from harness.netns.rtnetlink import NETFILTER, NetlinkError, Request, messages, pack
 from harness.tracing import own_table
-from harness.tracing.messages import NEW_RULE, TRACE, Traced, messages, rule, traced
+from harness.tracing.messages import NEW_RULE, TRACE, Traced, rule, traced
 
 _GROUP = 9  # NFNLGRP_NFTRACE
 _SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
@@ -34,7 +33,7 @@ class Tracer:
         with contextlib.suppress(BlockingIOError):
             while self._socket is not None:
                 datagram = self._socket.recv(_BUFFER, socket.MSG_DONTWAIT)
-                found += [traced(body) for kind, body in messages(datagram) if kind == TRACE]
+                found += [traced(body) for kind, _, _, body in messages(datagram) if kind == TRACE]
         return found
 
 
@@ -60,7 +59,7 @@ def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
         sock.send(pack([Request("ask for rules", _GET_RULES, _DUMP, bytes(4))]))
         found: list[tuple[str, str, int]] = []
         while True:
-            for kind, body in messages(sock.recv(_BUFFER)):
+            for kind, _, _, body in messages(sock.recv(_BUFFER)):
                 if kind in (_DONE, _ERROR):
                     return found
                 if kind == NEW_RULE:
@@ -71,8 +70,8 @@ def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
     """Read the answers, which are there when `send` returns. The kernel does all of a batch or nothing."""
     with contextlib.suppress(BlockingIOError):
         while True:
-            for kind, body in messages(sock.recv(_BUFFER, socket.MSG_DONTWAIT)):
-                code, _, _, _, number = struct.unpack_from("=iIHHI", body) if kind == _ERROR else (0, 0, 0, 0, 0)
+            for kind, _, number, body in messages(sock.recv(_BUFFER, socket.MSG_DONTWAIT)):
+                code = -struct.unpack_from("=i", body)[0] if kind == _ERROR else 0
                 if code:
                     what = wanted[number - 1].what if 0 < number <= len(wanted) else "trace"
-                    raise UnavailableError(f"the kernel traces no packets here: cannot {what}: {os.strerror(-code)}")
+                    raise UnavailableError(f"the kernel traces no packets here: {NetlinkError(what, code)}")

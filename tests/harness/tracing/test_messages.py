@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.tracing.messages import TRACE, Traced, messages, traced
+from harness.netns.rtnetlink import messages
+from harness.tracing.messages import TRACE, Traced, traced
 from harness.tracing.packet import Packet, packet_of
 
 SYN = Packet("tcp", "127.0.0.1", 50658, "127.0.0.9", 80, "SYN")
@@ -28,12 +29,12 @@ MESSAGES = {
 
 @pytest.mark.parametrize(("datagram", "said"), MESSAGES.items(), ids=["goto", "accept", "policy", "end"])
 def test_message_is_read(datagram: str, said: Traced) -> None:
-    assert [(kind, traced(body)) for kind, body in messages(bytes.fromhex(datagram))] == [(TRACE, said)]
+    assert [(kind, traced(body)) for kind, _, _, body in messages(bytes.fromhex(datagram))] == [(TRACE, said)]
 
 
 def test_messages_in_one_datagram_are_read_in_order() -> None:
     both = "".join(MESSAGES)
-    assert [traced(body) for _, body in messages(bytes.fromhex(both))] == list(MESSAGES.values())
+    assert [traced(body) for _, _, _, body in messages(bytes.fromhex(both))] == list(MESSAGES.values())
 
 
 def test_ipv6_packet_is_read() -> None:
