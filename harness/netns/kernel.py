@@ -17,6 +17,7 @@ from harness.errors import UnavailableError
 from harness.netns import rtnetlink
 from harness.netns.addresses import FAMILIES, Family
 from harness.netns.namespace import Namespace
+from harness.netns.rtnetlink import attribute
 
 _INET = 1  # NFPROTO_INET
 _NESTED = 0x8000
@@ -106,7 +107,7 @@ def _works(namespace: Namespace, request: rtnetlink.Request) -> bool:
 
 def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
     try:
-        sock = namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)  # NETLINK_NETFILTER
+        sock = namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, rtnetlink.NETFILTER)
     except OSError:
         return [NF_TABLES]
     asked = [(NF_TABLES, _table()), (NAT_CHAIN, _nat_chain())]
@@ -135,19 +136,19 @@ def _refused(sock: socket.socket) -> dict[int, int]:
 
 
 def _table() -> tuple[int, bytes]:
-    return _NEWTABLE, _attribute(1, b"probe\0")
+    return _NEWTABLE, attribute(1, b"probe\0")
 
 
 def _nat_chain() -> tuple[int, bytes]:
-    hook = _attribute(1, struct.pack(">I", 0)) + _attribute(2, struct.pack(">i", -100))  # prerouting, dstnat
-    named = _attribute(1, b"probe\0") + _attribute(3, b"nat\0")
-    return _NEWCHAIN, named + _attribute(4 | _NESTED, hook) + _attribute(7, b"nat\0")
+    hook = attribute(1, struct.pack(">I", 0)) + attribute(2, struct.pack(">i", -100))  # prerouting, dstnat
+    named = attribute(1, b"probe\0") + attribute(3, b"nat\0")
+    return _NEWCHAIN, named + attribute(4 | _NESTED, hook) + attribute(7, b"nat\0")
 
 
 def _rule(expression: str) -> tuple[int, bytes]:
     """Return a rule with one expression without arguments: ENOENT if the kernel lacks it, else mostly EINVAL."""
-    element = _attribute(1 | _NESTED, _attribute(1, expression.encode() + b"\0") + _attribute(2 | _NESTED, b""))
-    return _NEWRULE, _attribute(1, b"probe\0") + _attribute(2, b"nat\0") + _attribute(4 | _NESTED, element)
+    element = attribute(1 | _NESTED, attribute(1, expression.encode() + b"\0") + attribute(2 | _NESTED, b""))
+    return _NEWRULE, attribute(1, b"probe\0") + attribute(2, b"nat\0") + attribute(4 | _NESTED, element)
 
 
 def _nft(number: int, kind: int, attributes: bytes) -> bytes:
@@ -156,7 +157,3 @@ def _nft(number: int, kind: int, attributes: bytes) -> bytes:
 
 def _message(kind: int, flags: int, number: int, body: bytes) -> bytes:
     return struct.pack("=IHHII", 16 + len(body), kind, flags | 0x1, number, 0) + body  # NLM_F_REQUEST
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    return struct.pack("=HH", len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
