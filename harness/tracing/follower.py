@@ -60,8 +60,10 @@ def follow(
             if is_same(seen[-1]) or len(seen) == MOST or time.monotonic() > until:
                 break
         took = risen(before, counted(node, six=six)) if before else ()
-        found = Followed(seen, tracer.take(), rules_in(node), _links(node), capture.take(), took)
-    found = replace(found, missing=missing, to=(probe.address, probe.port))
+        to = probe.address, probe.port
+        found = Followed(
+            seen, tracer.take(), rules_in(node), _links(node), capture.take(), took, missing=missing, to=to
+        )
     return replace(found, connection=_connection(node, found))
 
 
