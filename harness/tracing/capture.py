@@ -62,4 +62,4 @@ def _frames(where: str, sock: socket.socket) -> Iterator[Frame]:
             if packet is not None and ancillary:
                 seconds, rest = _TIMESPEC.unpack_from(ancillary[0][2])
                 at = seconds * 10**9 + rest
-                yield Frame(at, where, link, kind == _OUTGOING, data, about(data) or packet, packet)
+                yield Frame(at, where, link, kind == _OUTGOING, data, about(packet, data) or packet, packet)

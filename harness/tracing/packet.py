@@ -67,13 +67,10 @@ def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list
     ]
 
 
-def about(data: bytes) -> Packet | None:
-    """Return the packet that an ICMP error is about; None for anything else."""
+def about(packet: Packet, data: bytes) -> Packet | None:
+    """Return what a packet, with this data, is about if it is an ICMP error; None for anything else."""
     length = 40 if data[0] >> 4 == 6 else (data[0] & 15) * 4
-    carried = packet_of(data)
-    error = (
-        carried is not None and carried.protocol in _ERRORS and data[length : length + 1] in _ERRORS[carried.protocol]
-    )
+    error = data[length : length + 1] in _ERRORS.get(packet.protocol, ())
     return packet_of(data[length + 8 :]) if error else None
 
 
