@@ -24,12 +24,14 @@ def counted(namespace: Namespace, *, six: bool) -> str:
     Where its program is not here, there are none to count either. Raises `UnavailableError`.
     """
     word = "ip6" if six else "ip"
-    names = (f"{word}tables-legacy-save", f"{word}tables-save")
-    program = next((each for each in names if shutil.which(each, path=search_path())), "")
     with namespace.entered():
         tables = Path(f"/proc/thread-self/net/{word}_tables_names")
         there = tables.exists() and tables.read_text(encoding="ascii").strip()
-    return programs.run(namespace, [program, "-c"]).stdout if there and program else ""
+    if not there:
+        return ""
+    names = (f"{word}tables-legacy-save", f"{word}tables-save")
+    program = next((each for each in names if shutil.which(each, path=search_path())), "")
+    return programs.run(namespace, [program, "-c"]).stdout if program else ""
 
 
 def risen(before: str, after: str) -> list[tuple[str, str]]:
