@@ -44,16 +44,14 @@ def rules_of(texts: Mapping[str, str], node: str) -> Rules:
 
     What the kernel has counts more than what the proxy wants, and iptables more than nft where both list a table.
     """
-    nft = ("", texts.get(f"rules-{node}.nft", "")), ("", texts.get(f"rules-{node}-nft.txt", ""))
-    saved = ((word, texts.get(f"rules-{node}-{word}tables-save.txt", "")) for word in ("ip", "ip6"))
     chains: dict[Place, Sequence[str]] = {}
     elements: dict[Place, Sequence[str]] = {}
-    for _, text in nft:
-        found = from_nft(text)
+    for file in (f"rules-{node}.nft", f"rules-{node}-nft.txt"):
+        found = from_nft(texts.get(file, ""))
         chains |= found.chains
         elements |= found.elements
-    for word, text in saved:
-        chains |= from_iptables(text, word).chains
+    for family in ("ip", "ip6"):
+        chains |= from_iptables(texts.get(f"rules-{node}-{family}tables-save.txt", ""), family).chains
     return Rules(chains, elements)
 
 
