@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from harness.errors import UnavailableError
+from harness.netns import programs
 from harness.netns.namespace import Namespace
-from harness.netns.process import search_path
 
 _NFT = ("nft", "list", "ruleset")
 _IPTABLES = (("iptables-save",), ("ip6tables-save",))
@@ -27,14 +27,10 @@ def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
 
 
 def _listed(namespace: Namespace, command: Sequence[str]) -> str:
-    program = shutil.which(command[0], path=search_path())
-    if program is None:
-        return f"{command[0]} is not on this machine"
     try:
-        with namespace.entered():
-            ran = subprocess.run(  # noqa: S603  a lister of rules
-                [program, *command[1:]], capture_output=True, text=True, check=False, timeout=_SECONDS
-            )
+        ran = programs.run(namespace, command, timeout=_SECONDS)
+    except UnavailableError:
+        return f"{command[0]} is not on this machine"
     except subprocess.TimeoutExpired:
         return f"{command[0]} did not end within {_SECONDS} s"
     return ran.stdout + ran.stderr
