@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Literal
 
 from harness.model.abilities import Ability
 from harness.model.texts import as_yaml, gathered, with_names
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import answers_now
-from harness.scenario.wrong_packets import paths_of
+from harness.scenario.wrong_packets import asked_for, paths_of
 
 _SERVICES = 10  # that are explained, if proxies do not tell their decisions
 
@@ -40,10 +39,7 @@ def _objects(cluster: Cluster, resource: str, namespace: str) -> str:
 
 def _explained(cluster: Cluster) -> str:
     """Return the decisions that the objects of the first Services ask for: the proxies do not tell theirs."""
-    from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
-
     services = [str(each["metadata"]["name"]) for each in cluster.api.list("services", cluster.namespace)]
-    follow: Literal["kep", "released"] = "kep" if cluster.backend.release.follows == "kep" else "released"
-    said = [explained(cluster.api, cluster.namespace, each, follow) for each in services[:_SERVICES]]
+    said = [asked_for(cluster, each) for each in services[:_SERVICES]]
     head = "The proxies tell nothing of what they decided. By its objects each Service is to be treated like this:"
     return "\n\n".join([head, *(said or ["there is no Service"])]) + "\n"

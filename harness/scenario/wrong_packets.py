@@ -78,7 +78,7 @@ def _told(
     chosen, node = wrong.path, wrong.path.node
     service, kind = chosen.of
     steps = path(followed, rules_of(texts, node), client=chosen.label, node=node, names=names)
-    asked_for = gathered(partial(_asked_for, cluster, service))
+    asked_for = gathered(partial(asked_for, cluster, service))
     tells = gathered(partial(cluster.backend.explain, cluster.namespace, service, [node]))
     return paragraphs(
         wrong.judgement.message,
@@ -124,7 +124,8 @@ def _heading(title: str, text: str) -> str:
     return f"{title}:\n\n{text.rstrip()}" if text.strip() else ""
 
 
-def _asked_for(cluster: Cluster, service: str) -> str:
+def asked_for(cluster: Cluster, service: str) -> str:
+    """Return the decisions that the objects of a Service ask for, and why. Raises like `explained`."""
     from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
 
     follow: Literal["kep", "released"] = "kep" if cluster.backend.release.follows == "kep" else "released"
