@@ -18,19 +18,17 @@ class Findings:
     """The numbers of one scenario, in the order in which it found them."""
 
     def __init__(self) -> None:
-        self._windows: list[tuple[str, Window]] = []
-        self._paths: list[Sequence[Path]] = []  # of each window
+        self._windows: list[tuple[str, Window, Sequence[Path]]] = []
         self._measured: dict[str, Mapping[str, float]] = {}
         self._slowest = 0.0
 
     def opened(self, title: str, window: Window, paths: Sequence[Path] = ()) -> None:
         """Take in a window along these paths, whose counts are those at the end."""
-        self._windows.append((title, window))
-        self._paths.append(paths)
+        self._windows.append((title, window, paths))
 
     def failed(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
         """Yield the windows that were not as expected, in order."""
-        for (_, window), paths in zip(self._windows, self._paths, strict=True):
+        for _, window, paths in self._windows:
             judgement = window.judgement()
             if judgement.verdict is Verdict.FAILED:
                 yield window, judgement, paths
@@ -50,12 +48,12 @@ class Findings:
             measured[CONVERGENCE] = {"slowestSeconds": round(self._slowest, 3)}
         if not self._windows:
             return {"observed": measured} if measured else {}
-        plans = [each for _, window in self._windows for each in window.plans.values()]
+        plans = [each for _, window, _ in self._windows for each in window.plans.values()]
         largest = max(plans, key=lambda each: each.samples)
         weakest = min((each for each in plans if each.kind == largest.kind), key=lambda each: each.samples)
         check = {**largest.check(len(plans)), "smallestFault": weakest.smallest_fault}
         windows = {
             f"{number}. {title}": {client: counts(tally) for client, tally in window.tallies.items()}
-            for number, (title, window) in enumerate(self._windows, 1)
+            for number, (title, window, _) in enumerate(self._windows, 1)
         }
         return {"check": check, "observed": windows | measured}
