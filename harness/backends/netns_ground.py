@@ -38,8 +38,7 @@ class NetnsGround:
 
     def who(self, client: SocketSource) -> str:
         """Return the name of the client with this netns; "" for one that is gone, or on a node that is cut off."""
-        found = next((name for name, host in self._all_clients() if host.namespace is client), None)
-        return found or ""
+        return next((name for name, host in self._all_clients() if host.namespace is client), "")
 
     def _all_clients(self) -> list[tuple[str, Host]]:
         named = [(str(pod_client(node)), host) for node, host in self._clients.copy().items()]
@@ -50,7 +49,7 @@ class NetnsGround:
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
         """Return by name the address of each running pod on a node that is not cut off, and the port of its server."""
-        return targets(self.running(), family)
+        return _targets(self.running(), family)
 
     def running(self) -> dict[str, Host]:
         """Return the pods with an echo server on nodes that are not cut off, by name."""
@@ -76,14 +75,14 @@ class GroundOfOne:
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
         """Return the one pod."""
-        return targets(self._pod, family)
+        return _targets(self._pod, family)
 
     def overflows(self) -> Callable[[], int]:
         """Return what tells for how many connections the nodes' tracking has had no room since."""
         return self._ground.overflows()
 
 
-def targets(pods: Mapping[str, Host], family: int) -> dict[str, tuple[str, int]]:
+def _targets(pods: Mapping[str, Host], family: int) -> dict[str, tuple[str, int]]:
     """Return the addresses of pods in a family, and the port of their servers."""
     of: Family = "IPv6" if family == socket.AF_INET6 else "IPv4"
     return {name: (host.addresses[of], TARGET_PORT) for name, host in pods.items() if of in host.addresses}
