@@ -50,7 +50,7 @@ def paths_of(cluster: Cluster, texts: Mapping[str, str], names: Mapping[str, str
     """Yield for each failed window a text with its file name, and the capture; `texts` are the evidence so far."""
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
-    for window, judgement, paths in list(cluster.failed()):
+    for window, judgement, paths in list(cluster.findings.failed()):
         for wrong in _first_wrong(window, judgement, paths):
             name = f"path-{re.sub('[^A-Za-z0-9.-]+', '-', wrong.path.label)}"
             used[name] += 1
@@ -78,7 +78,7 @@ def _told(
     chosen, node = wrong.path, wrong.path.node
     service, kind = chosen.of
     steps = path(followed, rules_of(texts, node), client=chosen.label, node=node, names=names)
-    asked_for = gathered(partial(asked_for, cluster, service))
+    wanted = gathered(partial(asked_for, cluster, service))
     tells = gathered(partial(cluster.backend.explain, cluster.namespace, service, [node]))
     return paragraphs(
         wrong.judgement.message,
@@ -87,8 +87,8 @@ def _told(
         "\n".join(steps),
         "\n".join(f"Missing here: {each}" for each in followed.missing),
         _heading("The packets, as they were captured", "\n".join(wire(followed, names))),
-        _heading("What its objects ask for, and why", asked_for),
-        _heading(f"What the proxy of {node} tells of it", "" if asked_for in tells else tells),
+        _heading("What its objects ask for, and why", wanted),
+        _heading(f"What the proxy of {node} tells of it", "" if wanted in tells else tells),
         _log(texts, node, wrong.window.opened),
         "",
     )
