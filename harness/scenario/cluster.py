@@ -73,7 +73,7 @@ class Cluster(Components):
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
         self.nodes = Nodes(self.backend, history)
         self.sights = Sights(self)  # of written objects: they are looked at again at the end
-        self._findings = Findings()
+        self.findings = Findings()
         self.ended_before = ended_before
         self.generation: Generation | None = None  # which cases a test is to make; None for those that it has
         self.expects_running = False  # of a component: its end says what is to be said, and casts no doubt
@@ -348,7 +348,7 @@ class Cluster(Components):
     def took(self, what: str, seconds: float) -> None:
         """Something came to be as expected after so long: for the history, and the slowest of all for the report."""
         self.history.write("convergence", test=self.test, what=what, seconds=round(seconds, 3))
-        self._findings.took(seconds)
+        self.findings.took(seconds)
 
     def keep_time(self) -> None:
         """Declare that the scenario depends on time, which other load would disturb: it runs alone."""
@@ -363,17 +363,13 @@ class Cluster(Components):
         """
         expectation = {path.label: path.expected for path in paths}
         window = self.history.window(self.test, expectation, rates, of=paths[0].of if paths else ("", ""))
-        self._findings.opened(title, window, paths)
+        self.findings.opened(title, window, paths)
         return window
-
-    def failed(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
-        """Yield the windows in which not all was as expected, with their judgements and paths."""
-        return self._findings.failed()
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
         """Record numbers for the report, beside the verdict on them."""
         self.history.change("measured", title=title, values=dict(values))
-        self._findings.measured(title, values)
+        self.findings.measured(title, values)
 
     @step("compare {what}")
     def expect_equal(
@@ -410,7 +406,7 @@ class Cluster(Components):
 
     def judgement(self) -> dict[str, Any]:
         """Return the plan of the scenario's probes, the counts of each measuring window, and recorded numbers."""
-        return self._findings.as_json()
+        return self.findings.as_json()
 
     def needs(self) -> dict[str, list[str]]:
         """Return the needs of the scenario so far."""

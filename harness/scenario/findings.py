@@ -27,7 +27,7 @@ class Findings:
         self._windows.append((title, window, paths))
 
     def failed(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
-        """Yield the windows that were not as expected, in order."""
+        """Yield the windows in which not all was as expected, in order, with their judgements and paths."""
         for _, window, paths in self._windows:
             judgement = window.judgement()
             if judgement.verdict is Verdict.FAILED:
