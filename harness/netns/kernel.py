@@ -17,7 +17,7 @@ from harness.errors import UnavailableError
 from harness.netns import rtnetlink
 from harness.netns.addresses import FAMILIES, Family
 from harness.netns.namespace import Namespace
-from harness.netns.rtnetlink import attribute
+from harness.netns.netlink import attribute
 
 _INET = 1  # NFPROTO_INET
 _NESTED = 0x8000

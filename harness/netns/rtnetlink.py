@@ -15,7 +15,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,6 +23,7 @@ from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
 from harness.netns.addresses import NUMBERS, Family
 from harness.netns.namespace import Namespace
+from harness.netns.netlink import HEADER, attribute, attributes, messages
 
 ROUTE, NETFILTER = 0, 12
 """Families of netlink, from linux/netlink.h."""
@@ -37,8 +38,6 @@ _ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _GETROUTE, _NEWRULE =
 _OPERATIONAL = 6  # IF_OPER_UP
 _UNICAST, _LOCAL, _BLACKHOLE = 1, 2, 6
 _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
-_HEADER = struct.Struct("=IHHII")
-_ATTRIBUTE = struct.Struct("=HH")
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS = struct.Struct("=BBBBI")
 _ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg, and struct fib_rule_hdr with the action in place of the type
@@ -85,8 +84,8 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
     with make_socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         sock.send(pack([Request(f"ask for the route to {address}", _GETROUTE, 0, body)]))
         answer = sock.recv(_BUFFER)
-    _, kind, *_ = _HEADER.unpack_from(answer)
-    (number,) = struct.unpack_from("=i", answer, _HEADER.size)
+    _, kind, *_ = HEADER.unpack_from(answer)
+    (number,) = struct.unpack_from("=i", answer, HEADER.size)
     return (kind, -number) != (_ERROR, errno.ENETUNREACH)
 
 
@@ -112,7 +111,7 @@ def pack(requests: Sequence[Request]) -> bytes:
     parts: list[bytes] = []
     for number, each in enumerate(requests, 1):
         flags = each.flags | _REQUEST | (_ACK if number == len(requests) else 0)
-        parts += (_HEADER.pack(_HEADER.size + len(each.body), each.kind, flags, number, 0), each.body)
+        parts += (HEADER.pack(HEADER.size + len(each.body), each.kind, flags, number, 0), each.body)
     return b"".join(parts)
 
 
@@ -223,14 +222,14 @@ def _reason(body: bytes, flags: int) -> str:
     """Return the kernel's text in an answer (NLMSGERR_ATTR_MSG), or ""."""
     if not flags & 0x200:  # NLM_F_ACK_TLVS
         return ""
-    return _find(body[_HEADER.size + 4 :], 1).rstrip(b"\0").decode("ascii", "replace")
+    return _find(body[HEADER.size + 4 :], 1).rstrip(b"\0").decode("ascii", "replace")
 
 
 def _operational_state(sock: socket.socket, index: int) -> int:
     sock.send(pack([Request(f"look at link {index}", _GETLINK, 0, _LINK.pack(0, 0, index, 0, 0))]))
     answer, state = sock.recv(_BUFFER), b""
-    while _HEADER.unpack_from(answer)[1] != _ERROR:  # the link, and then the acknowledgement
-        state = _find(answer[_HEADER.size + _LINK.size :], 16)  # IFLA_OPERSTATE
+    while HEADER.unpack_from(answer)[1] != _ERROR:  # the link, and then the acknowledgement
+        state = _find(answer[HEADER.size + _LINK.size :], 16)  # IFLA_OPERSTATE
         answer = sock.recv(_BUFFER)
     return state[0] if state else -1
 
@@ -238,29 +237,6 @@ def _operational_state(sock: socket.socket, index: int) -> int:
 def _find(data: bytes, wanted: int) -> bytes:
     """Return the value of the first attribute of that kind, or b""."""
     return next((value for kind, value in attributes(data) if kind == wanted), b"")
-
-
-def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield type, flags, sequence number and body of each message in a datagram of netlink."""
-    offset = 0
-    while offset + _HEADER.size <= len(datagram):
-        length, kind, flags, number, _ = _HEADER.unpack_from(datagram, offset)
-        yield kind, flags, number, datagram[offset + _HEADER.size : offset + length]
-        offset += (max(length, _HEADER.size) + 3) & ~3
-
-
-def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield kind, without flags, and value of each attribute of netlink in `data`."""
-    offset = 0
-    while offset + _ATTRIBUTE.size <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, offset)
-        yield kind & 0x3FFF, data[offset + _ATTRIBUTE.size : offset + length]
-        offset += (max(length, _ATTRIBUTE.size) + 3) & ~3
-
-
-def attribute(kind: int, value: bytes) -> bytes:
-    """Return an attribute of netlink, padded to four bytes."""
-    return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
 
 
 def _name(text: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from harness.netns.rtnetlink import attributes
+from harness.netns.netlink import attributes
 from harness.tracing.packet import Packet, packet_of
 
 TRACE = 10 << 8 | 17

@@ -13,7 +13,8 @@ import socket
 import struct
 from collections.abc import Sequence
 
-from harness.netns.rtnetlink import Request, attribute
+from harness.netns.netlink import attribute
+from harness.netns.rtnetlink import Request
 from harness.tracing.messages import OWN_TABLE
 
 _INET, _OWNER = 1, 0x2  # NFPROTO_INET, NFT_TABLE_F_OWNER

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
-from harness.netns.rtnetlink import NETFILTER, NetlinkError, Request, messages, pack
+from harness.netns.netlink import messages
+from harness.netns.rtnetlink import NETFILTER, NetlinkError, Request, pack
 from harness.tracing import own_table
 from harness.tracing.messages import NEW_RULE, TRACE, Traced, rule, traced
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.netns.rtnetlink import messages
+from harness.netns.netlink import messages
 from harness.tracing.messages import TRACE, Traced, traced
 from harness.tracing.packet import Packet, packet_of
 

@@ -1,0 +1,35 @@
+"""The form of all that goes over netlink: messages in a datagram, attributes in a message, from linux/netlink.h.
+
+It is pure, so that what reads traces of packets is, too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+
+
+def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield type, flags, sequence number and body of each message in a datagram of netlink."""
+    offset = 0
+    while offset + HEADER.size <= len(datagram):
+        length, kind, flags, number, _ = HEADER.unpack_from(datagram, offset)
+        yield kind, flags, number, datagram[offset + HEADER.size : offset + length]
+        offset += (max(length, HEADER.size) + 3) & ~3
+
+
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield kind, without flags, and value of each attribute of netlink in `data`."""
+    offset = 0
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        yield kind & 0x3FFF, data[offset + _ATTRIBUTE.size : offset + length]
+        offset += (max(length, _ATTRIBUTE.size) + 3) & ~3
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """Return an attribute of netlink, padded to four bytes."""
+    return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
