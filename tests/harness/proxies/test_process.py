@@ -61,9 +61,11 @@ def test_program_that_ignores_sigterm_is_killed(namespace: Namespace, fake: Make
 
 
 def test_what_a_program_has_started_ends_with_it(namespace: Namespace, tmp_path: Path) -> None:
-    script = (
-        "import subprocess, signal; print(subprocess.Popen(['sleep', '600']).pid, 'is born', flush=True); signal.pause()"
-    )
+    script = """
+import subprocess, signal
+print(subprocess.Popen(['sleep', '600']).pid, 'is born', flush=True)
+signal.pause()
+"""
     process = start("it", [sys.executable, "-c", script], namespace=namespace, log=tmp_path / "log")
     said(process, "is born")  # an interpreter that does not buffer writes word by word
     child = int(process.said().split()[0])
