@@ -38,21 +38,39 @@ history: $(VENV)/.run  ## judge kube-proxy at version after version, in both mod
 	done
 	$(BIN)/trafficdist compare trafficdist-results/history/*
 
-SHELF ?= 1.34 1.35 1.37
+# What `make shelf` runs: a run a line, as options of `trafficdist run`.
+define RUNS
+--proxy reference
+--proxy kube-proxy:1.34 --mode nftables
+--proxy kube-proxy:1.34 --mode iptables
+--proxy kube-proxy:1.35 --mode nftables
+--proxy kube-proxy:1.35 --mode iptables
+--proxy kube-proxy:1.37 --mode nftables
+--proxy kube-proxy:1.37 --mode iptables
+--controller kube-controller-manager:1.37
+--control-plane binaries:1.37 --profile api-server --project kube-apiserver
+--dns reports/coredns/coredns.yaml --organization CoreDNS
+--dns reports/coredns/zonal.yaml --organization CoreDNS
+--dns reports/coredns/ignore-empty-service.yaml --organization CoreDNS
+endef
+export RUNS
 
-shelf: $(VENV)/.run  ## run the reference, and kube-proxy at versions that are in the cache, and put the reports on the shelf
+shelf: $(VENV)/.run  ## judge the reference, and what is in the cache of Kubernetes and CoreDNS, and put the reports on the shelf
+	@test -z "$$(git status --porcelain --untracked-files=no 2>/dev/null)" || \
+	  { echo "error: this checkout has changes, so no certificate can rest on its runs: commit them first" >&2; exit 4; }
 	rm -rf trafficdist-results/shelf
-	$(BIN)/trafficdist run $(N) --output-dir trafficdist-results/shelf/reference $(ARGS)
-	for version in $(SHELF); do \
-	  $(BIN)/trafficdist components path kube-proxy $$version || continue; \
-	  for mode in $(MODES); do \
-	    code=0; $(BIN)/trafficdist run --proxy kube-proxy:$$version --mode $$mode $(N) \
-	      --output-dir trafficdist-results/shelf/$$version-$$mode $(ARGS) || code=$$?; \
-	    case $$code in 0|1|10|11) ;; *) exit $$code ;; esac; \
-	  done; \
+	@coredns=$$($(BIN)/trafficdist components path coredns) && PATH="$${coredns%/*}:$$PATH"; number=0; \
+	printf '%s\n' "$$RUNS" | while read -r options; do \
+	  number=$$((number + 1)); folder=trafficdist-results/shelf/$$number; code=0; \
+	  echo "trafficdist run $$options"; \
+	  $(BIN)/trafficdist run $$options $(N) --output-dir $$folder $(ARGS) < /dev/null || code=$$?; \
+	  case $$code in \
+	    0|1|10|11) ;; \
+	    12) rm -rf $$folder; echo "skipped: $$options" ;; \
+	    *) exit $$code ;; \
+	  esac; \
 	done
-	$(BIN)/trafficdist shelf add trafficdist-results/shelf/*/
-	$(BIN)/trafficdist shelf index
+	@code=0; $(BIN)/trafficdist shelf add trafficdist-results/shelf/*/ || code=$$?; $(BIN)/trafficdist shelf index; exit $$code
 
 SKEW ?= 1.29 1.30 1.31 1.32 1.33 1.34
 

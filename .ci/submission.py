@@ -17,7 +17,7 @@ from pathlib import Path
 
 SHELF = re.compile(r"reports/\d+\.\d+/[a-z0-9.-]+/[a-z0-9.-]+(?=/)")
 _SUITE = re.compile(r"^suite:\n((?:  .*\n)+)", re.MULTILINE)
-_VERSION = re.compile(r"^  version: '?(\d+(?:\.\d+)+)'?$", re.MULTILINE)
+_VERSION = re.compile(r"^  version: '?(\d+(?:\.\w+)+)'?$", re.MULTILINE)
 _REVISION = re.compile(r"^  revision: '?([0-9a-f]{40})(?:-dirty)?'?$", re.MULTILINE)
 
 

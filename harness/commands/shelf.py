@@ -47,17 +47,21 @@ def add(runs: Sequence[str], place: Path, suite: str) -> int:
     """Put the report of a finished RUN on the shelf, unless `trafficdist verify` refuses it.
 
     Its folder is <kubernetes minor>/<organization>-<project>/<version>-<mode>, with README.md, report.yaml,
-    run.jsonl.gz (the history) and what the report rests on. A report that was there gives way.
+    run.jsonl.gz (the history) and what the report rests on. A report that was there gives way. One that no released
+    version of trafficdist made is shown as not verified.
     """
     from harness.plugin.suite import catalogue
     from harness.report.shelf.adding import add as put
+    from harness.report.shelf.adding import barring
 
     code, requirements = 0, functools.cache(lambda: catalogue(suite))
     for run in runs:
         target, refused = put(run, place, requirements)
-        code = tell(run, refused) or code
-        if not refused:
+        code = tell(run, barring(refused)) or code
+        if not barring(refused):
             click.echo(target)
+            for each in refused:
+                click.secho(f"{each}; so it will not be shown as verified", fg="yellow", err=True)
     return code
 
 
@@ -108,9 +112,9 @@ def check(folders: Sequence[Path], suite: str) -> int:
     missing = next((each for each in folders if not (each / "report.yaml").exists()), None)
     if missing is not None:
         raise UsageError(f"{shown(missing)}: there is no report.yaml in it; want a folder of the shelf")
-    code, requirements, now = 0, catalogue(suite), datetime.datetime.now(datetime.UTC)
+    code, requirements, today = 0, catalogue(suite), datetime.datetime.now(datetime.UTC).date()
     for folder in folders:
-        refused = refusals(folder, requirements, now)
+        refused = refusals(folder, requirements, today)
         code = tell(folder, refused) or code
         if not refused:
             click.secho(f"The report in {shown(folder)} can be published.", fg="green")

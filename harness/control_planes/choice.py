@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UnavailableError, UsageError
 from harness.model.release import API_SERVER, CONTROLLER, parse_gates
 from harness.model.release_features import lacking
 from harness.model.requirements import Profile
@@ -101,12 +101,25 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
             f"is {choice.version}: leave it out, and change components with scenarios of the profile {Profile.CLUSTER}"
         )
     gates = parse_gates(values["feature_gates"])
-    claims = _of_controller(choice.controller_version or choice.version or asked, gates)
+    installed = choice.plane != CONTAINERS
+    named = choice.controller_version or choice.version or asked
+    claims = _of_controller(_exact(MANAGER, named) if installed else named, gates)
     if choice.plane != EMBEDDED:
-        claims |= {key: _both(claims[key], value) for key, value in _of_api_server(choice.version, gates).items()}
+        named = _exact("kube-apiserver", choice.version) if installed else choice.version
+        claims |= {key: _both(claims[key], value) for key, value in _of_api_server(named, gates).items()}
     versions = {"kubernetes_version": choice.version} if choice.version else {}
     return {**claims, **versions, "follow": "released", "organization": "The Kubernetes authors",
             "url": "https://kubernetes.io"}  # fmt: skip
+
+
+def _exact(component: str, version: str) -> str:
+    """Return the version of the binary that a run will take. A missing one is told of when it is started."""
+    from harness.binaries import find_entry  # noqa: PLC0415  only where there is one to look for
+
+    try:
+        return find_entry(component, version).version.tag
+    except UnavailableError:
+        return version
 
 
 def _of_controller(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:

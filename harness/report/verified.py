@@ -35,6 +35,9 @@ NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 60.0
 """How far times of the report and of the history may differ: reports are written after the last record."""
 
+RELEASE = "release"
+"""The check of the version alone: a report that only this one refuses is right, but nobody can install what made it."""
+
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
 
@@ -68,6 +71,11 @@ def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
         report = conformance.load_report(str(folder / "report.yaml"))
     except UsageError as error:
         return [Refusal("schema", str(error))]
+    return refusals(folder, report, catalogue)
+
+
+def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement]) -> list[Refusal]:
+    """Return the reasons why a report that was read from a folder, and meets its schema, is not accepted."""
     history = next((folder / name for name in HISTORIES if (folder / name).exists()), None)
     if history is None:
         return [Refusal("history", f"{folder} has no {HISTORIES[0]}: nothing can be derived again")]
@@ -125,12 +133,20 @@ def _suite(run: Evidence) -> Iterator[str]:
     version = suite["harness"] if "harness" in suite else suite["version"]
     if version != suite_version():
         yield f"trafficdist {version} made it, and this is {suite_version()}: verify it with that one"
-    if not _RELEASED.fullmatch(suite["version"]):
-        yield f"{suite['version']} is no released version of a suite"
     if suite.get("revision", "").endswith("-dirty"):
         yield "the suite was a checkout with changes of its own"
     if suite["catalogueDigest"] != catalogue_digest(run.catalogue.values()):
         yield "its catalogue is not that of the installed suite: take the release that made the run"
+
+
+def is_released(report: Mapping[str, Any]) -> bool:
+    """Return whether a released version of a suite made a report, as far as the report says."""
+    return bool(_RELEASED.fullmatch(report["suite"]["version"]))
+
+
+def _release(run: Evidence) -> Iterator[str]:
+    if not is_released(run.report):
+        yield f"{run.report['suite']['version']} is no released version of a suite"
 
 
 def _catalogue(run: Evidence) -> Iterator[str]:
@@ -309,6 +325,7 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     "history": _history,
     "artifacts": _artifacts,
     "suite": _suite,
+    RELEASE: _release,
     "catalogue": _catalogue,
     "verdicts": _verdicts,
     "tests": _tests,

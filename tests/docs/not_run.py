@@ -23,6 +23,7 @@ _VERIFIED = "it needs a report of somebody else; tests/harness/report/test_verif
 _WHOLE = "it takes a whole run, of minutes; tests/harness/report/test_shelf.py adds one of a small suite"
 _SUBMISSION = "it needs a report to submit; tests/harness/report/test_submission.py submits good and bad ones"
 _SHELF = "it writes into the checkout; tests/harness/report/test_shelf.py makes the same index of a copy"
+_RELEASE = "it makes a release; tests/harness/report/test_submission.py submits reports of one"
 _TOOL = "it needs setup-envtest, which downloads"
 
 RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
@@ -48,6 +49,8 @@ NOT_RUN = {
     "trafficdist shelf add latest --shelf reports": _WHOLE,
     "trafficdist shelf check reports/1.37/acme-acme-proxy/1.2.3-nftables": _SUBMISSION,
     "git add reports/1.37/acme-acme-proxy": _SUBMISSION,
+    'git commit --all --message "Version 0.1.0"': _RELEASE,
+    'git tag --annotate v0.1.0 --message "trafficdist 0.1.0"': _RELEASE,
     'pip install "git+https://github.com/trafficdist/trafficdist@v0.1.0"': _DOWNLOAD,
     "make skew": _COMPONENT,
     "make test": _SELF,

@@ -1,7 +1,8 @@
 """Puts the folder of a run on the shelf: what its report rests on, the history compressed, and a page for people.
 
 The copy is verified before it takes its place, not the original: what is on the shelf has been verified as it stands
-there.
+there. A report that no released version made can stand there too, so that a project sees its own; its page and the
+index say so, and never that it is verified.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from harness.report.rejudged import HISTORIES, place_of
 from harness.report.shelf import place
 from harness.report.shelf.entry import described
 from harness.report.shelf.markdown import readme
-from harness.report.verified import Refusal, verify
+from harness.report.verified import RELEASE, Refusal, refusals
 from harness.run.folder import write_whole
 
 LARGEST = 256 * MEGABYTE
@@ -28,10 +29,10 @@ LARGEST = 256 * MEGABYTE
 
 
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
-    """Put a run on the shelf, and return its folder there, and the reasons why it is refused: then nothing is written.
+    """Put a run on the shelf, and return its folder there, and the reasons why it is refused.
 
-    A report of the same implementation, version, mode and Kubernetes gives way. Raises `UsageError` for what is no run
-    that came to its end, or says too little about what was judged.
+    If any of them is `barring`, nothing is written. A report of the same implementation, version, mode and Kubernetes
+    gives way. Raises `UsageError` for what is no run that came to its end, or says too little about what was judged.
     """
     history = place_of(run)
     if history.name not in HISTORIES or not (history.parent / place.REPORT).exists():
@@ -46,15 +47,20 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
         with tempfile.TemporaryDirectory(dir=shelf, prefix=".adding-") as made:
             copy = Path(made) / "run"
             _copy(history, [each["path"] for each in report["artifacts"]], copy)
-            refused = verify(copy, catalogue())
-            if not refused:
+            refused = refusals(copy, report, catalogue())
+            if not barring(refused):
                 write_whole(copy / place.README, readme(described(report, copy), report))
                 _replace(target, copy)
-        if refused and is_new:
+        if barring(refused) and is_new:
             shelf.rmdir()
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
     return target, refused
+
+
+def barring(refused: Sequence[Refusal]) -> list[Refusal]:
+    """Return the reasons that keep a report off the shelf: all, but that no released version made it."""
+    return [each for each in refused if each.check != RELEASE]
 
 
 def _copy(history: Path, artifacts: Sequence[str], to: Path) -> None:

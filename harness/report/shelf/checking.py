@@ -16,21 +16,28 @@ from harness.model.requirements import Requirement
 from harness.report.conformance import load_report
 from harness.report.rejudged import HISTORIES
 from harness.report.shelf import place
-from harness.report.shelf.entry import HOLDS, described
+from harness.report.shelf.entry import HOLDS, Entry, described
 from harness.report.shelf.markdown import readme
-from harness.report.verified import Refusal, verify
+from harness.report.verified import Refusal, refusals
 
 AHEAD = datetime.timedelta(days=1)
 """How far the clock of another machine may be ahead."""
 
 
-def check(folder: Path, catalogue: Sequence[Requirement], now: datetime.datetime) -> list[Refusal]:
-    """Return the reasons why a folder is not fit for the shelf; empty if it is. `now` has a time zone."""
-    refused = verify(folder, catalogue)
-    if any(each.check == "schema" for each in refused):
-        return refused
-    report = load_report(str(folder))
-    return [*refused, *_place(folder, report), *_files(folder, report), *_readme(folder, report), *_date(report, now)]
+def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) -> list[Refusal]:
+    """Return the reasons why a folder is not fit for the shelf; empty if it is."""
+    try:
+        report = load_report(str(folder))
+    except UsageError as error:
+        return [Refusal("schema", str(error))]
+    entry = described(report, folder)
+    return [
+        *refusals(folder, report, catalogue),
+        *_place(folder, report),
+        *_files(folder, report),
+        *_readme(folder, entry, report),
+        *_date(entry, today),
+    ]
 
 
 def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
@@ -58,18 +65,17 @@ def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
         yield Refusal("files", f"{name} is not there")
 
 
-def _date(report: Mapping[str, Any], now: datetime.datetime) -> Iterator[Refusal]:
-    made = datetime.datetime.fromisoformat(report["date"])
-    if made > now + AHEAD:
-        yield Refusal("date", f"it is of {made.date()}, which has not come yet")
-    if now > made + HOLDS:
-        yield Refusal("date", f"it is of {made.date()}, and a report holds for {HOLDS.days} days")
+def _date(entry: Entry, today: datetime.date) -> Iterator[Refusal]:
+    if entry.day > today + AHEAD:
+        yield Refusal("date", f"it is of {entry.day}, which has not come yet")
+    if today > entry.holds_until:
+        yield Refusal("date", f"it is of {entry.day}, and a report holds for {HOLDS.days} days")
 
 
-def _readme(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
+def _readme(folder: Path, entry: Entry, report: Mapping[str, Any]) -> Iterator[Refusal]:
     path = folder / place.README
     if not path.is_file():
         return
     said = content(path, what="page", most=MEGABYTE).decode(errors="replace")
-    if said != readme(described(report, folder), report):
+    if said != readme(entry, report):
         yield Refusal("readme", "README.md does not say what the report says: make it with `trafficdist shelf add`")

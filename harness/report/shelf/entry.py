@@ -13,9 +13,12 @@ from harness.model.requirements import Requirement
 from harness.report.comparison import MARKS, by_feature, counted
 from harness.report.conformance import read_report
 from harness.report.rejudged import HISTORIES
-from harness.report.verified import verify
+from harness.report.verified import is_released, refusals
 
-NO_HISTORY = "no history"
+NO_HISTORY, UNRELEASED = "no history", "no released version made it"
+NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
+"""Why reports are not verified, now or later: their files say it, and need not be looked at again."""
+
 HOLDS = datetime.timedelta(days=365)
 """How long a report holds. A version of an implementation does not change; kernels, clusters and requirements do."""
 
@@ -87,12 +90,16 @@ class Entry:
 def entry_of(folder: Path, place: str, digest: str, catalogue: Callable[[], Sequence[Requirement]]) -> Entry:
     """Return what is to be known of the report in a folder, which is verified. Raises `UsageError` if it is none.
 
-    The catalogue is asked for only if there is a history.
+    The catalogue is asked for only if the report can be verified.
     """
     report = read_report(str(folder))
-    has_history = any((folder / name).exists() for name in HISTORIES)
-    refused = verify(folder, catalogue()) if has_history else [NO_HISTORY]
-    return replace(described(report, folder), place=place, digest=digest, refused=str(refused[0]) if refused else "")
+    if not any((folder / name).exists() for name in HISTORIES):
+        refused = NO_HISTORY
+    elif not is_released(report):
+        refused = UNRELEASED
+    else:
+        refused = next(map(str, refusals(folder, report, catalogue())), "")
+    return replace(described(report, folder), place=place, digest=digest, refused=refused)
 
 
 def described(report: Mapping[str, Any], folder: Path) -> Entry:

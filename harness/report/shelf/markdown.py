@@ -15,7 +15,8 @@ from typing import Any
 from harness.errors import UsageError
 from harness.model.escaping import for_code, for_line, for_markdown
 from harness.report.comparison import KEY, NOT_RUN, table
-from harness.report.shelf.entry import Entry, State, states
+from harness.report.shelf.entry import UNRELEASED, Entry, State, states
+from harness.report.verified import is_released
 
 MOST_UNMET = 10
 """The most requirements that the index names of one report; the page beside it has all."""
@@ -32,7 +33,7 @@ def readme(entry: Entry, report: Mapping[str, Any]) -> str:
         ("page of the implementation", entry.url or NOT_RUN),
         ("cluster", f"{report['environment']['backend']}, {len(report['environment']['nodes'])} nodes"),
         ("date", f"{entry.day}; the report holds until {entry.holds_until}"),
-        ("suite", f"{entry.suite}, {report['suite'].get('revision', 'as released')}"),
+        ("suite", f"{entry.suite}, {_origin(report)}"),
         ("requirements that are met", entry.met),
     )
     lines = [
@@ -63,6 +64,14 @@ def readme(entry: Entry, report: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _origin(report: Mapping[str, Any]) -> str:
+    """Return what the suite of a report was installed from."""
+    revision = report["suite"].get("revision", "")
+    if is_released(report):
+        return revision or "as released"
+    return f"{revision or 'of no known revision'}: {UNRELEASED}, so it is not verified"
+
+
 def _features(entry: Entry) -> Iterator[str]:
     for profile, cells in entry.features.items():
         rows = [(for_markdown(name), [cell]) for name, cell in cells.items()]
@@ -87,11 +96,11 @@ def _few(entry: Entry) -> list[str]:
 
 def section(entries: Sequence[Entry], today: datetime.date) -> str:
     """Return the section of the index, with its marks."""
-    told, verified = states(entries, today), sum(not each.refused for each in entries)
+    told = states(entries, today)
     lines = [
         BEGIN,
         "",
-        f"{len(entries)} reports, {verified} of them verified; as of {today}. [index.html](index.html) has colours.",
+        f"As of {today}: {summary(entries)} [index.html](index.html) has colours.",
         "",
         KEY,
         "",
@@ -105,6 +114,15 @@ def section(entries: Sequence[Entry], today: datetime.date) -> str:
         END,
     ]
     return "\n".join(lines)
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """Return in sentences how many reports there are, and how many can be relied on."""
+    verified, unreleased = (sum(each.refused == why for each in entries) for why in ("", UNRELEASED))
+    said = f"{len(entries)} reports, {verified} of them verified."
+    if unreleased:
+        said += f" Of {unreleased} the suite was no released version, which others could verify them with."
+    return said
 
 
 def profiles(entries: Sequence[Entry]) -> list[str]:

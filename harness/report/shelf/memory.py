@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content, sha256_of
 from harness.model.requirements import Requirement
-from harness.report.shelf.entry import NO_HISTORY, Entry, entry_of
+from harness.report.shelf.entry import NEVER_VERIFIED, Entry, entry_of
 from harness.report.shelf.place import REPORT
 
 FILE = "index.json"
@@ -31,7 +31,7 @@ def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, agai
     for folder in folders(shelf):
         where, digest = str(folder.relative_to(shelf)), digest_of(folder)
         entry = known.get(where)
-        if entry is None or entry.digest != digest or entry.refused not in ("", NO_HISTORY):
+        if entry is None or entry.digest != digest or entry.refused not in ("", *NEVER_VERIFIED):
             entry = entry_of(folder, where, digest, catalogue)
         found.append(entry)
     return found

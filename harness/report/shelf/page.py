@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from harness.report.comparison import KEY, MARKS
 from harness.report.shelf.entry import Entry, states
-from harness.report.shelf.markdown import columns, profiles
+from harness.report.shelf.markdown import columns, profiles, summary
 from harness.report.shelf.place import README, REPORT, SHELVED
 from harness.report.template import environment, file, style
 
@@ -27,7 +27,7 @@ def as_html(entries: Sequence[Entry], today: datetime.date) -> str:
             entries=entries,
             states=told,
             today=today,
-            verified=sum(not each.refused for each in entries),
+            summary=summary(entries),
             matrices=[
                 (name, columns(name, entries), [each for each in entries if name in each.features])
                 for name in profiles(entries)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from harness.binaries import Cache
 from harness.control_planes.choice import Choice, choose
 from harness.errors import UsageError
 from harness.settings.options import resolve
 from harness.settings.settings import Settings
+from tests.harness.binaries.test_finding import put
 
 
 def _resolved(**given: object) -> Settings:
@@ -57,6 +61,19 @@ def test_real_components_follow_what_was_released_and_are_judged_by_their_profil
     assert settings.profile == ("endpointslice-controller", "api-server")
     assert {"TopologyMode", "OpenAPI"} <= set(settings.supported_features)
     assert settings.exempt_features == ("DeprecationWarnings",)
+
+
+def test_a_report_names_the_version_of_the_binary_and_not_the_series_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    for component in ("kube-controller-manager", "kube-apiserver"):
+        put(Cache(), component, "1.34.7")
+    assert _resolved(controller="kube-controller-manager").version == "v1.34.7"
+    assert _resolved(control_plane="binaries:1.34").version == "v1.34.7"
+    assert _resolved(control_plane="binaries:1.33").version == "1.33"
+    assert _resolved(control_plane="containers:1.34").version == "1.34"
 
 
 def test_what_an_option_says_wins() -> None:

@@ -21,11 +21,13 @@ from harness.errors import UsageError
 from harness.model.requirements import Requirement
 from harness.report.shelf import index, memory
 from harness.report.shelf.adding import add
+from harness.report.shelf.checking import check
 from harness.report.shelf.entry import Entry, Unmet, states
 from harness.report.shelf.markdown import section
 from harness.report.shelf.page import as_html
 from harness.report.shelf.place import place_of
 from harness.report.verified import verify
+from harness.settings.options import resolve
 from tests.harness.report.browser import Page
 from tests.harness.report.forged import Forged
 
@@ -131,6 +133,29 @@ def test_what_verify_refuses_does_not_come_onto_the_shelf(run: Forged, tmp_path:
     assert result.exit_code == 13
     assert "run: 1 tests were repeated" in result.output
     assert not (tmp_path / "shelf").exists()
+
+
+def test_a_report_that_no_release_made_stands_on_the_shelf_and_is_not_verified(run: Forged, shelf: Path) -> None:
+    run.report["suite"]["version"] = "1.1.dev0"
+    run.rewrite(_of_a_checkout)
+    assert run.checks() == ["release"]
+    target, refused = add(str(run.folder), shelf, lambda: run.requirements)
+    assert [each.check for each in refused] == ["release"]
+    assert "of no known revision: no released version made it" in (target / "README.md").read_text(encoding="utf-8")
+    found = {each.project: each for each in index.write(shelf, refuse, TODAY)}
+    assert found["p"].refused == "no released version made it"
+    assert memory.entries(shelf, refuse) == list(found.values())
+    for name in ("README.md", "index.html"):
+        text = (shelf / name).read_text(encoding="utf-8")
+        assert "2 reports, 0 of them verified. Of 1 the suite was no released version" in text
+        assert "not verified: no released version made it" in text
+    assert [each.check for each in check(target, run.requirements, TODAY)] == ["release"]
+
+
+def _of_a_checkout(record: dict[str, Any]) -> dict[str, Any]:
+    if about := record.get("facts", {}).get("report"):
+        about |= {"kubernetesVersion": "v1.37", "suite": about["suite"] | {"version": "1.1.dev0"}}
+    return record
 
 
 def test_a_run_without_a_file_that_its_report_names_is_refused(run: Forged, tmp_path: Path) -> None:
@@ -241,14 +266,22 @@ def test_names_of_others_are_shown_and_not_obeyed() -> None:
 FAKE = r"""#!/bin/sh
 echo "$@" >> said
 case "$*" in
-  "components path kube-proxy 1.35") exit 12 ;;
-  *--output-dir\ *) for folder; do :; done; mkdir -p "$folder"; case "$*" in *1.37*) exit 1 ;; esac ;;
+  "components path coredns") echo /cache/coredns ;;
+  *kube-proxy:1.35*) exit 12 ;;
+  *--output-dir\ *)
+    case "$*" in *--dns*) echo "$PATH" >> paths ;; esac
+    for folder; do :; done
+    mkdir -p "$folder"
+    cat > "$folder/input"
+    case "$*" in *iptables*) exit 1 ;; esac ;;
+  "shelf add "*) exit 13 ;;
 esac
 """
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="unavailable: there is no make")
-def test_make_shelf_runs_what_is_in_the_cache_and_then_adds_all(tmp_path: Path) -> None:
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the Makefile, in which a script stands for `trafficdist`."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     for name, text in (("bin/python", ""), ("bin/trafficdist", FAKE), (".run", "")):
@@ -256,19 +289,62 @@ def test_make_shelf_runs_what_is_in_the_cache_and_then_adds_all(tmp_path: Path) 
         (tmp_path / ".venv" / name).write_text(text)
         (tmp_path / ".venv" / name).chmod(0o755)
     (tmp_path / "trafficdist-results/shelf/of-before").mkdir(parents=True)
-    subprocess.run(["make", "shelf", "WORKERS=2"], cwd=tmp_path, check=True, timeout=60, capture_output=True)
-    said = (tmp_path / "said").read_text().splitlines()
+    return tmp_path
+
+
+def make_shelf(place: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", "shelf", "WORKERS=2"], cwd=place, timeout=60, capture_output=True, text=True, check=False
+    )
+
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="unavailable: there is no make")
+
+
+@needs_make
+def test_make_shelf_runs_what_is_in_the_cache_and_then_adds_all(checkout: Path) -> None:
+    done = make_shelf(checkout)
+    said = (checkout / "said").read_text().splitlines()
     runs = [line.partition(" -n 2 ")[0] for line in said if line.startswith("run")]
-    assert runs == ["run"] + [
-        f"run --proxy kube-proxy:{version} --mode {mode}"
-        for version in ("1.34", "1.37")
-        for mode in ("nftables", "iptables")
-    ]
-    folders = ["1.34-iptables", "1.34-nftables", "1.37-iptables", "1.37-nftables", "reference"]
-    assert said[-2:] == [
-        "shelf add " + " ".join(f"trafficdist-results/shelf/{name}/" for name in folders),
-        "shelf index",
-    ]
+    assert runs[0] == "run --proxy reference"
+    for each in ("kube-proxy:1.37 --mode iptables", "kube-controller-manager:1.37", "binaries:1.37", "coredns.yaml"):
+        assert any(each in run for run in runs), each
+    skipped = [number for number, run in enumerate(runs, 1) if "kube-proxy:1.35" in run]
+    assert done.stdout.count("skipped: --proxy kube-proxy:1.35") == len(skipped) == 2
+    folders = sorted(
+        f"trafficdist-results/shelf/{number}/" for number, _ in enumerate(runs, 1) if number not in skipped
+    )
+    assert said[-2:] == ["shelf add " + " ".join(folders), "shelf index"]
+    assert all(path.startswith("/cache:") for path in (checkout / "paths").read_text().splitlines())
+    assert all((checkout / folder / "input").read_text() == "" for folder in folders)
+    assert done.returncode != 0  # a report was refused
+
+
+@needs_make
+def test_make_shelf_runs_nothing_in_a_checkout_with_changes(checkout: Path) -> None:
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for arguments in (("init", "--quiet"), ("add", "Makefile"), ("commit", "--quiet", "--message=x")):
+        subprocess.run([*git, *arguments], cwd=checkout, check=True)
+    (checkout / "Makefile").write_text((checkout / "Makefile").read_text() + "\n")
+    done = make_shelf(checkout)
+    assert (done.returncode, "this checkout has changes" in done.stderr) == (2, True)
+    assert not (checkout / "said").exists()
+
+
+def test_each_run_of_make_shelf_names_what_it_judges_and_gets_a_folder_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    runs = text.partition("define RUNS\n")[2].partition("\nendef")[0].splitlines()
+    judged = []
+    for run in runs:
+        words = run.split()
+        given = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+        settings = resolve(given, environment={})
+        assert settings.judges_reference or (settings.organization and settings.project), run
+        judged.append((settings.project, str(settings.proxy), settings.mode))
+    assert len(set(judged)) == len(judged) > 10
 
 
 REPORTS = 200

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,14 @@ import yaml
 
 from harness.report.shelf.adding import add
 from harness.report.shelf.checking import check
+from harness.report.shelf.entry import described, states
 from tests.harness.report.conftest import Kept
 from tests.harness.report.forged import Forged
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[3]
-NOW = datetime.datetime.now(datetime.UTC)
+TODAY = datetime.datetime.now(datetime.UTC).date()
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("bash")), reason="unavailable: git or bash is not here"
@@ -155,6 +157,9 @@ BAD: dict[str, tuple[Callable[[Fork], object], str]] = {
     "no release": (
         lambda f: f.change("report.yaml", "  version: '1.0'\n  harness", "  version: '1.1'\n  harness"),
         "trafficdist 1.1 is no release; releases are: v1.0"),
+    "a checkout between releases": (
+        lambda f: f.change("report.yaml", "  version: '1.0'\n  harness", "  version: 1.1.dev0\n  harness"),
+        "trafficdist 1.1.dev0 is no release; releases are: v1.0"),
     "a branch": (
         lambda f: f.change("report.yaml", "  version: '1.0'\n  harness", "  version: main\n  harness"),
         "does not say which version of the suite made it"),
@@ -179,9 +184,27 @@ def test_a_bad_submission_is_refused_for_its_reason(fork: Fork, spoil: Callable[
 @pytest.mark.parametrize(("days", "why"), [(400, "a report holds for 365 days"), (-3, "which has not come yet")])
 def test_a_report_holds_for_a_year_from_its_day(publishable: Forged, tmp_path: Path, days: int, why: str) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
-    assert check(target, publishable.requirements, NOW) == []
-    (refused,) = check(target, publishable.requirements, NOW + datetime.timedelta(days=days))
+    assert check(target, publishable.requirements, TODAY) == []
+    (refused,) = check(target, publishable.requirements, TODAY + datetime.timedelta(days=days))
     assert (refused.check, why in refused.text) == ("date", True)
+
+
+def test_a_report_can_be_published_on_the_last_day_on_which_the_shelf_says_that_it_holds(
+    publishable: Forged, tmp_path: Path
+) -> None:
+    target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
+    shown = described(publishable.report, target)
+    assert check(target, publishable.requirements, shown.holds_until) == []
+    late = shown.holds_until + datetime.timedelta(days=1)
+    assert [each.check for each in check(target, publishable.requirements, late)] == ["date"]
+    assert not any("expired" in text for text in states([shown], shown.holds_until)[""].texts)
+    assert any("expired" in text for text in states([shown], late)[""].texts)
+
+
+def test_a_checkout_with_news_has_the_version_of_no_release() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    has_news = any((ROOT / "newsfragments").glob("*.md"))
+    assert version.endswith(".dev0") or not has_news, "a release has no news fragments; see CONTRIBUTING.md"
 
 
 def test_the_workflow_may_only_read() -> None:
