@@ -19,8 +19,32 @@ from harness.run.proxy_check import check
 from harness.run.proxy_steps import FOLLOWED, REACHED, STEPS
 from harness.settings.options import resolve
 
+
+def _unless(same: str) -> str:
+    """Keep a slice as it was where this is so of its endpoints, `old` and `new`."""
+    endpoints = "(lambda known: known.get('endpoints') or [])"
+    return (
+        f"self.objects[path][uid] = (lambda old, new: {same})("
+        f"{endpoints}(self.objects[path].get(uid, {{}})), {endpoints}(event['object'])"
+        f") and self.objects[path].get(uid) or event['object']"
+    )
+
+
 REMOVED, CHANGED, SAME_ZONE = STEPS[1].title, STEPS[3].title, STEPS[4].title
 BOOTED = ["the program starts", "it is ready", "it has worked on everything written so far"]
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "small-proxy"
+NEWS = 'self.objects[path][uid] = event["object"]'
+FAULTS = {
+    "ignores-hints": ("if near and all(", "if False and all("),
+    "ignores-changed-hints": (NEWS, _unless("[e['addresses'] for e in old] == [e['addresses'] for e in new]")),
+    "keeps-removed": (NEWS, _unless("len(new) < len(old)")),
+    "dies": (
+        NEWS,
+        f"print('error: out of luck', flush=True) or __import__('os')._exit(1) if 'slices' in path else None; {NEWS}",
+    ),
+}
+"""What is right in the small proxy, and what stands in its place."""
 
 Check = Callable[..., tuple[ExitCode, str]]
 
@@ -42,15 +66,26 @@ def _check(proxy: str, **options: Any) -> tuple[ExitCode, str]:
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Check:
-    """Check the small proxy with one fault, or another command in its place."""
+    """Check the small proxy of the documentation with one fault, or another command in its place."""
 
-    def checked(*ways: str, **changes: Any) -> tuple[ExitCode, str]:
-        command = [sys.executable, str(Path(__file__).with_name("tiny_proxy.py")), "{kubeconfig}", "{node}", *ways]
-        recipe = {"name": "tiny", "command": command, "ready": [{"log": "^serving"}], "quiet_seconds": 0.5} | changes
+    def checked(fault: str = "", **changes: Any) -> tuple[ExitCode, str]:
+        program, recipe = tmp_path / "small_proxy.py", yaml.safe_load((EXAMPLE / "small-proxy.yaml").read_text("utf-8"))
+        program.write_text(_with_fault(fault), encoding="utf-8")
+        command = [sys.executable, str(program), *recipe["command"][2:]]
+        recipe |= {"name": "tiny", "command": command, "ready": [{"log": "^serving"}]} | changes
         (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
         return _check("tiny.yaml")
 
     return checked
+
+
+def _with_fault(name: str) -> str:
+    text = (EXAMPLE / "small_proxy.py").read_text(encoding="utf-8")
+    if not name:
+        return text
+    right, wrong = FAULTS[name]
+    assert text.count(right) == 1
+    return text.replace(right, wrong)
 
 
 def _by_mark(said: str, mark: str) -> list[str]:

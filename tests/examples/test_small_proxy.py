@@ -1,0 +1,40 @@
+"""The proxy of the tutorial meets what it claims, and the tutorial shows its recipe."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.netns.process import search_path
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPE = ROOT / "examples/small-proxy/small-proxy.yaml"
+WHOSE = ["--organization", "trafficdist", "--project", "small-proxy", "--version", "1"]
+NEEDS = ("nft", "conntrack")
+
+
+def test_tutorial_shows_the_recipe() -> None:
+    text = (ROOT / "docs/first-proxy.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{RECIPE.read_text(encoding='utf-8')}```\n" in text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(
+    any(shutil.which(each, path=search_path()) is None for each in NEEDS), reason=f"unavailable: {' or '.join(NEEDS)}"
+)
+def test_small_proxy_is_certified(tmp_path: Path) -> None:
+    """It meets all that it claims, and the run could carry a certificate but for the checkout that made it."""
+    command = [Path(sys.executable).with_name("trafficdist"), "run", "--proxy", str(RECIPE), *WHOSE, "-n", "3"]
+    ended = subprocess.run(
+        [*command, "--output-dir", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    report = yaml.safe_load((tmp_path / "report.yaml").read_text(encoding="utf-8"))
+    reasons = report["run"].get("certifiableReasons", [])
+    assert (ended.returncode, [each for each in reasons if "checkout" not in each]) == (0, []), ended.stdout[-3000:]
+    assert "not met" not in ended.stdout
