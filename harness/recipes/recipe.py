@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import shown
+from harness.model.judged import JUDGES, PACKETS
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 
 READY_SECONDS = 20.0
@@ -72,7 +73,7 @@ class Kind:
 
 OF_PROXY = Kind(
     "proxy",
-    ("modes", "follows"),
+    ("modes", "judges", "follows"),
     {
         "node": "the name of the node",
         "node_ip": "the node's first address",
@@ -103,6 +104,7 @@ class Recipe:
     quiet_seconds: float = QUIET_SECONDS
     supported_features: tuple[str, ...] = ()
     exempt_features: tuple[str, ...] = ()
+    judges: str = PACKETS
     follows: str = "released"
     converges_within: float = 0.0
 
@@ -125,9 +127,6 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
     for key in ("name", "command", "ready"):
         if not loaded.get(key):
             raise UsageError(f"key {key} is missing")
-    follows = _text(loaded.get("follows", "released"), "follows")
-    if follows not in ("kep", "released"):
-        raise UsageError(f"key follows: {follows!r}; allowed: kep, released")
     return Recipe(
         name=_name(loaded["name"], "name"),
         version=_line(loaded.get("version", ""), "version"),
@@ -141,7 +140,8 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
         quiet_seconds=_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
         supported_features=_texts(loaded.get("supported_features", []), "supported_features"),
         exempt_features=_texts(loaded.get("exempt_features", []), "exempt_features"),
-        follows=follows,
+        judges=_one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
+        follows=_one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),
         converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
     )
 
@@ -169,6 +169,13 @@ def _text(value: Any, key: str) -> str:
     if "\0" in str(value):
         raise UsageError(f"key {key}: {_shown(value)} has a NUL, which no program takes")
     return str(value)
+
+
+def _one_of(allowed: tuple[str, ...], value: Any, key: str) -> str:
+    text = _text(value, key)
+    if text not in allowed:
+        raise UsageError(f"key {key}: {_shown(text)}; allowed: {', '.join(allowed)}")
+    return text
 
 
 def _line(value: Any, key: str) -> str:

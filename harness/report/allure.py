@@ -201,6 +201,7 @@ def _properties(settings: Settings, place: Mapping[str, Any]) -> dict[str, str]:
         **{key: str(place[key]) for key in plain if key in place},
         **{key: str(version) for key, version in servers.items()},
         "ipFamilies": " ".join(place.get("ipFamilies", ())),
+        "judges": settings.judges,
         "mode": settings.mode,
         "proxy": str(settings.proxy),
         "seed": str(settings.seed),

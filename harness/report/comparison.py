@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.judging.outcome import Outcome, outcome
+from harness.model import judged
 from harness.model.escaping import for_code, for_markdown
 from harness.report.reactions import by_kind
 
@@ -30,10 +31,15 @@ MET, NOT_RUN = MARKS[Outcome.MET], MARKS[Outcome.NOT_RUN]
 KEY = "✓ met, ✗ a MUST is not met, ? it could not be told, ! a SHOULD is not met, i a MAY is not met, - did not run."
 
 
+def judged_by(report: Report) -> str:
+    """Return what packets followed; older reports do not say it, and are all of packets."""
+    return str(report.get("judges", judged.PACKETS))
+
+
 def title_of(report: Report) -> str:
-    """Return the implementation of a report as a column's head: project, version and mode."""
-    implementation = report["implementation"]
-    parts = (implementation.get("project"), implementation.get("version"), report.get("mode"))
+    """Return the implementation of a report as a column's head: project, version, mode and, if so, "(decisions)"."""
+    implementation, by = report["implementation"], judged.mark(judged_by(report))
+    parts = (implementation.get("project"), implementation.get("version"), report.get("mode"), by)
     return for_markdown(" ".join(str(each) for each in parts if each))
 
 
@@ -62,6 +68,7 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
         "",
         KEY,
         "",
+        *key_of_decisions(judged_by(report) for report in reports),
         *_verified(heads, refused),
         "## Features",
         "",
@@ -83,6 +90,11 @@ def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, f
 
 def _both(reaction: tuple[float, float] | None) -> tuple[str, str]:
     return (f"{reaction[0]:,.1f}", f"{reaction[1]:,.1f}") if reaction else (NOT_RUN, NOT_RUN)
+
+
+def key_of_decisions(judges: Iterable[str]) -> list[str]:
+    """Return what "(decisions)" means, where it stands in a table."""
+    return [judged.KEY, ""] if judged.DECISIONS in judges else []
 
 
 def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:

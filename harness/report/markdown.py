@@ -15,7 +15,7 @@ from harness.judging.outcome import DECISIVE, Outcome
 from harness.judging.results import Result, count
 from harness.judging.story import Story
 from harness.model.escaping import for_code, for_markdown, for_terminal
-from harness.report.comparison import KEY, NOT_RUN, by_feature, table, title_of
+from harness.report.comparison import KEY, NOT_RUN, by_feature, judged_by, key_of_decisions, table, title_of
 from harness.report.page import details, mermaid
 from harness.report.page.page import code_of
 from harness.report.summary import COLUMNS, MARKS, conclusion
@@ -43,7 +43,7 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
     chosen = [each for each in results if not each.left_out]
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     said = conclusion(results, code_of(results, report), "", report["run"].get("certifiableReasons", ()))
-    lines = [f"## {title_of(report) or 'trafficdist'}", ""]
+    lines = [f"## {title_of(report) or 'trafficdist'}", "", *key_of_decisions([judged_by(report)])]
     for line in said:
         lines += [for_markdown(line.text), ""]
     left = MOST_WHOLE

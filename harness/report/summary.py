@@ -78,6 +78,7 @@ def header(
     rows = [
         ("cluster", f"{settings.backend}, {settings.topology.name} ({nodes}), {' and '.join(settings.families)}"),
         ("judged", _judged(settings)),
+        ("judged by", settings.judges),
         ("profiles", ", ".join(settings.profile) or "all"),
         ("features", features),
         *([("quick", quick)] if quick else []),

@@ -21,6 +21,7 @@ from harness.eventually import set_time_scale
 from harness.judging.conclusion import UnmetError, UntoldError
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
 from harness.judging.history import History
+from harness.model.judged import mark
 from harness.model.program_log import fault_in
 from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
 from harness.run.proxy_steps import STEPS, TWO_ZONES, Asking, Step
@@ -54,7 +55,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
         TWO_ZONES, families=settings.families, implementation=of_settings(settings), release=settings.release
     )
     known = "the recipe is right" if settings.proxy.file else "the proxy is there"
-    say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode}"))
+    say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode} {mark(settings.judges)}".rstrip()))
     checking = _Checking(settings, say)
     with contextlib.ExitStack() as begun:
         if checking.boots(made, begun):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.control_planes.choice import choose
 from harness.errors import UnavailableError, UsageError
 from harness.model import release_features
+from harness.model.judged import PACKETS
 from harness.model.release import PROXY, parse_gates
 
 if TYPE_CHECKING:  # every pytest run on the machine loads this module
@@ -51,6 +52,7 @@ class Claims:
     """Defaults of options."""
 
     mode: str
+    judges: str = PACKETS
     follow: str = "kep"
     converges_within: float = 0.0
     profile: tuple[str, ...] = ()
@@ -115,6 +117,7 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
         recipe = recipes.read_recipe(proxy.file, recipes.OF_PROXY)
         return Claims(
             mode=_mode(values, recipe.modes, f"--proxy {proxy}"),
+            judges=recipe.judges,
             follow=recipe.follows,
             converges_within=recipe.converges_within,
             profile=("service-proxy",),

@@ -19,6 +19,7 @@ from harness.errors import UsageError
 from harness.eventually import FAR
 from harness.model.files import fault_of_path, shown
 from harness.model.generation import check_amount
+from harness.model.judged import JUDGES
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
@@ -167,6 +168,9 @@ _JUDGED = (
            "one, or installed for the proxy of a real cluster. [reference; on a real cluster installed]",
            metavar="NAME", check=parse_proxy),
     Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
+    Option("judges", "What the packets of the run follow: packets, if the implementation carries them itself, or "
+           "decisions, if rules of somebody else carry out what it decides. [packets]", metavar="WHICH",
+           allowed=JUDGES),
     Option("dns", "DNS server to judge: reference, or a YAML file that describes how to run one in a pod. [reference]",
            metavar="NAME", default=REFERENCE, check=check_dns, backends=_NETNS),
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "

@@ -29,6 +29,7 @@ class Settings:
     keep_cluster: bool
     proxy: ChosenProxy
     mode: str
+    judges: str
     dns: str
     control_plane: str
     controller: str

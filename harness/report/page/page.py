@@ -21,8 +21,10 @@ from harness.judging.judge import Key
 from harness.judging.outcome import DECISIVE, Outcome
 from harness.judging.results import Result, count, situation
 from harness.judging.story import Story
+from harness.model.judged import mark
 from harness.report import reactions
 from harness.report.allure import link
+from harness.report.comparison import judged_by
 from harness.report.page import details, lanes
 from harness.report.summary import COLUMNS, MARKS, conclusion
 from harness.report.template import environment, file, style
@@ -96,6 +98,8 @@ def as_html(
     code = code_of(results, report)
     return engine.get_template("page.html.j2").render(
         report=report,
+        judges=judged_by(report),
+        by=mark(judged_by(report)),
         entries=entries,
         profiles=_profiles(chosen),
         documents=_documents(chosen),

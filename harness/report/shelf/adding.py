@@ -31,8 +31,8 @@ LARGEST = 256 * MEGABYTE
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
     """Put a run on the shelf, and return its folder there, and the reasons why it is refused.
 
-    If any of them is `barring`, nothing is written. A report of the same implementation, version, mode and Kubernetes
-    gives way. Raises `UsageError` for what is no run that came to its end, or says too little about what was judged.
+    If any of them is `barring`, nothing is written. A report of the same place gives way. Raises `UsageError` for what
+    is no run that came to its end, or says too little about what was judged.
     """
     history = place_of(run)
     if history.name not in HISTORIES or not (history.parent / place.REPORT).exists():

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness.judging.outcome import Outcome, outcome
+from harness.model import judged
 from harness.model.requirements import Requirement
-from harness.report.comparison import MARKS, by_feature, counted
+from harness.report.comparison import MARKS, by_feature, counted, judged_by
 from harness.report.conformance import read_report
 from harness.report.rejudged import HISTORIES
 from harness.report.verified import is_released, refusals
@@ -61,11 +62,13 @@ class Entry:
     met: str
     features: Mapping[str, Mapping[str, str]]
     unmet: Sequence[Unmet]
+    judges: str = judged.PACKETS
 
     @property
     def title(self) -> str:
-        """Return the implementation: project, version and mode."""
-        return " ".join(filter(None, (self.project or self.organization, self.version, self.mode)))
+        """Return the implementation: project, version, mode and, if so, "(decisions)"."""
+        by = judged.mark(self.judges)
+        return " ".join(filter(None, (self.project or self.organization, self.version, self.mode, by)))
 
     @property
     def day(self) -> datetime.date:
@@ -122,6 +125,7 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
         met=counted(report["tests"]),
         features=by_feature(report),
         unmet=tuple(_unmet(report, folder)),
+        judges=judged_by(report),
     )
 
 

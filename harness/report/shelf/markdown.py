@@ -14,7 +14,8 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.model.escaping import for_code, for_line, for_markdown
-from harness.report.comparison import KEY, NOT_RUN, table
+from harness.model.judged import mark
+from harness.report.comparison import KEY, NOT_RUN, key_of_decisions, table
 from harness.report.shelf.entry import UNRELEASED, Entry, State, states
 from harness.report.verified import is_released
 
@@ -26,10 +27,10 @@ BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end 
 
 def readme(entry: Entry, report: Mapping[str, Any]) -> str:
     """Return the page beside a report, which follows from it."""
-    suite = report["suite"]["version"]
+    suite, by = report["suite"]["version"], mark(entry.judges)
     facts = (
         ("Kubernetes", entry.kubernetes),
-        ("implementation", f"{entry.organization}, {entry.project} {entry.version}, mode {entry.mode}"),
+        ("implementation", f"{entry.organization}, {entry.project} {entry.version}, mode {entry.mode} {by}".rstrip()),
         ("page of the implementation", entry.url or NOT_RUN),
         ("cluster", f"{report['environment']['backend']}, {len(report['environment']['nodes'])} nodes"),
         ("date", f"{entry.day}; the report holds until {entry.holds_until}"),
@@ -43,6 +44,7 @@ def readme(entry: Entry, report: Mapping[str, Any]) -> str:
         "",
         *(f"- {for_markdown(each['name'])}: {for_markdown(each['summary'])}" for each in report["profiles"]),
         "",
+        *key_of_decisions([entry.judges]),
         "## Not met, and why",
         "",
         *(_unmet(entry, "") or ["Nothing."]),
@@ -104,6 +106,7 @@ def section(entries: Sequence[Entry], today: datetime.date) -> str:
         "",
         KEY,
         "",
+        *key_of_decisions(each.judges for each in entries),
         *(line for profile in profiles(entries) for line in _matrix(profile, entries, told)),
         "### Reports",
         "",

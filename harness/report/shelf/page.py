@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from harness.report.comparison import KEY, MARKS
+from harness.report.comparison import KEY, MARKS, key_of_decisions
 from harness.report.shelf.entry import Entry, states
 from harness.report.shelf.markdown import columns, profiles, summary
 from harness.report.shelf.place import README, REPORT, SHELVED
@@ -32,7 +32,7 @@ def as_html(entries: Sequence[Entry], today: datetime.date) -> str:
                 (name, columns(name, entries), [each for each in entries if name in each.features])
                 for name in profiles(entries)
             ],
-            key=KEY,
+            key=" ".join([KEY, *key_of_decisions(each.judges for each in entries)]).strip(),
             classes={mark: outcome.replace(" ", "-") for outcome, mark in MARKS.items()},
             links={each.place: f"{each.place}/{_page(each)}" for each in entries},
             style=style(file(_PACKAGE, "index.css")),

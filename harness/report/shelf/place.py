@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from harness.errors import UsageError
+from harness.model.judged import DECISIONS
+from harness.report.comparison import judged_by
 
 REPORT, README, HISTORY = "report.yaml", "README.md", "run.jsonl.gz"
 
@@ -24,6 +26,7 @@ _MINOR = re.compile(r"v(\d+\.\d+)")
 def place_of(report: Mapping[str, Any]) -> PurePosixPath:
     """Return the folder of a report: `<kubernetes minor>/<organization>-<project>/<version>-<mode>`.
 
+    One that is judged by its decisions alone has `-decisions` behind it.
     Names are in small letters, and what is neither letter nor digit becomes a hyphen. "The X authors" are `x`, and a
     version has no `v` before it. Raises `UsageError` if a name is missing.
     """
@@ -36,7 +39,8 @@ def place_of(report: Mapping[str, Any]) -> PurePosixPath:
     minor = _MINOR.match(report["kubernetesVersion"])
     if minor is None:
         raise UsageError(f"the report does not say which Kubernetes it was: {report['kubernetesVersion']}")
-    return PurePosixPath(minor[1], f"{parts['organization']}-{parts['project']}", f"{parts['version']}-{parts['mode']}")
+    last = [parts["version"], parts["mode"], *([DECISIONS] if judged_by(report) == DECISIONS else [])]
+    return PurePosixPath(minor[1], f"{parts['organization']}-{parts['project']}", "-".join(last))
 
 
 def _slug(text: str) -> str:

@@ -77,6 +77,7 @@ REPORTS: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "another implementation": ("identity", lambda f: f.report["implementation"].update(project="q")),
     "no organization": ("identity", lambda f: f.report["implementation"].update(organization="")),
     "another mode": ("identity", lambda f: f.report.update(mode="iptables")),
+    "packets are said to be decisions": ("identity", lambda f: f.report.update(judges="decisions")),
     "another Kubernetes": ("identity", lambda f: f.report.update(kubernetesVersion="v1.38")),
     "another kernel": ("identity", lambda f: f.report["environment"].update(kernel="7.0")),
     "another seed": ("identity", lambda f: f.report["run"].update(seed=1)),

@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.commands.main import main
+from harness.model import judged
+from harness.model.judged import DECISIONS
 from harness.report.comparison import as_markdown, title_of
 
 
@@ -29,6 +31,19 @@ def rows(*reports: dict[str, Any]) -> list[str]:
 
 def test_columns_name_who_was_judged() -> None:
     assert title_of(report("kube-proxy")) == "kube-proxy 1.0 nftables"
+
+
+def test_report_of_decisions_is_never_shown_as_one_of_packets() -> None:
+    plain, decided = (
+        report("a", ("K/a", "UDP", "passed")),
+        {**report("b", ("K/a", "UDP", "failed")), "judges": DECISIONS},
+    )
+    page = as_markdown([plain, decided])
+    tables = [line for line in page.splitlines() if line.startswith("|") and "b 1.0" in line]
+    assert len(tables) == 3
+    assert all("(decisions)" in line for line in tables)
+    assert judged.KEY in page
+    assert "decisions" not in as_markdown([plain])
 
 
 def test_a_report_that_is_not_verified_is_marked() -> None:

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 
 from harness.commands.main import main
 from harness.errors import UsageError
+from harness.model import judged
+from harness.model.judged import DECISIONS
 from harness.model.requirements import Requirement
 from harness.report.shelf import index, memory
 from harness.report.shelf.adding import add
@@ -80,6 +82,15 @@ def entry(place: str = "1.37/a-b/1-x", **more: Any) -> Entry:
 def test_the_folder_follows_from_the_report(said: dict[str, str], place: str) -> None:
     report = {"implementation": KUBE_PROXY | said, "mode": "nftables", "kubernetesVersion": "v1.37.1-eks.2"}
     assert str(place_of(report)) == place
+    assert str(place_of({**report, "judges": DECISIONS})) == f"{place}-decisions"
+
+
+@pytest.mark.parametrize("made", [section, as_html])
+def test_the_matrix_says_whose_decisions_alone_were_judged(made: Callable[..., str]) -> None:
+    shown = made([entry("1.37/a/b", judges=DECISIONS)], TODAY)
+    assert "kube-proxy v1.37.2 nftables (decisions)" in shown
+    assert judged.KEY in shown
+    assert "decisions" not in made([entry("1.37/a/b")], TODAY)
 
 
 @pytest.mark.parametrize("name", ["organization", "project", "version"])

@@ -8,6 +8,7 @@ import pytest
 
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
 from harness.judging.results import CaseResult, Result
+from harness.model.judged import JUDGES
 from harness.model.requirements import MAY, MUST, SHOULD, Feature, Level, Profile, Requirement
 from harness.report.summary import header, summary
 from harness.settings.options import resolve
@@ -122,3 +123,9 @@ def test_precedence_of_exit_codes() -> None:
 def test_head_names_every_component_that_is_judged(options: dict[str, str], judged: str) -> None:
     lines = header(resolve(options, environment={}), version="0", reasons=[], folder="out")
     assert f"  judged       {judged}" in [line.text for line in lines]
+
+
+@pytest.mark.parametrize("judges", JUDGES)
+def test_head_says_whether_packets_or_decisions_are_judged(judges: str) -> None:
+    lines = header(resolve({"judges": judges}, environment={}), version="0", reasons=[], folder="out")
+    assert f"  judged by    {judges}" in [line.text for line in lines]

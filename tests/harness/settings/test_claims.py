@@ -158,3 +158,11 @@ def test_a_recipe_may_declare_one(tmp_path: Path) -> None:
     assert resolve({"proxy": str(recipe)}, environment={}).converges_within == 0.0
     recipe.write_text(yaml.safe_dump({**said, "converges_within": 3}), encoding="utf-8")
     assert resolve({"proxy": str(recipe)}, environment={}).converges_within == 3.0
+
+
+def test_a_recipe_says_that_decisions_are_judged_and_an_option_wins(tmp_path: Path) -> None:
+    recipe = tmp_path / "proxy.yaml"
+    recipe.write_text("{name: x, command: [x], ready: [{log: x}], judges: decisions}", encoding="utf-8")
+    assert resolve({"proxy": str(recipe)}, environment={}).judges == "decisions"
+    assert resolve({"proxy": str(recipe), "judges": "packets"}, environment={}).judges == "packets"
+    assert resolve({}, environment={}).judges == "packets"
