@@ -9,6 +9,7 @@ import click
 
 from harness.commands.from_options import SUITE, GroupedCommand, by_name, with_options
 from harness.commands.front import examples, tell
+from harness.settings.claims import INSTALLED
 from harness.settings.options import OPTIONS, resolve
 
 if TYPE_CHECKING:
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
     from harness.settings.settings import Settings
 
 
-_LOOKED_AT = ("backend", "dns", "kubeconfig", "context", "topology", "families", "allow-disruptive", "image-registry",
-              "feature-gates", "profile", "supported-features", "exempt-features")  # fmt: skip
+_LOOKED_AT = ("backend", "proxy", "dns", "kubeconfig", "context", "topology", "families", "allow-disruptive",
+              "image-registry", "mode", "feature-gates", "profile", "supported-features",
+              "exempt-features")  # fmt: skip
 
 
 @click.command(
-    cls=GroupedCommand, epilog=examples("doctor", "doctor --context production --try", "doctor --backend netns")
+    cls=GroupedCommand,
+    epilog=examples(
+        "doctor", "doctor --context production --try", "doctor --backend netns", "doctor --proxy mine.yaml"
+    ),
 )
 @with_options([each for each in OPTIONS if each.name in _LOOKED_AT])
 @click.option(
@@ -36,12 +41,15 @@ _LOOKED_AT = ("backend", "dns", "kubeconfig", "context", "topology", "families",
 def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
     """Check a cluster or this machine before a run: what is missing, which requirements that affects, and the remedy.
 
-    Checks for a run with --backend kubeconfig unless --backend is given. Writes nothing to the cluster without --try.
+    Checks for a run with --backend kubeconfig unless --backend is given, or with --backend netns where --proxy is one
+    that the run starts. Writes nothing to the cluster without --try.
     Environment variables TRAFFICDIST_<OPTION> apply as they do to `trafficdist run`.
 
     Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if no run is possible.
     """
-    return _diagnose(resolve(by_name(options), backend="kubeconfig"), try_pods=try_pods, suite=suite, verbose=verbose)
+    of_cluster = options["proxy"] in (None, "", INSTALLED)
+    settings = resolve(by_name(options), backend="kubeconfig" if of_cluster else "netns")
+    return _diagnose(settings, try_pods=try_pods, suite=suite, verbose=verbose)
 
 
 def _diagnose(settings: Settings, *, try_pods: bool, suite: str, verbose: bool) -> int:
@@ -72,7 +80,7 @@ def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
         settings.release.gates,
     )
     examine: Mapping[str, Callable[[], list[Check]]] = {
-        "netns": lambda: [*machine.examine_netns(settings.families), *machine.examine_dns(settings.dns)],
+        "netns": lambda: [*machine.examine_netns(settings.families), *machine.examine_implementation(settings)],
         "kind": lambda: machine.examine_kind(asked.topology),
         "kubeconfig": lambda: cluster.examine(asked, tell),
     }

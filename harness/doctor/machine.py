@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from harness.doctor.check import Check, CheckState, ok, unknown, unusable
 from harness.errors import UnavailableError
 from harness.model.topology import Topology
-from harness.netns import kernel, programs, sandbox
+from harness.netns import kernel, needs, programs, sandbox
 from harness.netns.addresses import FAMILIES
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
-from harness.recipes.recipe import OF_DNS, read_recipe
+from harness.recipes.recipe import OF_DNS, OF_PROXY, Recipe, read_recipe
 from harness.settings.claims import OF_BOTH_FAMILIES, REFERENCE
+from harness.settings.implementations import of_settings
+from harness.settings.settings import Settings
 
 
 def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
@@ -35,17 +37,34 @@ def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
     return [*found, _own_files()]
 
 
-def examine_dns(dns: str) -> list[Check]:
-    """Check that the program of a DNS server's recipe is there; nothing for the reference."""
-    if dns == REFERENCE:
-        return []
-    recipe = read_recipe(dns, OF_DNS)
+def examine_implementation(settings: Settings) -> list[Check]:
+    """Check what the proxy and the DNS server of a run need; nothing for the reference."""
+    found = examine_recipe("DNS server", read_recipe(settings.dns, OF_DNS)) if settings.dns != REFERENCE else []
+    if settings.proxy.file:
+        return found + examine_recipe("proxy", read_recipe(settings.proxy.file, OF_PROXY))
+    if settings.proxy.kind == REFERENCE:
+        return found
+    try:
+        of_settings(settings)
+    except UnavailableError as error:
+        return [*found, unusable("proxy", str(error))]
+    return [*found, ok("proxy", f"{settings.proxy}, with all that mode {settings.mode} needs")]
+
+
+def examine_recipe(name: str, recipe: Recipe) -> list[Check]:
+    """Check that the program of a recipe is there, and each thing that it requires."""
     command = recipe.command[0]
-    found = shutil.which(command, path=search_path())
-    if found is None:
+    place = shutil.which(command, path=search_path())
+    if place is None:
         remedy = "install it, or name its path in key command (CoreDNS: components fetch coredns --from source)"
-        return [unusable("DNS server", f"{recipe.name}: there is no program {command}", remedy)]
-    return [ok("DNS server", f"{recipe.name} {recipe.version}".rstrip() + f": {found}")]
+        found = [unusable(name, f"{recipe.name}: there is no program {command}", remedy)]
+    else:
+        found = [ok(name, f"{recipe.name} {recipe.version}".rstrip() + f": {place}")]
+    absent = needs.missing(recipe.requires)
+    return found + [
+        unusable(f"{name}: {each}", absent[each]) if each in absent else ok(f"{name}: {each}", "is here")
+        for each in recipe.requires
+    ]
 
 
 def _own_files() -> Check:

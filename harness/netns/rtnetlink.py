@@ -144,6 +144,12 @@ def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: 
     return Request(f"make the veth pair {name} - {peer_name}", _NEWLINK, _CREATE | _EXCL, body)
 
 
+def link(kind: str, name: str) -> Request:
+    """Make a link of a kind that needs no more than its name."""
+    body = _LINK.pack(0, 0, 0, 0, 0) + attribute(3, _name(name)) + attribute(18, attribute(1, kind.encode()))
+    return Request(f"make the {kind} link {name}", _NEWLINK, _CREATE | _EXCL, body)
+
+
 def up(index: int) -> Request:
     """Set a link up."""
     return Request(f"set link {index} up", _NEWLINK, 0, _LINK.pack(0, 0, index, _IFF_UP, _IFF_UP))

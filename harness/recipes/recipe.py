@@ -17,6 +17,7 @@ from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
+from harness.netns.needs import NEEDS
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 
 READY_SECONDS = 20.0
@@ -25,7 +26,7 @@ QUIET_SECONDS = 0.1
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _KEYS = (
     "name", "version", "command", "environment", "files", "ready", "ready_seconds", "synced", "quiet_seconds",
-    "converges_within", "supported_features", "exempt_features",
+    "converges_within", "supported_features", "exempt_features", "requires",
 )  # fmt: skip
 _PLACEHOLDERS = {
     "kubeconfig": "a file that leads to the API server",
@@ -104,6 +105,7 @@ class Recipe:
     quiet_seconds: float = QUIET_SECONDS
     supported_features: tuple[str, ...] = ()
     exempt_features: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
     judges: str = PACKETS
     follows: str = "released"
     converges_within: float = 0.0
@@ -140,6 +142,7 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
         quiet_seconds=_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
         supported_features=_texts(loaded.get("supported_features", []), "supported_features"),
         exempt_features=_texts(loaded.get("exempt_features", []), "exempt_features"),
+        requires=_some_of(tuple(NEEDS), loaded.get("requires", []), "requires"),
         judges=_one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
         follows=_one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),
         converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
@@ -176,6 +179,13 @@ def _one_of(allowed: tuple[str, ...], value: Any, key: str) -> str:
     if text not in allowed:
         raise UsageError(f"key {key}: {_shown(text)}; allowed: {', '.join(allowed)}")
     return text
+
+
+def _some_of(allowed: tuple[str, ...], value: Any, key: str) -> tuple[str, ...]:
+    names = _texts(value, key)
+    for number, name in enumerate(names):
+        _one_of(allowed, name, f"{key}[{number}]")
+    return names
 
 
 def _line(value: Any, key: str) -> str:

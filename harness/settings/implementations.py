@@ -62,10 +62,12 @@ def _proxy_of(settings: Settings) -> MakeProxy:
             plane, pod_cidrs=pod_cidrs, mode=settings.mode, version=asked, booted=settings.kubernetes_version
         )
     if chosen.kind == RECIPE:
+        from harness.netns import needs
         from harness.proxies.executable import ExecutableProxy
         from harness.recipes.recipe import OF_PROXY, read_recipe
 
         recipe = read_recipe(chosen.file, OF_PROXY)
+        needs.require(recipe.requires, f"{recipe.name} ({chosen.file})")
         return lambda plane, pod_cidrs: ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
     return reference().proxy
 
@@ -74,7 +76,9 @@ def _dns_of(settings: Settings) -> MakeDns:
     if settings.dns == REFERENCE:
         return reference().dns
     from harness.dns.executable import ExecutableDns
+    from harness.netns import needs
     from harness.recipes.recipe import OF_DNS, read_recipe
 
     recipe = read_recipe(settings.dns, OF_DNS)
+    needs.require(recipe.requires, f"{recipe.name} ({settings.dns})")
     return lambda plane: ExecutableDns(plane, recipe)

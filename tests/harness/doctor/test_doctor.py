@@ -26,8 +26,9 @@ from harness.model import manifests
 from harness.model.needs import Needs
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.model.topology import THREE_ZONES, Node
-from harness.netns import kernel, obstacles, programs, sandbox
+from harness.netns import kernel, needs, obstacles, programs, sandbox
 from harness.netns.obstacles import Readings
+from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.features import Features
@@ -47,14 +48,28 @@ def test_routes(): ...
 """
 
 
-def test_dns_server_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
+def test_program_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
     recipe = {"name": "mine", "version": "1.0", "command": ["sh", "-c", "exec mine"], "ready": [{"log": "up"}]}
     path = tmp_path / "mine.yaml"
     for command, state in (("sh", CheckState.OK), ("no-such-dns", CheckState.UNUSABLE)):
         path.write_text(yaml.safe_dump(recipe | {"command": [command]}), encoding="utf-8")
-        (check,) = machine.examine_dns(str(path))
-        assert (check.state, "mine" in check.found) == (state, True)
-    assert machine.examine_dns("reference") == []
+        for option in ("dns", "proxy"):
+            (check,) = machine.examine_implementation(resolve({option: str(path)}, environment={}))
+            assert (check.state, "mine" in check.found) == (state, True)
+    assert machine.examine_implementation(resolve({}, environment={})) == []
+
+
+def test_what_a_recipe_requires_is_tried_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("{name: mine, command: [sh], ready: [{log: up}], requires: [bridge, ip_vs]}", encoding="utf-8")
+    monkeypatch.setattr(needs, "missing", lambda names: {"ip_vs": "no IPVS here"} if "ip_vs" in names else {})
+    ended = CliRunner().invoke(main, ["doctor", "--proxy", str(path)])
+    said = " ".join(ended.output.split())
+    assert (ended.exit_code, "proxy: ip_vs no IPVS here" in said, "proxy: bridge is here" in said) == (
+        12,
+        True,
+        True,
+    ), said
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ def test_placeholders_are_filled_in_and_double_braces_are_braces() -> None:
         ({"synced": [{"metrics": {"port": 1, "zero": "x"}}]}, r"key synced\[0\]: zero: want a list"),
         ({"ready_seconds": "soon"}, "key ready_seconds: want seconds from 0 to 600, not 'soon'"),
         ({"follows": "none"}, "key follows: 'none'; allowed: kep, released"),
+        ({"requires": ["bpf", "vlan"]}, r"key requires\[1\]: 'vlan'; allowed: root, bpf, "),
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],
 )

@@ -1,0 +1,173 @@
+"""What somebody's program needs of the machine beside a netns, by name, and whether it is there, by trying.
+
+A recipe lists names of `NEEDS`. They are tried in a process of its own, which becomes what a run becomes (root of a
+user namespace, for an ordinary user) and mounts and loads what it likes: nothing of that is left when it ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import json
+import os
+import platform
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from harness.errors import HarnessError, UnavailableError
+from harness.netns import kernel, rtnetlink, sandbox
+from harness.netns.kernel import KernelFeature
+from harness.netns.namespace import CLONE_NEWCGROUP, CLONE_NEWNS, Namespace, unshare
+from harness.netns.netlink import HEADER, attribute
+
+_SECONDS = 20.0  # for all together
+_GENERIC, _CONTROL, _GETFAMILY = 16, 16, 3  # NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY
+_SYSCALLS = {"x86_64": 321, "s390x": 351, "ppc64le": 361}  # bpf(2); 280 where numbers are the generic ones
+_PROG_LOAD, _SCHED_CLS = 5, 3
+_RETURN_0 = bytes.fromhex("b7000000000000009500000000000000")
+_REFUSED = frozenset({errno.EPERM, errno.EACCES})
+_ABSENT = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOSYS, errno.ENXIO, errno.EOPNOTSUPP})
+
+
+def missing(names: Iterable[str]) -> dict[str, str]:
+    """Return why each of these cannot be had here, by name, with the remedy; {} if all can.
+
+    Raises `UnavailableError` where no netns can be made.
+    """
+    return _missing(tuple(names))
+
+
+def require(names: Iterable[str], who: str) -> None:
+    """Raise `UnavailableError` with all that `who` requires and this machine lacks."""
+    if absent := missing(names):
+        said = "; ".join(f"{name}: {why}" for name, why in absent.items())
+        raise UnavailableError(f"{who} requires what is not here: {said}")
+
+
+@functools.cache
+def _missing(names: tuple[str, ...]) -> dict[str, str]:
+    if not names:
+        return {}
+    trying = [sys.executable, "-m", "harness.netns.needs", *names]
+    ended = subprocess.run(trying, cwd="/", capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    if ended.returncode != 0:
+        raise UnavailableError(f"cannot try what is required: {ended.stderr.strip()}")
+    return dict(json.loads(ended.stdout))
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something that a program may need: `try_` raises `OSError` or `NetlinkError` where the kernel refuses it."""
+
+    feature: KernelFeature
+    try_: Callable[[Namespace], object]
+
+    def fault(self, namespace: Namespace) -> str:
+        """Return why it cannot be had; "" if it can."""
+        try:
+            self.try_(namespace)
+        except (OSError, rtnetlink.NetlinkError) as error:
+            number = error.number if isinstance(error, rtnetlink.NetlinkError) else error.errno
+            if number in _REFUSED:
+                return f"this user may not use {self.feature.name}: run as root of the machine"
+            if number in _ABSENT:
+                return kernel.explain([self.feature])
+            return f"{self.feature.name} cannot be used: {error}"
+        return ""
+
+
+def _be_root(_: Namespace) -> None:
+    """Be the machine's own root, and not that of a user namespace."""
+    if os.geteuid() or sandbox.left():
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def _link(kind: str, namespace: Namespace) -> None:
+    """Ask for a link of a kind. EINVAL is the answer of a kind that is known, and wants to be told more."""
+    try:
+        rtnetlink.execute(namespace, [rtnetlink.link(kind, f"td-{kind}")])
+    except rtnetlink.NetlinkError as error:
+        if error.number != errno.EINVAL:
+            raise
+
+
+def _generic(family: str, namespace: Namespace) -> None:
+    """Ask for a family of generic netlink, whose module the kernel loads if it can."""
+    body = struct.pack("=BBH", _GETFAMILY, 1, 0) + attribute(2, family.encode() + b"\0")  # CTRL_ATTR_FAMILY_NAME
+    with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, _GENERIC) as sock:
+        sock.send(HEADER.pack(HEADER.size + len(body), _CONTROL, 1, 1, 0) + body)
+        answer = sock.recv(1 << 16)
+    if HEADER.unpack_from(answer)[1] == 2:  # NLMSG_ERROR
+        number = -struct.unpack_from("=i", answer, HEADER.size)[0]
+        raise OSError(number, os.strerror(number))
+
+
+def _mount(kind: str, _: Namespace) -> None:
+    """Mount a filesystem of a kind, where nobody else sees it."""
+    unshare(CLONE_NEWNS | CLONE_NEWCGROUP)
+    libc = ctypes.CDLL(None, use_errno=True)
+    with tempfile.TemporaryDirectory() as place:
+        for source, target, of, flags in ((None, "/", None, 0x4000 | 0x40000), (kind, place, kind, 0)):
+            given = [each if each is None else each.encode() for each in (source, target, of)]
+            if libc.mount(*given, flags, None):  # MS_REC | MS_PRIVATE first
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        libc.umount2(place.encode(), 2)  # MNT_DETACH
+
+
+def _load_bpf(_: Namespace) -> None:
+    """Load a program for traffic control that does nothing."""
+    code, licence = ctypes.create_string_buffer(_RETURN_0), ctypes.create_string_buffer(b"GPL")
+    told = struct.pack("=IIQQ", _SCHED_CLS, 2, ctypes.addressof(code), ctypes.addressof(licence)).ljust(128, b"\0")
+    libc = ctypes.CDLL(None, use_errno=True)
+    loaded = libc.syscall(_SYSCALLS.get(platform.machine(), 280), _PROG_LOAD, told, len(told))
+    if loaded < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    os.close(loaded)
+
+
+def _open_tun(_: Namespace) -> None:
+    with open("/dev/net/tun", "rb", buffering=0):  # noqa: PTH123  a device
+        pass
+
+
+def _links(*kinds: str) -> dict[str, Need]:
+    return {
+        kind: Need(KernelFeature(f"{kind} devices", f"CONFIG_{kind.upper()}", kind), functools.partial(_link, kind))
+        for kind in kinds
+    }
+
+
+NEEDS: Mapping[str, Need] = {
+    "root": Need(KernelFeature("what only root may", "", ""), _be_root),
+    "bpf": Need(KernelFeature("BPF", "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", ""), _load_bpf),
+    "bpffs": Need(KernelFeature("bpffs", "CONFIG_BPF_SYSCALL", ""), functools.partial(_mount, "bpf")),
+    "cgroup2": Need(KernelFeature("cgroup2", "CONFIG_CGROUPS", ""), functools.partial(_mount, "cgroup2")),
+    "ip_vs": Need(KernelFeature("IPVS", "CONFIG_IP_VS", "ip_vs"), functools.partial(_generic, "IPVS")),
+    "openvswitch": Need(
+        KernelFeature("Open vSwitch", "CONFIG_OPENVSWITCH", "openvswitch"), functools.partial(_generic, "ovs_datapath")
+    ),
+    "tun": Need(KernelFeature("tun devices", "CONFIG_TUN", "tun"), _open_tun),
+    **_links("bridge", "dummy", "geneve", "ifb", "netkit", "vxlan", "wireguard"),
+}
+"""All that a recipe may require, by name."""
+
+
+def main(names: Iterable[str]) -> str:
+    """Try these here, and return as JSON why those that cannot be had cannot. Raises `UnavailableError`."""
+    sandbox.enter()
+    with Namespace.create() as namespace:
+        faults = {name: NEEDS[name].fault(namespace) for name in names}
+    return json.dumps({name: fault for name, fault in faults.items() if fault})
+
+
+if __name__ == "__main__":
+    try:
+        print(main(sys.argv[1:]))  # noqa: T201  it is what the caller reads
+    except HarnessError as error:
+        sys.exit(str(error))

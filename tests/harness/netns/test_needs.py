@@ -1,0 +1,85 @@
+"""What a recipe may require is tried, and what is missing is said by name, with the remedy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UnavailableError
+from harness.netns import needs, rtnetlink
+from harness.netns.kernel import KernelFeature
+from harness.netns.namespace import Namespace
+from harness.netns.needs import NEEDS, Need
+
+
+def refusing(number: int) -> Callable[[Namespace], object]:
+    def refuse(_: Namespace) -> object:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+def test_a_link_that_this_kernel_makes_is_there(namespace: Namespace) -> None:
+    """A bridge is told by making one; a kind that no kernel knows by the kernel's answer."""
+    assert NEEDS["bridge"].fault(namespace) == needs.missing(["bridge"]).get("bridge", "")
+    no_such = Need(KernelFeature("nosuch devices", "CONFIG_NOSUCH", "nosuch"), lambda to: needs._link("nosuch", to))
+    assert no_such.fault(namespace).startswith("this kernel has no nosuch devices (CONFIG_NOSUCH): load it with")
+
+
+def test_a_family_of_generic_netlink_is_asked_for(namespace: Namespace) -> None:
+    needs._generic("nlctrl", namespace)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOENT)):
+        needs._generic("no-such", namespace)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EPERM, "this user may not use X: run as root of the machine"),
+        (errno.ENOENT, "this kernel has no X (CONFIG_X): load it with `modprobe x`, as root of the machine"),
+        (errno.EIO, "X cannot be used: [Errno 5] Input/output error"),
+    ],
+)
+def test_why_it_cannot_be_had_is_told_by_the_kernels_answer(namespace: Namespace, number: int, said: str) -> None:
+    assert Need(KernelFeature("X", "CONFIG_X", "x"), refusing(number)).fault(namespace) == said
+
+
+def test_each_is_tried_and_nothing_is_left() -> None:
+    """Every name has an answer here, whatever it is, and this process is where it was."""
+    before = Path("/proc/self/ns/mnt").readlink()
+    absent = needs.missing(NEEDS)
+    assert set(absent) <= set(NEEDS)
+    assert all(absent.values())
+    assert Path("/proc/self/ns/mnt").readlink() == before
+
+
+def test_root_of_a_user_namespace_is_not_root() -> None:
+    inside = ["unshare", "--user", "--map-root-user", sys.executable, "-m", "harness.netns.needs", "root", "bridge"]
+    ended = subprocess.run(inside, capture_output=True, text=True, timeout=60, check=False)
+    if "unshare" in ended.stderr:
+        pytest.skip(ended.stderr)
+    assert "this user may not use what only root may: run as root of the machine" in ended.stdout
+
+
+def test_who_requires_what_is_missing_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "_missing", lambda names: dict.fromkeys(names, "it is not here"))
+    with pytest.raises(UnavailableError, match="mine requires what is not here: vxlan: it is not here; tun: it is"):
+        needs.require(["vxlan", "tun"], "mine")
+
+
+def test_what_is_said_of_links_is_what_the_kernel_makes(namespace: Namespace) -> None:
+    """Asked one after the other in one netns, as `missing` does it, and each in a netns of its own."""
+    for kind in ("bridge", "dummy", "ifb"):
+        absent = needs.missing(["bridge", "dummy", "ifb"])
+        try:
+            rtnetlink.execute(namespace, [rtnetlink.link(kind, kind)])
+        except rtnetlink.NetlinkError:
+            assert kind in absent
+        else:
+            assert kind not in absent
