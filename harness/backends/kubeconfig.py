@@ -20,13 +20,14 @@ from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen
 from harness.backends.any_cluster.names import TranslatingApi
+from harness.backends.any_cluster.node_evidence import missing, proxy_logs
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import ClusterTarget, described
 from harness.backends.any_cluster.zone_canary import ZoneCanary
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
-from harness.backends.protocols import Explaining, NodeControl, PodLifecycle, Probing, ProxyMetrics
+from harness.backends.protocols import Explaining, FollowsPackets, NodeControl, PodLifecycle, Probing, ProxyMetrics
 from harness.errors import DistrustError, InconclusiveError
 from harness.guest import liveness
 from harness.guest.labels import run_labels
@@ -39,6 +40,7 @@ from harness.model.topology import ZONE_LABEL
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns.addresses import by_family
 from harness.probes.loop import Probe
+from harness.tracing.path import Followed
 
 RESTARTED = 120.0
 """Seconds, before the time scale, for proxies to work on all writes after a component was replaced: clients retry an
@@ -46,10 +48,11 @@ API server that was away ever less often."""
 METRICS_PORT = 10249
 
 
-class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explaining):
+class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explaining, FollowsPackets):
     """One worker's share of a cluster whose components and nodes stay as they are."""
 
     _kubelet_patience = TROUBLED_SECONDS
+    _root = "`kubectl debug node/{node} -it --profile=sysadmin`, for who may create privileged pods"
 
     def __init__(
         self,
@@ -328,12 +331,27 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         return {}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the map from nodes of the topology to nodes of the cluster, and the requests of this run."""
+        """Return the map from nodes of the topology to the cluster's, the requests of this run, and logs of proxies."""
         names = self._target.names
+        logs = proxy_logs(self.api, [each.name for each in self.topology.nodes])
         return {
+            **{f"kube-proxy-{node}.log": each.text for node, each in logs.items() if each.text},
             "nodes.txt": "".join(f"{ours} is {theirs}\n" for ours, theirs in names.nodes.items()),
             "api-requests.txt": requests.as_text(self._asked.copy(), namespace, zero=since),
         }
+
+    def follow(
+        self,
+        probe: Probe,
+        node: str,
+        is_same: Callable[[Observation], bool],  # noqa: ARG002  nothing is asked again
+        *,
+        servers: Sequence[Pod] = (),  # noqa: ARG002
+    ) -> Followed:
+        """Return what of the packet's path is missing here, each with what would give it."""
+        theirs = self._target.names.nodes.get(node, node)
+        lacks = missing(probe, theirs, self._root.format(node=theirs), proxy_logs(self.api, [node])[node])
+        return Followed(missing=tuple(lacks))
 
     # Inside
 

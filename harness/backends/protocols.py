@@ -178,7 +178,8 @@ class FollowsPackets(Protocol):
     ) -> Followed:
         """Repeat a probe through the rules of a node, a few times at most, until its outcome is the same again.
 
-        `servers` are pods at whose ends packets are captured too. Raises `UnavailableError`.
+        `servers` are pods at whose ends packets are captured too. Where a backend can do none of it, what it returns
+        says what is missing. Raises `UnavailableError`.
         """
 
 

@@ -174,12 +174,7 @@ class View:
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
         """See `FollowsPackets`; no need of the scenario, as it is for evidence."""
-        if not isinstance(self._backend, FollowsPackets):
-            raise UnavailableError(
-                f"backend {self.name} cannot have a packet traced, as the API of a cluster tells nothing of the rules "
-                "on its nodes; there `nft monitor trace` does"
-            )
-        return self._backend.follow(probe, node, is_same, servers=servers)
+        return self._part(FollowsPackets).follow(probe, node, is_same, servers=servers)
 
     def forget_connections(self) -> None:
         """See `ForgetsConnections`; does nothing for a backend without it."""

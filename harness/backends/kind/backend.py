@@ -54,6 +54,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
     """One worker's share of a kind cluster."""
 
     _kubelet_patience = LATE_SECONDS
+    _root = "`docker exec -it {node} bash`, or podman"
 
     def __init__(
         self,

@@ -15,8 +15,6 @@ from harness.model.abilities import EVERYTHING, Ability
 from harness.model.release import API_SERVER, Release
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Client, external_client, pod_client
-from harness.netns.namespace import Namespace
-from harness.probes.probe import Probe
 
 
 class _Api:
@@ -69,8 +67,3 @@ def test_what_is_needed_is_noted_though_it_is_not_there(client: Client, needed: 
 
 def test_who_knows_no_connections_has_none_to_forget() -> None:
     view().forget_connections()
-
-
-def test_packets_of_a_cluster_behind_an_api_cannot_be_traced() -> None:
-    with pytest.raises(UnavailableError, match="backend kubeconfig cannot have a packet traced, as the API"):
-        view().follow(Probe(Namespace(-1), "TCP", "10.96.0.1", 80), "a1", lambda _: True)

@@ -91,6 +91,17 @@ def test_a_fault_that_is_found_through_the_api_leaves_what_explains_it(stranger:
     )
     assert "name: web-1-slice-ipv4" in texts["endpointslices.yaml"]
     assert all(text.strip() and "could not be gathered" not in text for text in texts.values())
+    (path,) = (text for name, text in texts.items() if name.startswith("path-"))
+    lacks = re.findall("^Missing here: ([^:]+):", path, re.MULTILINE)
+    assert lacks == [
+        "which rules took it",
+        "its conntrack entry",
+        "its packets at the node",
+        "its packets at client and server",
+        "the log of its proxy",
+    ]
+    assert "no pod in kube-system with label k8s-app=kube-proxy" in path
+    assert re.search(r"\n *a1 a2 +a .* zone ", path)  # what was to be, and why
 
 
 @pytest.fixture

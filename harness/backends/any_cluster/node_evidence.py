@@ -1,0 +1,62 @@
+"""What the API of a cluster tells of a node's proxy, and what would give the parts of a packet's path that it does not.
+
+No API of Kubernetes has the rules of a node, its connections or its packets: they need root there. The log of
+kube-proxy is read where the run may read it. No run asks for that permission, which is one to read all logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from harness.api.client import Api, RefusedError, path_of
+from harness.errors import InconclusiveError
+from harness.probes.loop import Probe
+
+NAMESPACE, SELECTOR = "kube-system", "k8s-app=kube-proxy"
+_MOST = {"tailLines": "1000", "limitBytes": "300000"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLog:
+    """The end of the log of a node's kube-proxy; `missing` says why there is none, "" if there is."""
+
+    text: str = ""
+    missing: str = ""
+
+
+_FORBIDDEN = ProxyLog(missing=f"the run needs `get` of pods/log in namespace {NAMESPACE}")
+
+
+def proxy_logs(api: Api, nodes: Sequence[str]) -> dict[str, ProxyLog]:
+    """Read the logs of kube-proxy on nodes, which have their names of `api`. Who answers once no more is not asked."""
+    found = dict.fromkeys(nodes, ProxyLog(missing=f"no pod in {NAMESPACE} with label {SELECTOR} is on its node"))
+    try:
+        pods = api.list("pods", NAMESPACE, label_selector=SELECTOR)
+        names = {str(each["spec"].get("nodeName")): str(each["metadata"]["name"]) for each in pods}
+        for node in found.keys() & names.keys():
+            text = api.text(f"{path_of('pods', NAMESPACE, names[node], 'log')}?{urlencode(_MOST)}")
+            found[node] = ProxyLog(text) if text else _FORBIDDEN
+    except (InconclusiveError, RefusedError) as error:
+        return {node: each if each.text else ProxyLog(missing=str(error)) for node, each in found.items()}
+    return found
+
+
+def missing(probe: Probe, node: str, root: str, log: ProxyLog) -> Iterator[str]:
+    """Yield what is missing of the path of a probe, each with what would give it.
+
+    `node` is the cluster's name of the node whose rules it goes through, `root` how somebody becomes root there.
+    """
+    capture = f"`tcpdump -ni any host {probe.address} and port {probe.port}`"
+    entry = f"conntrack -L -d {probe.address} -p {probe.protocol.lower()} --dport {probe.port}"
+    where = f"on node {node}, as root ({root})"
+    yield f"which rules took it: `nft monitor trace`, or `iptables-save -c` before and after, {where}"
+    yield f"its conntrack entry: `{entry}` {where}"
+    yield f"its packets at the node: {capture} {where}"
+    yield (
+        f"its packets at client and server: {capture} in their pods (`kubectl debug --profile=netadmin`, with `patch` "
+        "of pods/ephemeralcontainers)"
+    )
+    if log.missing:
+        yield f"the log of its proxy: {log.missing}"
