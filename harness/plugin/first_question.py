@@ -1,8 +1,8 @@
-"""The question before the first test: does a hint change anything at all?
+"""The question before the first test: does a hint change anything at all, and does a hint that comes later?
 
 Most proxies that ignore hints do so silently: a feature is off by default, or packets take another data plane than the
-judged one. Dozens of failures then have one cause, which a person should read first. The answer is no verdict: only
-requirements judge hints.
+judged one. Others compare endpoints without their hints, and see no change. Dozens of failures then have one cause,
+which a person should read first. The answer is no verdict: only requirements judge hints.
 """
 
 from __future__ import annotations
@@ -25,48 +25,59 @@ if TYPE_CHECKING:
     from harness.backends.backend import Backend
 
 NAMESPACE = "td-first-question"
+SOMETHING = "hintsChangeSomething"
+FOLLOWED = "changesOfHintsAreFollowed"
 WITHIN = 3.0  # seconds, before the time scale, for a change to reach the packets
 PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 
 
-def hints_change_something(booted: Backend, namespace: str = NAMESPACE) -> bool | None:
-    """Return whether hints keep traffic from an endpoint in another zone; None if that is unknown.
+def hints_change_something(booted: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
+    """Return as facts for the report whether hints keep traffic from an endpoint in another zone; {} if unknown.
 
-    Its Service asks for hints as those of scenarios do: by the field, or by annotations where the API server has none.
-    `namespace` is created for the question, and deleted afterwards.
+    Where those that come to a living slice do not, a slice that has them from the beginning is asked. The Services ask
+    for hints as those of scenarios do: by the field, or by annotations where the API server has none. `namespace` is
+    created for the question, and deleted afterwards.
     """
     backend = View(booted)
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:
-        return None
+        return {}
     try:
         backend.create_namespace(namespace)
         pods = backend.run_pods(namespace, [WantedPod(node.name, node.name) for node in (near, far)])
         return _ask(backend, namespace, pods)
     except (HarnessError, RefusedError):
-        return None
+        return {}
     finally:
         backend.delete_namespace(namespace)
         backend.settle()
         backend.forget_connections()
 
 
-def _ask(backend: View, namespace: str, pods: list[Pod]) -> bool | None:
-    family = backend.families[0]
-    made = backend.api.create("services", namespace, manifests.service("web", trafficDistribution="PreferClose"))
+def _ask(backend: View, namespace: str, pods: list[Pod]) -> dict[str, bool]:
+    everybody, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
+    probe = _publish(backend, namespace, "web", pods, hinted=False)
+    if not _comes_to(backend, probe, everybody):
+        return {}  # the Service does not work without hints either
+    hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=backend.families[0])
+    backend.api.replace("endpointslices", namespace, hinted)
+    if _comes_to(backend, probe, near):
+        return {SOMETHING: True, FOLLOWED: True}
+    if _comes_to(backend, _publish(backend, namespace, "hinted", pods, hinted=True), near):
+        return {SOMETHING: True, FOLLOWED: False}
+    return {SOMETHING: False}
+
+
+def _publish(backend: View, namespace: str, name: str, pods: list[Pod], *, hinted: bool) -> Probe:
+    """Create a Service and its slice, and return a probe of it from the node of the first pod."""
+    made = backend.api.create("services", namespace, manifests.service(name, trafficDistribution="PreferClose"))
     if "trafficDistribution" not in made["spec"]:
         annotations = dict.fromkeys(AUTOMATIC, "Auto")
-        backend.api.patch("services", namespace, "web", {"metadata": {"annotations": annotations}})
-    written = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=False), family=family)
+        backend.api.patch("services", namespace, name, {"metadata": {"annotations": annotations}})
+    written = manifests.endpoint_slice(name, name, _endpoints(pods, hinted=hinted), family=backend.families[0])
     backend.api.create("endpointslices", namespace, written)
-    probe = Probe(backend.place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
-    everybody = {f"{namespace}/{pod.name}" for pod in pods}
-    if not _comes_to(backend, probe, everybody):
-        return None  # the Service does not work without hints either
-    hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=family)
-    backend.api.replace("endpointslices", namespace, hinted)
-    return _comes_to(backend, probe, {f"{namespace}/{pods[0].name}"})
+    return Probe(backend.place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
 
 
 def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:

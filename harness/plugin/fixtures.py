@@ -37,7 +37,7 @@ class Backends:
     def __init__(self, run: Run | None) -> None:
         self._run = run
         self._booted: dict[str, Backend] = {}
-        self._hints_matter: bool | None = None  # the answer to the first question, on the first of them
+        self._hints_matter: dict[str, bool] = {}  # the answer to the first question, on the first of them
 
     def __call__(self, topology: Topology) -> Backend:
         """Return the backend of a topology."""
@@ -55,14 +55,14 @@ class Backends:
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster from before the first test, for the report."""
-        return {} if self._hints_matter is None else {"hintsChangeSomething": self._hints_matter}
+        return dict(self._hints_matter)
 
     def close(self) -> None:
         """Close all backends."""
         for each in self._booted.values():
             each.close()
 
-    def _first_answer(self, backend: Backend) -> bool | None:
+    def _first_answer(self, backend: Backend) -> dict[str, bool]:
         from harness.plugin.first_question import NAMESPACE, hints_change_something  # noqa: PLC0415
 
         real = self._run is not None and self._run.target

@@ -168,9 +168,11 @@ class Progress:
             self._show(result)
 
     def _show(self, result: Result) -> None:
-        if not self._noted and self._run.known_environment().get("hintsChangeSomething") is False:
-            self._noted = True
-            self._write(Line(f"Note: {summary.HINTS_CHANGE_NOTHING}", "yellow"))
+        known = {} if self._noted else self._run.known_environment()
+        for fact, note in summary.NOTES_ON_HINTS.items():
+            if known.get(fact) is False:
+                self._noted = True
+                self._write(Line(f"Note: {note}", "yellow"))
         if self._display is not None:
             self._write(Line(_line(result, self._display), summary.STYLES[result.outcome]))
 

@@ -39,9 +39,13 @@ STYLES: dict[Outcome, Style] = {
     Outcome.NOT_RUN: "faint",
 }
 
-HINTS_CHANGE_NOTHING = (
-    "hints change nothing here: every endpoint is used with them as without. Is the feature turned on?"
-)
+NOTES_ON_HINTS = {
+    "hintsChangeSomething": "hints change nothing here: every endpoint is used with them as without. Is the feature "
+    "turned on?",
+    "changesOfHintsAreFollowed": "hints that change on a living slice are not followed, though those of a new slice "
+    "are. Does the proxy compare endpoints without them, and see no change?",
+}
+"""What is said of a fact about the environment that does not hold."""
 
 _SLOW = 5.0  # seconds of a convergence that is worth a line
 _MOST_LINES = 60  # of one explanation; the evidence has all of it
