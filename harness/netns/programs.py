@@ -6,6 +6,7 @@ mount namespace in which that file is another one; the machine's file stays as i
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -36,9 +37,16 @@ os.execvp(sys.argv[end + 1], sys.argv[end + 1:])
 
 
 def run(
-    namespace: Namespace, command: Sequence[str], *, files: Mapping[str, str] | None = None, timeout: float = 10.0
+    namespace: Namespace,
+    command: Sequence[str],
+    *,
+    files: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 10.0,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end inside a netns; `files` are texts by path, which it sees in place of the machine's.
+
+    `environment` are variables that it has beside those of this process.
 
     Raises `UnavailableError` for a program that is not installed, and where no file can be put in another's place.
     """
@@ -56,7 +64,16 @@ def run(
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *pairs, "--"] if pairs else []
         whole = [*launcher, program, *command[1:]]
         with namespace.entered():  # a child is born in the netns of the thread that makes it
-            ended = subprocess.run(whole, capture_output=True, text=True, timeout=timeout, check=False)  # noqa: S603
+            ended = subprocess.run(  # noqa: S603  a program that somebody named
+                whole,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+                env={**os.environ, **(environment or {})},
+            )
     if pairs and ended.returncode == _NO_MOUNT:
         raise UnavailableError(f"no file can be replaced for one program here: {ended.stderr.strip()}")
     return ended

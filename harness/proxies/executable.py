@@ -60,12 +60,12 @@ class ExecutableProxy:
         return self._programs.lacking
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the last lines of its log about a Service."""
-        return self._programs.explain(node, f"{namespace}/{service}")
+        """Return what its command for that says of a Service, or the last lines of its log about it."""
+        return self._programs.explain(node, namespace, service)
 
-    def decisions(self, node: str) -> str:  # noqa: ARG002  of any node
-        """Return nothing: its log is not a list of decisions."""
-        return ""
+    def decisions(self, node: str) -> str:
+        """Return what its command for that says of the first Services; "" without one."""
+        return self._programs.decisions(node)
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return the log and the rules of a node, and the files of its program."""

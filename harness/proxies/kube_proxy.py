@@ -217,7 +217,8 @@ class KubeProxy:
 
     def explain(self, node: str, namespace: str, service: str) -> str:
         """Return the last lines of its log about a Service."""
-        return self._processes.explain(node, f"{namespace}/{service}")
+        about = f"{namespace}/{service}"
+        return self._processes.explain(node, re.escape(about), about)
 
     def decisions(self, node: str) -> str:  # noqa: ARG002  of any node
         """Return nothing: its log is not a list of decisions."""

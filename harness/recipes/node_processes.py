@@ -22,6 +22,7 @@ from harness.eventually import time_scale
 from harness.netns import process
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process
+from harness.recipes.checks import PATTERN_SECONDS
 
 API_SECONDS = 5.0  # the time limit of a request
 LINES = 10  # of a log, at most, in an explanation
@@ -108,13 +109,19 @@ class NodeProcesses:
         self.api.close()
         self._folder.cleanup()
 
-    def explain(self, node: str, containing: str) -> str:
-        """Return the last lines of a node's log that contain a text."""
+    def explain(self, node: str, pattern: str, about: str) -> str:
+        """Return the last lines of a node's log that a regular expression finds, which are `about` something."""
+        import regex  # noqa: PLC0415  only where something is explained; unlike `re` it can be told to stop
+
         if node not in self._running:
             return f"{node}: the proxy is stopped"
-        with self.log(node).open(encoding="utf-8", errors="replace") as file:
-            lines = [f"\n  {line.rstrip()}" for line in file if containing in line][-LINES:]
-        return f"{node}: the last lines of {self._name} about {containing}:{''.join(lines) or ' none'}"
+        lines = self.log(node).read_text("utf-8", errors="replace").splitlines()
+        try:
+            found = [line for line in lines if regex.search(pattern, line, timeout=PATTERN_SECONDS)][-LINES:]
+        except TimeoutError:
+            return f"{node}: {pattern!r} was still trying to match a line after {PATTERN_SECONDS:g} s: it backtracks"
+        shown = "".join(f"\n  {line.rstrip()}" for line in found)
+        return f"{node}: the last lines of {self._name} about {about}:{shown or ' none'}"
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return the log of a node, as text by file name; empty for one that never had a program."""

@@ -6,19 +6,26 @@ writes may not have reached the program when they are made first.
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.api.client import Api
+from harness.api.client import Api, RefusedError
 from harness.control_planes.control_plane import ControlPlane
+from harness.errors import HarnessError
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.namespace import Namespace
 from harness.recipes.checks import ProgramPlace, missing
+from harness.recipes.explaining import ByLog, answer
+from harness.recipes.filling import fill
 from harness.recipes.node_processes import NodeProcesses
-from harness.recipes.recipe import Recipe, fill
+from harness.recipes.recipe import Recipe
 
 BARRIER_SECONDS = 1.0
+LINES = 40  # of what a command says, at most, in an explanation
+SERVICES = 10  # about which a command is asked for the evidence
 _LOOK = 0.01
 
 
@@ -28,6 +35,7 @@ class Programs:
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self._recipe = recipe
         self._places: dict[str, ProgramPlace] = {}
+        self._filled: dict[str, dict[str, str]] = {}  # the values of placeholders
         self._processes = NodeProcesses(plane, recipe.name)
         self.lacking = ""  # which check did not hold in the last look of `synced`, and where
 
@@ -41,7 +49,7 @@ class Programs:
 
         `values` are those of its kind's own placeholders. Raises `StartError` with the first error of its log.
         """
-        values = {**values, **self._values(where, namespace, families)}
+        values = self._filled[where] = {**values, **self._values(where, namespace, families)}
         for name, template in self._recipe.files:
             (Path(values["folder"]) / name).write_text(fill(template, values), encoding="utf-8")
         self._processes.stop(where)
@@ -97,9 +105,38 @@ class Programs:
                 return f"{self._recipe.name} on {where}: {text}"
         return ""
 
-    def explain(self, where: str, containing: str) -> str:
-        """Return the last lines of a program's log that contain a text."""
-        return self._processes.explain(where, containing)
+    def explain(self, where: str, namespace: str, service: str) -> str:
+        """Return what the recipe's command says of a Service, or else the last lines of the log about it."""
+        if where not in self._processes.running:
+            return f"{where}: {self._recipe.name} is stopped"
+        about, explain = f"{namespace}/{service}", self._recipe.explain
+        values = {**self._filled[where], **self._of_service(namespace, service)}
+        if isinstance(explain, ByLog):
+            return self._processes.explain(where, explain.filled(values), about)
+        lines = self._answer(where, explain.filled(values)).splitlines()
+        more = [f"and {len(lines) - LINES} lines more, in decisions-{where}.txt"] if len(lines) > LINES else []
+        return "\n  ".join([f"{where}: {self._recipe.name} about {about}, by command:", *lines[:LINES], *more])
+
+    def decisions(self, where: str) -> str:
+        """Return what the recipe's command says of the first Services; "" without a command."""
+        explain = self._recipe.explain
+        if isinstance(explain, ByLog) or where not in self._filled:
+            return ""
+        listed = [each["metadata"] for each in self.api.list("services", "")][:SERVICES]
+        values = [self._filled[where] | self._of_service(each["namespace"], each["name"]) for each in listed]
+        commands = dict.fromkeys(map(explain.filled, values))  # one that names no Service is run once
+        return "\n".join(f"$ {shlex.join(each)}\n{self._answer(where, each)}\n" for each in commands)
+
+    def _of_service(self, namespace: str, service: str) -> dict[str, str]:
+        """Return the values of the placeholders of a Service; one that is gone has no cluster IP."""
+        address = ""
+        with contextlib.suppress(HarnessError, RefusedError):
+            address = str(self.api.get("services", namespace, service)["spec"].get("clusterIP") or "")
+        return {"namespace": namespace, "service": service, "cluster_ip": address}
+
+    def _answer(self, where: str, command: tuple[str, ...]) -> str:
+        environment = {name: fill(template, self._filled[where]) for name, template in self._recipe.environment}
+        return answer(self._places[where].namespace, command, environment)
 
     def evidence(self, where: str) -> dict[str, str]:
         """Return the log of a program and its files, as texts by file name; empty where none ever ran."""

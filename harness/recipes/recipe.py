@@ -19,11 +19,12 @@ from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
 from harness.netns.needs import NEEDS
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
+from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
+from harness.recipes.filling import PLACEHOLDER, fill
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
 
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _KEYS = (
     "name", "version", "command", "environment", "files", "ready", "ready_seconds", "synced", "quiet_seconds",
     "converges_within", "supported_features", "exempt_features", "requires",
@@ -74,7 +75,7 @@ class Kind:
 
 OF_PROXY = Kind(
     "proxy",
-    ("modes", "judges", "follows"),
+    ("modes", "judges", "follows", "explain"),
     {
         "node": "the name of the node",
         "node_ip": "the node's first address",
@@ -108,6 +109,7 @@ class Recipe:
     requires: tuple[str, ...] = ()
     judges: str = PACKETS
     follows: str = "released"
+    explain: Explain = USUAL
     converges_within: float = 0.0
 
 
@@ -132,10 +134,10 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
     return Recipe(
         name=_name(loaded["name"], "name"),
         version=_line(loaded.get("version", ""), "version"),
-        command=_command(loaded["command"], kind),
+        command=_command(loaded["command"], "command", kind.placeholders),
         modes=_texts(loaded.get("modes", ["unknown"]), "modes", some=True),
-        environment=_environment(loaded.get("environment", {}), kind),
-        files=_files(loaded.get("files", {}), kind),
+        environment=_environment(loaded.get("environment", {}), kind.placeholders),
+        files=_files(loaded.get("files", {}), kind.placeholders),
         ready=_checks(loaded["ready"], "ready"),
         ready_seconds=_seconds(loaded.get("ready_seconds", READY_SECONDS), "ready_seconds"),
         synced=_checks(loaded.get("synced", []), "synced"),
@@ -145,17 +147,9 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
         requires=_some_of(tuple(NEEDS), loaded.get("requires", []), "requires"),
         judges=_one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
         follows=_one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),
+        explain=_explain(loaded["explain"], kind) if "explain" in loaded else USUAL,
         converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
     )
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """Fill in the placeholders of a template; {{ and }} stand for braces."""
-
-    def value(found: re.Match[str]) -> str:
-        return found[0][0] if found[1] is None else values[found[1]]
-
-    return _PLACEHOLDER.sub(value, template)
 
 
 def _refuse_unknown(given: Mapping[Any, Any], allowed: tuple[str, ...], where: str) -> None:
@@ -210,14 +204,26 @@ def _texts(value: Any, key: str, *, some: bool = False) -> tuple[str, ...]:
     return tuple(_line(each, f"{key}[{number}]") for number, each in enumerate(value))
 
 
-def _command(value: Any, kind: Kind) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise UsageError(f"key command: want a list of texts, not {_shown(value)}")
-    parts = [(f"command[{number}]", each) for number, each in enumerate(value)]
-    command = tuple(_template(_text(each, key), key, kind) for key, each in parts)
+def _command(value: Any, key: str, allowed: Mapping[str, str]) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise UsageError(f"key {key}: want a list of texts, not {_shown(value)}")
+    parts = [(f"{key}[{number}]", each) for number, each in enumerate(value)]
+    command = tuple(_template(_text(each, where), where, allowed) for where, each in parts)
     if not command[0]:
-        raise UsageError("key command[0]: want the name of a program")
+        raise UsageError(f"key {key}[0]: want the name of a program")
     return command
+
+
+def _explain(value: Any, kind: Kind) -> Explain:
+    if not isinstance(value, dict) or len(value) != 1:
+        raise UsageError(f"key explain: want command or log, not {_shown(value)}")
+    _refuse_unknown(value, ("command", "log"), "key explain: ")
+    allowed = {**OF_SERVICE, **kind.placeholders}
+    if "command" in value:
+        return ByCommand(_command(value["command"], "explain.command", allowed))
+    template = _template(_text(value["log"], "explain.log"), "explain.log", allowed)
+    _pattern(fill(template, dict.fromkeys(allowed, "x")), "key explain.")
+    return ByLog(template)
 
 
 def _shown(value: Any) -> str:
@@ -226,11 +232,11 @@ def _shown(value: Any) -> str:
     return ascii(text[:LONG]) if not text.isprintable() else text if len(text) <= LONG else f"{text[:LONG]}…"
 
 
-def _template(text: str, key: str, kind: Kind) -> str:
-    for found in _PLACEHOLDER.finditer(text):
-        if found[1] is not None and found[1] not in kind.placeholders:
-            allowed = ", ".join(f"{{{name}}}" for name in kind.placeholders)
-            raise UsageError(f"key {key}: unknown placeholder {{{found[1]}}}; allowed: {allowed}; {{{{ for a brace")
+def _template(text: str, key: str, allowed: Mapping[str, str]) -> str:
+    for found in PLACEHOLDER.finditer(text):
+        if found[1] is not None and found[1] not in allowed:
+            names = ", ".join(f"{{{name}}}" for name in allowed)
+            raise UsageError(f"key {key}: unknown placeholder {{{found[1]}}}; allowed: {names}; {{{{ for a brace")
     return text
 
 
@@ -243,20 +249,20 @@ def _mapping(value: Any, key: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, _text(text, f"{key}.{name}")) for name, text in value.items())
 
 
-def _templates_by_name(value: Any, key: str, kind: Kind) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _template(text, f"{key}.{name}", kind)) for name, text in _mapping(value, key))
+def _templates_by_name(value: Any, key: str, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _template(text, f"{key}.{name}", allowed)) for name, text in _mapping(value, key))
 
 
-def _environment(value: Any, kind: Kind) -> tuple[tuple[str, str], ...]:
-    named = _templates_by_name(value, "environment", kind)
+def _environment(value: Any, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    named = _templates_by_name(value, "environment", allowed)
     for name, _ in named:
         if "=" in name:
             raise UsageError(f"key environment: {name!r} has a =, which no variable's name has")
     return named
 
 
-def _files(value: Any, kind: Kind) -> tuple[tuple[str, str], ...]:
-    named = _templates_by_name(value, "files", kind)
+def _files(value: Any, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    named = _templates_by_name(value, "files", allowed)
     for name, _ in named:
         if "/" in name or name in (".", "..") or len(name.encode()) > _LONGEST_FILE:
             raise UsageError(f"key files: {name!r} is not a plain file name of up to {_LONGEST_FILE} bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,9 +19,11 @@ from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.errors import DistrustError, EndedError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
+from harness.model import manifests
 from harness.model.release import PROXY, release
 from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
+from harness.recipes import explaining
 from harness.recipes.recipe import OF_PROXY, parse_recipe
 from tests.harness.proxies.conftest import MakeFake
 from tests.harness.proxies.test_process import exists
@@ -138,6 +141,47 @@ def test_program_reaches_the_api_server_from_its_netns(boot: Boot) -> None:
     command = [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), "{kubeconfig}"]
     backend = boot("runs", command=command, ready=[{"log": "^nodes 1$"}])
     assert "nodes 1" in backend.proxy.evidence("a1")["fake-a1.log"].splitlines()
+
+
+def test_command_says_why_a_node_decides_so(boot: Boot) -> None:
+    """In the netns of the node, for one Service in an explanation, and for the first ones in the evidence."""
+    script = "import os, sys; print(*sys.argv[1:], os.readlink('/proc/self/ns/net'), os.environ['ASKED'])"
+    command = [sys.executable, "-c", script, "{node}", "{namespace}/{service}", "{cluster_ip}"]
+    backend = boot("runs", environment={"ASKED": "of {node}"}, explain={"command": command})
+    made = backend.api.create("services", "default", manifests.service("web"))
+    where = f"net:[{backend.network.nodes['a1'].namespace.inode}]"
+    said = f"a1 default/web {made['spec']['clusterIP']} {where} of a1"
+    explained = backend.explain("default", "web", ["a1"])
+    assert explained == f"the proxy says: a1: fake about default/web, by command:\n  {said}"
+    assert said in backend.decisions()["a1"].splitlines()
+    assert "a1 default/gone  net:[" in backend.explain("default", "gone", ["a1"])
+
+
+def test_command_that_names_no_service_is_run_once_for_the_evidence(boot: Boot) -> None:
+    backend = boot("runs", explain={"command": ["sh", "-c", "echo all of {node}; exit 3"]})
+    for name in ("one", "two"):
+        backend.api.create("services", "default", manifests.service(name))
+    assert backend.decisions()["a1"].splitlines()[1:] == ["all of a1", "(it ended with 3)"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [(["no-such-program"], "no-such-program is not installed"), (["sleep", "60"], "it did not end within 0.2 s")],
+)
+def test_command_that_cannot_explain_says_so(
+    boot: Boot, monkeypatch: pytest.MonkeyPatch, command: list[str], said: str
+) -> None:
+    monkeypatch.setattr(explaining, "SECONDS", 0.2)
+    assert said in boot("runs", explain={"command": command}).explain("default", "web", ["a1"])
+
+
+def test_pattern_of_the_log_says_why_a_node_decides_so(boot: Boot) -> None:
+    lines = ("map web.default -> 1", "map webXdefault -> 2", "map web.default -> 3")
+    command = ["sh", "-c", f"printf '%s\\n' {shlex.join(lines)}; exec sleep 600"]
+    backend = boot("runs", command=command, ready=[{"log": "3$"}], explain={"log": r"{service}\.{namespace} "})
+    lines = backend.explain("default", "web", ["a1"]).splitlines()
+    assert [each.strip() for each in lines[1:]] == ["map web.default -> 1", "map web.default -> 3"]
+    assert backend.decisions() == {}
 
 
 def test_program_cannot_be_of_another_release(boot: Boot) -> None:

@@ -11,7 +11,9 @@ import yaml
 
 from harness.errors import UsageError
 from harness.recipes.checks import HttpCheck, LogCheck, MetricsCheck
-from harness.recipes.recipe import OF_DNS, OF_PROXY, fill, parse_recipe, read_recipe
+from harness.recipes.explaining import ByCommand, ByLog
+from harness.recipes.filling import fill
+from harness.recipes.recipe import OF_DNS, OF_PROXY, parse_recipe, read_recipe
 
 ROOT = Path(__file__).parents[3]
 MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"], "ready": [{"http": {"port": 1}}]}
@@ -72,6 +74,18 @@ def test_placeholders_are_filled_in_and_double_braces_are_braces() -> None:
     assert fill("--node={node} {{raw}}", {"node": "a1"}) == "--node=a1 {raw}"
 
 
+def test_placeholders_in_a_pattern_stand_for_themselves() -> None:
+    recipe = parse_recipe(MINIMAL | {"explain": {"log": r"svc={service}\.{namespace} \w{{2,3}}"}}, OF_PROXY)
+    assert isinstance(recipe.explain, ByLog)
+    assert recipe.explain.filled({"service": "a.b", "namespace": "x"}) == r"svc=a\.b\.x \w{2,3}"
+
+
+def test_command_that_explains_has_the_service_beside_the_node() -> None:
+    recipe = parse_recipe(MINIMAL | {"explain": {"command": ["dump", "{node}", "{cluster_ip}"]}}, OF_PROXY)
+    assert isinstance(recipe.explain, ByCommand)
+    assert recipe.explain.filled({"node": "a1", "cluster_ip": "10.0.0.1"}) == ("dump", "a1", "10.0.0.1")
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -89,6 +103,15 @@ def test_placeholders_are_filled_in_and_double_braces_are_braces() -> None:
         ({"ready_seconds": "soon"}, "key ready_seconds: want seconds from 0 to 600, not 'soon'"),
         ({"follows": "none"}, "key follows: 'none'; allowed: kep, released"),
         ({"requires": ["bpf", "vlan"]}, r"key requires\[1\]: 'vlan'; allowed: root, bpf, "),
+        ({"explain": "dump"}, "key explain: want command or log, not 'dump'"),
+        ({"explain": {"run": ["x"]}}, "key explain: unknown key 'run'; allowed: command, log"),
+        ({"explain": {"command": []}}, r"key explain.command: want a list of texts, not \[\]"),
+        (
+            {"explain": {"command": ["x", "{svc}"]}},
+            r"key explain.command\[1\]: unknown placeholder \{svc\}; allowed: \{nam",
+        ),
+        ({"explain": {"log": "({service}"}}, r"key explain.log: '\(x' is not a regular expression"),
+        ({"command": ["{service}"]}, r"key command\[0\]: unknown placeholder \{service\}"),
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],
 )

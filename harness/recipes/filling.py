@@ -1,0 +1,18 @@
+"""Fills in placeholders: names in braces, in commands, variables and files of a recipe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+"""A brace that is doubled, or a name in braces, which is the group."""
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Fill in the placeholders of a template; {{ and }} stand for braces."""
+
+    def value(found: re.Match[str]) -> str:
+        return found[0][0] if found[1] is None else values[found[1]]
+
+    return PLACEHOLDER.sub(value, template)
