@@ -21,6 +21,7 @@ import urllib3
 
 from harness.api.requests import Asked
 from harness.errors import InconclusiveError
+from harness.model.manifests import with_usual
 
 if TYPE_CHECKING:
     from harness.api.kubeconfig import Kubeconfig
@@ -92,9 +93,11 @@ class Api:
         timeout: float = 30.0,
         connections: int = 10,
         asked: deque[Asked] | None = None,
+        services: Mapping[str, Any] | None = None,
     ) -> None:
         """Requests may take `timeout` seconds; `connections` are kept open for parallel requests.
 
+        Each Service that is created gets the fields of `services`, unless it has its own.
         A request that is answered by 429 with Retry-After is sent again after that time, within `timeout` altogether.
         The latest requests are noted in `asked`, which several may share.
         Raises `UsageError` when files cannot be used.
@@ -107,6 +110,7 @@ class Api:
         self._pool.connection_pool_kw["maxsize"] = connections
         self._configuration = self._client.configuration
         self._timeout = timeout
+        self._services = services or {}
         self.writes = 0  # requests so far that may have changed something
         self.asked: deque[Asked] = new_record() if asked is None else asked
 
@@ -201,7 +205,8 @@ class Api:
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         """Create an object and return it as stored. Raises `RefusedError`."""
-        return self._expect("POST", path_of(resource, namespace), obj)
+        whole = with_usual(obj, self._services) if resource == "services" else obj
+        return self._expect("POST", path_of(resource, namespace), whole)
 
     def replace(self, resource: str, namespace: str, obj: Object) -> Object:
         """Update a whole object. Raises `RefusedError`."""

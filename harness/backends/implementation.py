@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # adapters are imported only when they are asked for
@@ -43,11 +43,12 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Makes the judged parts of a cluster."""
+    """Makes the judged parts of a cluster. Each Service gets the fields of `services`, unless it has its own."""
 
     control_plane: MakeControlPlane
     proxy: MakeProxy
     dns: MakeDns
+    services: Mapping[str, Any] = field(default_factory=dict)
 
 
 def reference(parts: Parts | None = None) -> Implementation:

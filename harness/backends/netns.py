@@ -168,7 +168,7 @@ class NetnsBackend(
         self._witnesses["control-plane"] = self.control_plane.evidence
         self.control_plane.start()
         self.control_plane.reach_pods(self.network.external.namespace.socket)
-        self.api = Api(self.control_plane.kubeconfig())
+        self.api = Api(self.control_plane.kubeconfig(), services=self._implementation.services)
         begun.callback(self.api.close)
         pod_cidrs = [addresses.POD_CIDRS[family] for family in self.families]
         self.proxy = self._implementation.proxy(self.control_plane, pod_cidrs)
@@ -392,6 +392,7 @@ class NetnsBackend(
             "ipFamilies": list(self.families),
             "podNetwork": "veth",
             "cpus": os.cpu_count() or 1,
+            **({"services": dict(self._implementation.services)} if self._implementation.services else {}),
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:

@@ -101,6 +101,12 @@ def service(
     }
 
 
+def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
+    """Return an object with the fields of `usual` that it has not, in mappings of both too; what it has stays."""
+    both = {name for name, value in usual.items() if isinstance(value, Mapping) and isinstance(obj.get(name), Mapping)}
+    return {**usual, **obj, **{name: with_usual(obj[name], usual[name]) for name in both}}
+
+
 def endpoint_slice(
     name: str,
     service_name: str,

@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from harness.errors import UsageError
@@ -42,6 +42,9 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
     "metrics": ("port", "path", "zero", "not_after"),
     "log": (),
 }
+
+_OF_REQUIREMENTS = ("clusterIP", "clusterIPs", "externalName", "ports", "selector", "type")
+"""Fields of a Service's spec that make it the one that a requirement is about."""
 
 _WORDS = {str: "a text", int: "a whole number"}
 
@@ -75,7 +78,7 @@ class Kind:
 
 OF_PROXY = Kind(
     "proxy",
-    ("modes", "judges", "follows", "explain"),
+    ("modes", "judges", "follows", "explain", "services"),
     {
         "node": "the name of the node",
         "node_ip": "the node's first address",
@@ -110,6 +113,7 @@ class Recipe:
     judges: str = PACKETS
     follows: str = "released"
     explain: Explain = USUAL
+    services: Mapping[str, Any] = field(default_factory=dict)
     converges_within: float = 0.0
 
 
@@ -148,6 +152,7 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
         judges=_one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
         follows=_one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),
         explain=_explain(loaded["explain"], kind) if "explain" in loaded else USUAL,
+        services=_services(loaded.get("services", {})),
         converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
     )
 
@@ -224,6 +229,23 @@ def _explain(value: Any, kind: Kind) -> Explain:
     template = _template(_text(value["log"], "explain.log"), "explain.log", allowed)
     _pattern(fill(template, dict.fromkeys(allowed, "x")), "key explain.")
     return ByLog(template)
+
+
+def _services(value: Any) -> dict[str, Any]:
+    """Return what every Service gets, as its manifest has it."""
+    if not isinstance(value, dict):
+        raise UsageError(f"key services: want a mapping, not {_shown(value)}")
+    _refuse_unknown(value, ("annotations", "labels", "spec"), "key services: ")
+    spec = value.get("spec", {})
+    if not isinstance(spec, dict):
+        raise UsageError(f"key services.spec: want a mapping, not {_shown(spec)}")
+    for name in spec:
+        if name in _OF_REQUIREMENTS:
+            raise UsageError(f"key services.spec: {name} is what each requirement says itself")
+    told = {
+        name: dict(_mapping(value[name], f"services.{name}")) for name in ("annotations", "labels") if name in value
+    }
+    return {**({"metadata": told} if told else {}), **({"spec": spec} if spec else {})}
 
 
 def _shown(value: Any) -> str:

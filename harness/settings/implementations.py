@@ -5,7 +5,8 @@ Adapters are imported only when they are used, so that their dependencies may be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from harness.backends.implementation import Implementation, reference
 from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER
@@ -14,16 +15,20 @@ from harness.settings.mutants import mutants
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from harness.control_planes.control_plane import MakeControlPlane
+    from harness.control_planes.control_plane import ControlPlane, MakeControlPlane
     from harness.dns.dns import MakeDns
-    from harness.proxies.proxy import MakeProxy
+    from harness.proxies.proxy import MakeProxy, Proxy
 
 
 def of_settings(settings: Settings) -> Implementation:
     """Return the implementation of the settings. Raises `UsageError`, and `UnavailableError` with the remedy."""
     if settings.mutant:
         return reference(mutants()[settings.mutant])
-    return Implementation(_control_plane_of(settings), _proxy_of(settings), _dns_of(settings))
+    control_plane, dns = _control_plane_of(settings), _dns_of(settings)
+    if settings.proxy.kind == RECIPE:
+        proxy, services = _of_recipe(settings)
+        return Implementation(control_plane, proxy, dns, services)
+    return Implementation(control_plane, _proxy_of(settings), dns)
 
 
 def _control_plane_of(settings: Settings) -> MakeControlPlane:
@@ -61,15 +66,22 @@ def _proxy_of(settings: Settings) -> MakeProxy:
         return lambda plane, pod_cidrs: KubeProxy(
             plane, pod_cidrs=pod_cidrs, mode=settings.mode, version=asked, booted=settings.kubernetes_version
         )
-    if chosen.kind == RECIPE:
-        from harness.netns import needs
-        from harness.proxies.executable import ExecutableProxy
-        from harness.recipes.recipe import OF_PROXY, read_recipe
-
-        recipe = read_recipe(chosen.file, OF_PROXY)
-        needs.require(recipe.requires, f"{recipe.name} ({chosen.file})")
-        return lambda plane, pod_cidrs: ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
     return reference().proxy
+
+
+def _of_recipe(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
+    """Return the proxies of a recipe, and the fields that it wants in each Service."""
+    from harness.netns import needs
+    from harness.proxies.executable import ExecutableProxy
+    from harness.recipes.recipe import OF_PROXY, read_recipe
+
+    recipe = read_recipe(settings.proxy.file, OF_PROXY)
+    needs.require(recipe.requires, f"{recipe.name} ({settings.proxy.file})")
+
+    def proxy(plane: ControlPlane, pod_cidrs: Sequence[str]) -> Proxy:
+        return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
+
+    return proxy, recipe.services
 
 
 def _dns_of(settings: Settings) -> MakeDns:

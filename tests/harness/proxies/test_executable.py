@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def boot(fake: MakeFake) -> Iterator[Boot]:
         def proxy(plane: Any, pod_cidrs: Any) -> ExecutableProxy:
             return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs)
 
-        implementation = replace(reference(), proxy=proxy)
+        implementation = replace(reference(), proxy=proxy, services=recipe.services)
         booted.append(NetnsBackend(ONE_NODE, implementation=implementation))
         return booted[-1].start()
 
@@ -141,6 +142,24 @@ def test_program_reaches_the_api_server_from_its_netns(boot: Boot) -> None:
     command = [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), "{kubeconfig}"]
     backend = boot("runs", command=command, ready=[{"log": "^nodes 1$"}])
     assert "nodes 1" in backend.proxy.evidence("a1")["fake-a1.log"].splitlines()
+
+
+def test_every_service_gets_what_the_recipe_wants_unless_it_has_its_own(boot: Boot) -> None:
+    usual = {"annotations": {"a.example/lb": "on"}, "spec": {"trafficDistribution": "PreferClose"}}
+    backend = boot("runs", services=usual)
+    create = partial(backend.api.create, "services", "default")
+    plain, own = (
+        create(manifests.service("plain", annotations={"b.example/x": "y"})),
+        create(manifests.service("own", annotations={"a.example/lb": "off"}, trafficDistribution="PreferSameNode")),
+    )
+    assert plain["metadata"]["annotations"] == {"a.example/lb": "on", "b.example/x": "y"}
+    assert plain["spec"]["trafficDistribution"] == "PreferClose"
+    assert own["metadata"]["annotations"] == {"a.example/lb": "off"}
+    assert own["spec"]["trafficDistribution"] == "PreferSameNode"
+    asked = {"metadata": {"annotations": usual["annotations"]}, "spec": usual["spec"]}
+    assert backend.environment()["services"] == asked
+    written = backend.api.create("endpointslices", "default", manifests.endpoint_slice("plain", "plain", []))
+    assert "annotations" not in written["metadata"]
 
 
 def test_command_says_why_a_node_decides_so(boot: Boot) -> None:

@@ -112,6 +112,10 @@ def test_command_that_explains_has_the_service_beside_the_node() -> None:
         ),
         ({"explain": {"log": "({service}"}}, r"key explain.log: '\(x' is not a regular expression"),
         ({"command": ["{service}"]}, r"key command\[0\]: unknown placeholder \{service\}"),
+        ({"services": ["a"]}, r"key services: want a mapping, not \['a'\]"),
+        ({"services": {"anotations": {}}}, "key services: unknown key 'anotations'; did you mean annotations"),
+        ({"services": {"annotations": {"a": ["b"]}}}, "key services.annotations.a: want one text"),
+        ({"services": {"spec": {"selector": {}}}}, "key services.spec: selector is what each requirement says itself"),
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],
 )

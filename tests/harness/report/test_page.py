@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.eventually import eventually
 from harness.judging.history import sealed
+from harness.report.conformance import load_report
 from harness.report.page import page as maker
 from harness.report.page.again import evidence_in
 from tests.harness.report.browser import Page
@@ -246,3 +247,13 @@ def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -
     assert read("evidence/link.txt") is None
     assert read("../secret.txt") is None
     assert read("run.jsonl") is not None
+
+
+def test_page_says_that_decisions_were_judged_and_what_services_were_given(run: Run) -> None:
+    report = load_report(str(run.folder))
+    assert "(decisions)" not in maker.as_html(report, [], {}, {})
+    told = {**report["environment"], "services": {"spec": {"note": "<b>"}}}
+    shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], {}, {})
+    assert shown.count("(decisions)") == 2  # the title of the page, and its heading
+    assert "<dt>Judged by</dt><dd>decisions</dd>" in shown
+    assert '<dt>Every Service has</dt><dd>{"spec": {"note": "\\u003cb\\u003e"}}</dd>' in shown

@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.model.release import PROXY
 from harness.model.release_features import lacking
 from harness.run import suite_files
+from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 
 
@@ -166,3 +167,10 @@ def test_a_recipe_says_that_decisions_are_judged_and_an_option_wins(tmp_path: Pa
     assert resolve({"proxy": str(recipe)}, environment={}).judges == "decisions"
     assert resolve({"proxy": str(recipe), "judges": "packets"}, environment={}).judges == "packets"
     assert resolve({}, environment={}).judges == "packets"
+
+
+def test_a_recipe_says_what_every_service_gets(tmp_path: Path) -> None:
+    recipe = tmp_path / "proxy.yaml"
+    recipe.write_text("{name: x, command: [x], ready: [{log: x}], services: {spec: {a: 1}}}", encoding="utf-8")
+    assert of_settings(resolve({"proxy": str(recipe)}, environment={})).services == {"spec": {"a": 1}}
+    assert of_settings(resolve({}, environment={})).services == {}
