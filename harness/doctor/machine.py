@@ -52,19 +52,21 @@ def examine_implementation(settings: Settings) -> list[Check]:
 
 
 def examine_recipe(name: str, recipe: Recipe) -> list[Check]:
-    """Check that the program of a recipe is there, and each thing that it requires."""
-    command = recipe.command[0]
-    place = shutil.which(command, path=search_path())
-    if place is None:
-        remedy = "install it, or name its path in key command (CoreDNS: components fetch coredns --from source)"
-        found = [unusable(name, f"{recipe.name}: there is no program {command}", remedy)]
-    else:
-        found = [ok(name, f"{recipe.name} {recipe.version}".rstrip() + f": {place}")]
+    """Check that each program of a recipe is there, and each thing that it requires."""
+    found = [_program(name, recipe, each.command[0]) for each in recipe.programs]
     absent = needs.missing(recipe.requires)
     return found + [
         unusable(f"{name}: {each}", absent[each]) if each in absent else ok(f"{name}: {each}", "is here")
         for each in recipe.requires
     ]
+
+
+def _program(name: str, recipe: Recipe, command: str) -> Check:
+    place = shutil.which(command, path=search_path())
+    if place is None:
+        remedy = "install it, or name its path in key command (CoreDNS: components fetch coredns --from source)"
+        return unusable(name, f"{recipe.name}: there is no program {command}", remedy)
+    return ok(name, f"{recipe.name} {recipe.version}".rstrip() + f": {place}")
 
 
 def _own_files() -> Check:

@@ -27,7 +27,7 @@ from harness.netns.process import search_path
 from harness.proxies.barrier import BarrierObjects
 from harness.proxies.kube_proxy_log import NAMESPACE, Follower
 from harness.proxies.rules import rules_of
-from harness.recipes.node_processes import NodeProcesses
+from harness.recipes.node_processes import Connections, NodeProcesses
 
 HEALTH_PORT, METRICS_PORT = 10256, 10249
 
@@ -72,8 +72,9 @@ class KubeProxy:
         entry = find_entry("kube-proxy", version)
         require(mode, entry.version)
         self.version = entry.version.tag
-        self._processes = NodeProcesses(plane, "kube-proxy")
-        self._barrier_objects = BarrierObjects(self._processes.api, NAMESPACE)
+        self._connections = Connections(plane)
+        self._processes = NodeProcesses(self._connections, "kube-proxy")
+        self._barrier_objects = BarrierObjects(self._connections.api, NAMESPACE)
         self._followers: dict[str, Follower] = {}
         self._revision = ""  # of the API server: proxies have worked on all writes up to it
 
@@ -104,7 +105,7 @@ class KubeProxy:
             node,
             mode=self.mode,
             version=version,
-            kubeconfig=self._processes.kubeconfig,
+            kubeconfig=self._connections.kubeconfig,
             pod_cidrs=self._pod_cidrs,
             gates=dict(release.gates),
         )
@@ -113,11 +114,11 @@ class KubeProxy:
         return path
 
     def _configuration(self, node: str) -> Path:
-        return self._processes.folder / f"{node}-configuration.json"
+        return self._connections.folder / f"{node}-configuration.json"
 
     def _not_ready(self, node: str) -> str:
         try:
-            code = http.get(self._processes.namespace(node), "127.0.0.1", HEALTH_PORT, "/healthz").code
+            code = http.get(self._connections.namespace(node), "127.0.0.1", HEALTH_PORT, "/healthz").code
         except OSError as error:
             return f"/healthz: {error.strerror or error}"
         return "" if code == 200 else f"/healthz: {code}"
@@ -128,7 +129,7 @@ class KubeProxy:
         From 1.34 on kube-proxy starts its watch of the node before it registers the handlers of its labels. If the node
         arrives in between, the proxy has no zone until the labels change.
         """
-        if not zone_of(self._processes.api.get("nodes", "", node)):
+        if not zone_of(self._connections.api.get("nodes", "", node)):
             return True
         follower, deadline = self._followers[node], time.monotonic() + _LABEL_SECONDS
         while follower.labels is None and time.monotonic() < deadline:
@@ -143,6 +144,7 @@ class KubeProxy:
     def close(self) -> None:
         """Stop all proxies; their rules end with the nodes."""
         self._processes.close()
+        self._connections.close()
 
     def synced(self) -> bool:
         """Return whether every running proxy has worked on all Services and slices written so far.
@@ -164,7 +166,7 @@ class KubeProxy:
     def _zones(self) -> dict[str, str]:
         """The zone of each node by its label, "" for none; empty without an API server."""
         try:
-            nodes = self._processes.api.list("nodes", "")
+            nodes = self._connections.api.list("nodes", "")
         except InconclusiveError:
             return {}
         return {each["metadata"]["name"]: zone_of(each) for each in nodes}
@@ -196,7 +198,7 @@ class KubeProxy:
     def _last_queued(self, node: str) -> dict[str, float] | None:
         """Return the times when syncs were last queued, by IP family ("" before 1.33); None without an answer."""
         try:
-            answer = http.get(self._processes.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
+            answer = http.get(self._connections.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
         except OSError:
             return None
         queued = {family: float(when) for family, when in _QUEUED.findall(answer.text)}
@@ -228,7 +230,7 @@ class KubeProxy:
         """Return the rules of a node, the proxy's configuration and log."""
         texts = self._processes.evidence(node)
         if texts:
-            texts |= rules_of(node, self._processes.namespace(node), self.mode)
+            texts |= rules_of(node, self._connections.namespace(node), self.mode)
             texts[f"kube-proxy-{node}.json"] = self._configuration(node).read_text(encoding="utf-8")
         return texts
 

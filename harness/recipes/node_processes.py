@@ -1,6 +1,6 @@
-"""The programs of one proxy, one on each node: their folder, their connection to the API server, start and stop.
+"""A program of a proxy on each node: its connection to the API server, start, stop and log.
 
-Adapters of proxies that are programs share it, and that of a DNS server, whose program runs in a pod. The API server
+Adapters of proxies that are programs share it, and that of a DNS server, whose programs run in a pod. The API server
 listens on loopback of this process's netns; each of theirs gets a socket of the same address and port, so that one
 kubeconfig works everywhere.
 """
@@ -30,43 +30,59 @@ LOG_LETTERS = 300_000  # of a log, at most, in the evidence
 _LOOK = 0.01  # seconds between two looks at a program that starts
 
 
-class NodeProcesses:
-    """One program a node. `kubeconfig` is the file for all of them."""
+class Connections:
+    """How programs reach the API server from any netns; `kubeconfig` is the file for all of them, in their `folder`."""
 
-    def __init__(self, plane: ControlPlane, name: str) -> None:
-        """`name` is that of the program in errors."""
+    def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._name = name
         self._folder = tempfile.TemporaryDirectory(prefix="trafficdist-programs-")
         self.folder = Path(self._folder.name)
-        self._running: dict[str, Process] = {}
-        self._namespaces: dict[str, Namespace] = {}
         self.server, self._address = _server(plane.kubeconfig())
         self.api = Api(plane.kubeconfig(), timeout=API_SECONDS)
         self.kubeconfig = self.folder / "kubeconfig.json"
         self.kubeconfig.write_text(json.dumps(plane.kubeconfig()), encoding="utf-8")
+        self._namespaces: dict[str, Namespace] = {}
+
+    def namespace(self, node: str) -> Namespace:
+        """Return the netns of a node. Raises `KeyError` for one that never had a program."""
+        return self._namespaces[node]
+
+    def open(self, node: str, namespace: Namespace) -> None:
+        """Let the API server be reached in the netns of a node, under its own address. Idempotent."""
+        if node not in self._namespaces:
+            self._plane.listen(_listening(namespace, self._address))
+            self._namespaces[node] = namespace
+
+    def close(self) -> None:
+        """Remove the folder. Idempotent."""
+        self.api.close()
+        self._folder.cleanup()
+
+
+class NodeProcesses:
+    """One program, on each node."""
+
+    def __init__(self, connections: Connections, name: str) -> None:
+        """`name` is that of the program in errors."""
+        self._connections = connections
+        self._name = name
+        self._running: dict[str, Process] = {}
 
     @property
     def running(self) -> Mapping[str, Process]:
         """The running programs, by node."""
         return self._running
 
-    def namespace(self, node: str) -> Namespace:
-        """Return the netns of a node. Raises `KeyError` for one that never had a program."""
-        return self._namespaces[node]
-
     def log(self, node: str) -> Path:
-        """Return the log of a node's programs, one file for all of them."""
-        return self.folder / f"{node}.log"
+        """Return the log of the program on a node, one file for all its starts."""
+        return self._connections.folder / f"{self._name}-{node}.log"
 
     def start(
         self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Process:
         """Run a command on a node, in place of one that runs there, and do not wait until it is ready."""
         self.stop(node)
-        if node not in self._namespaces:
-            self._plane.listen(_listening(namespace, self._address))
-            self._namespaces[node] = namespace
+        self._connections.open(node, namespace)
         self._running[node] = process.start(
             f"{self._name} on {node}", command, namespace=namespace, log=self.log(node), environment=environment
         )
@@ -103,11 +119,9 @@ class NodeProcesses:
             running.stop()
 
     def close(self) -> None:
-        """Stop all, and remove the folder. Idempotent."""
+        """Stop all. Idempotent."""
         for node in list(self._running):
             self.stop(node)
-        self.api.close()
-        self._folder.cleanup()
 
     def explain(self, node: str, pattern: str, about: str) -> str:
         """Return the last lines of a node's log that a regular expression finds, which are `about` something."""
@@ -125,7 +139,7 @@ class NodeProcesses:
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return the log of a node, as text by file name; empty for one that never had a program."""
-        if node not in self._namespaces:
+        if not self.log(node).exists():
             return {}
         return {f"{self._name}-{node}.log": self.log(node).read_text("utf-8", errors="replace")[-LOG_LETTERS:]}
 

@@ -1,7 +1,7 @@
-"""Runs the program of a recipe, in one netns or in several: its files, its checks, its log.
+"""Runs the programs of a recipe, in one netns or in several: their files, their checks, their logs.
 
-Only the checks tell when it has worked on everything. They must hold for a while without a break, since the latest
-writes may not have reached the program when they are made first.
+Only the checks tell when they have worked on everything. All must hold for a while without a break, since the latest
+writes may not have reached the programs when they are made first.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from harness.netns.namespace import Namespace
 from harness.recipes.checks import ProgramPlace, missing
 from harness.recipes.explaining import ByLog, answer
 from harness.recipes.filling import fill
-from harness.recipes.node_processes import NodeProcesses
-from harness.recipes.recipe import Recipe
+from harness.recipes.node_processes import Connections, NodeProcesses
+from harness.recipes.recipe import Program, Recipe
 
 BARRIER_SECONDS = 1.0
 LINES = 40  # of what a command says, at most, in an explanation
@@ -29,56 +29,94 @@ SERVICES = 10  # about which a command is asked for the evidence
 _LOOK = 0.01
 
 
+class _Part:
+    """One program of the recipe, wherever it runs; each place is known by the name of its node or pod."""
+
+    def __init__(self, connections: Connections, program: Program) -> None:
+        self.program = program
+        self.processes = NodeProcesses(connections, program.name)
+        self._places: dict[str, ProgramPlace] = {}
+
+    def start(self, where: str, namespace: Namespace, values: Mapping[str, str]) -> None:
+        """Write its files, start it, and wait until it is ready. Raises `StartError`."""
+        program, log = self.program, self.processes.log(where)
+        values = {**values, "log_file": str(log)}
+        for name, template in program.files:
+            (Path(values["folder"]) / name).write_text(fill(template, values), encoding="utf-8")
+        place = self._places[where] = ProgramPlace(namespace, log, log.stat().st_size if log.exists() else 0)
+        command = [fill(part, values) for part in program.command]
+        self.processes.start(where, namespace, command, self.environment(values))
+        self.processes.await_ready(where, lambda: missing(program.ready, place), program.ready_seconds)
+
+    def environment(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return its variables."""
+        return {name: fill(template, values) for name, template in self.program.environment}
+
+    def lacking(self) -> str:
+        """Return the first of its checks that does not hold, and where; "" if all hold."""
+        for where in self.processes.running:
+            if text := missing(self.program.synced, self._places[where]):
+                return f"{self.program.name} on {where}: {text}"
+        return ""
+
+    def evidence(self, where: str, folder: Path) -> dict[str, str]:
+        """Return its log and its files, as texts by file name; empty where it never ran."""
+        files = [name for name, _ in self.program.files] if where in self._places else []
+        texts = {f"{self.program.name}-{where}-{name}": (folder / name).read_text("utf-8") for name in files}
+        return texts | self.processes.evidence(where)
+
+
 class Programs:
-    """The programs of one recipe, each known by the name of its node or pod."""
+    """The programs of one recipe, on each node or in one pod."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._places: dict[str, ProgramPlace] = {}
-        self._filled: dict[str, dict[str, str]] = {}  # the values of placeholders
-        self._processes = NodeProcesses(plane, recipe.name)
+        self._connections = Connections(plane)
+        self._parts = [_Part(self._connections, each) for each in recipe.programs]
+        self._filled: dict[str, dict[str, str]] = {}  # the values of placeholders that all have, by place
         self.lacking = ""  # which check did not hold in the last look of `synced`, and where
 
     @property
     def api(self) -> Api:
         """A client of the API server that the programs have."""
-        return self._processes.api
+        return self._connections.api
 
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Start the program in a netns, in place of one that runs there, and wait until it is ready.
+        """Start the programs in a netns, in place of those that run there, each when the one before is ready.
 
-        `values` are those of its kind's own placeholders. Raises `StartError` with the first error of its log.
+        `values` are those of the kind's own placeholders. Raises `StartError` with the first error of a log; none runs
+        there then.
         """
-        values = self._filled[where] = {**values, **self._values(where, namespace, families)}
-        for name, template in self._recipe.files:
-            (Path(values["folder"]) / name).write_text(fill(template, values), encoding="utf-8")
-        self._processes.stop(where)
-        log = self._processes.log(where)
-        place = self._places[where] = ProgramPlace(namespace, log, log.stat().st_size if log.exists() else 0)
-        command = [fill(part, values) for part in self._recipe.command]
-        environment = {name: fill(template, values) for name, template in self._recipe.environment}
-        self._processes.start(where, namespace, command, environment)
-        self._processes.await_ready(where, lambda: missing(self._recipe.ready, place), self._recipe.ready_seconds)
+        self.stop(where)
+        self._filled[where] = {**values, **self._values(where, namespace, families)}
+        try:
+            for part in self._parts:
+                part.start(where, namespace, self._filled[where])
+        except HarnessError:
+            self.stop(where)
+            raise
 
     def _values(self, where: str, namespace: Namespace, families: Iterable[Family]) -> dict[str, str]:
-        folder = self._processes.folder / where
+        folder = self._connections.folder / where
         folder.mkdir(exist_ok=True)
         return {
-            "kubeconfig": str(self._processes.kubeconfig),
-            "server": self._processes.server,
+            "kubeconfig": str(self._connections.kubeconfig),
+            "server": self._connections.server,
             "netns": namespace.proc_path,
             "service_cidrs": ",".join(SERVICE_CIDRS[family] for family in families),
-            "log_file": str(self._processes.log(where)),
             "folder": str(folder),
         }
 
     def stop(self, where: str) -> None:
-        """Stop the program of a node, if one runs."""
-        self._processes.stop(where)
+        """Stop the programs of a node that run, the last one first."""
+        for part in reversed(self._parts):
+            part.processes.stop(where)
 
     def close(self) -> None:
-        """Stop all programs. Idempotent."""
-        self._processes.close()
+        """Stop all programs, and remove their files. Idempotent."""
+        for part in reversed(self._parts):
+            part.processes.close()
+        self._connections.close()
 
     def synced(self) -> bool:
         """Return whether all checks held everywhere for the recipe's time. Takes up to a second more than that.
@@ -88,9 +126,10 @@ class Programs:
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds
         since = time.monotonic()
         while True:
-            self._processes.check()
+            for part in self._parts:
+                part.processes.check()
             asked = time.monotonic()
-            self.lacking = self._lacking()
+            self.lacking = next(filter(None, (part.lacking() for part in self._parts)), "")
             if self.lacking:
                 since = time.monotonic()
             elif asked - since >= self._recipe.quiet_seconds:
@@ -99,20 +138,15 @@ class Programs:
                 return False
             time.sleep(_LOOK)
 
-    def _lacking(self) -> str:
-        for where in self._processes.running:
-            if text := missing(self._recipe.synced, self._places[where]):
-                return f"{self._recipe.name} on {where}: {text}"
-        return ""
-
     def explain(self, where: str, namespace: str, service: str) -> str:
-        """Return what the recipe's command says of a Service, or else the last lines of the log about it."""
-        if where not in self._processes.running:
+        """Return what the recipe's command says of a Service, or else the last lines of the logs about it."""
+        if where not in self._parts[0].processes.running:
             return f"{where}: {self._recipe.name} is stopped"
         about, explain = f"{namespace}/{service}", self._recipe.explain
         values = {**self._filled[where], **self._of_service(namespace, service)}
         if isinstance(explain, ByLog):
-            return self._processes.explain(where, explain.filled(values), about)
+            pattern = explain.filled(values)
+            return "\n".join(part.processes.explain(where, pattern, about) for part in self._parts)
         lines = self._answer(where, explain.filled(values)).splitlines()
         more = [f"and {len(lines) - LINES} lines more, in decisions-{where}.txt"] if len(lines) > LINES else []
         return "\n  ".join([f"{where}: {self._recipe.name} about {about}, by command:", *lines[:LINES], *more])
@@ -135,13 +169,11 @@ class Programs:
         return {"namespace": namespace, "service": service, "cluster_ip": address}
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
-        environment = {name: fill(template, self._filled[where]) for name, template in self._recipe.environment}
-        return answer(self._places[where].namespace, command, environment)
+        """Return what a command says there; it has the variables of the first program."""
+        values = {**self._filled[where], "log_file": str(self._parts[0].processes.log(where))}
+        return answer(self._connections.namespace(where), command, self._parts[0].environment(values))
 
     def evidence(self, where: str) -> dict[str, str]:
-        """Return the log of a program and its files, as texts by file name; empty where none ever ran."""
-        if where not in self._places:
-            return {}
-        folder, name = self._processes.folder / where, self._recipe.name
-        files = {f"{name}-{where}-{file}": (folder / file).read_text("utf-8") for file, _ in self._recipe.files}
-        return files | self._processes.evidence(where)
+        """Return the logs of the programs and their files, as texts by file name; empty where none ever ran."""
+        folder = self._connections.folder / where
+        return {name: text for part in self._parts for name, text in part.evidence(where, folder).items()}

@@ -26,9 +26,10 @@ READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
 
 _KEYS = (
-    "name", "version", "command", "environment", "files", "ready", "ready_seconds", "synced", "quiet_seconds",
-    "converges_within", "supported_features", "exempt_features", "requires",
+    "name", "version", "programs", "quiet_seconds", "converges_within", "supported_features", "exempt_features",
+    "requires",
 )  # fmt: skip
+_OF_PROGRAM = ("command", "environment", "files", "ready", "ready_seconds", "synced")
 _PLACEHOLDERS = {
     "kubeconfig": "a file that leads to the API server",
     "server": "the URL of the API server",
@@ -68,7 +69,7 @@ class Kind:
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys of its recipes."""
-        return (*_KEYS, *self.own_keys)
+        return (*_KEYS, *_OF_PROGRAM, *self.own_keys)
 
     @property
     def placeholders(self) -> Mapping[str, str]:
@@ -94,18 +95,26 @@ OF_DNS = Kind(
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """A proxy or a DNS server that is a program. `files` are texts by name, written into its folder."""
+class Program:
+    """A program that runs on each node, or in the pod. `files` are texts by name, written into the folder first."""
 
     name: str
     command: tuple[str, ...]
     ready: tuple[Check, ...]
-    synced: tuple[Check, ...] = ()
+    synced: tuple[Check, ...]
+    environment: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...]
+    ready_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A proxy or a DNS server that is one program or several, which are started in their order."""
+
+    name: str
+    programs: tuple[Program, ...]
     version: str = ""
     modes: tuple[str, ...] = ("unknown",)
-    environment: tuple[tuple[str, str], ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
-    ready_seconds: float = READY_SECONDS
     quiet_seconds: float = QUIET_SECONDS
     supported_features: tuple[str, ...] = ()
     exempt_features: tuple[str, ...] = ()
@@ -132,19 +141,12 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
     if not isinstance(loaded, dict):
         raise UsageError(f"want a mapping of keys to values, not {type(loaded).__name__}")
     _refuse_unknown(loaded, kind.keys, "")
-    for key in ("name", "command", "ready"):
-        if not loaded.get(key):
-            raise UsageError(f"key {key} is missing")
+    _insist(loaded, "name", "")
     return Recipe(
         name=_name(loaded["name"], "name"),
+        programs=_programs(loaded, kind),
         version=_line(loaded.get("version", ""), "version"),
-        command=_command(loaded["command"], "command", kind.placeholders),
         modes=_texts(loaded.get("modes", ["unknown"]), "modes", some=True),
-        environment=_environment(loaded.get("environment", {}), kind.placeholders),
-        files=_files(loaded.get("files", {}), kind.placeholders),
-        ready=_checks(loaded["ready"], "ready"),
-        ready_seconds=_seconds(loaded.get("ready_seconds", READY_SECONDS), "ready_seconds"),
-        synced=_checks(loaded.get("synced", []), "synced"),
         quiet_seconds=_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
         supported_features=_texts(loaded.get("supported_features", []), "supported_features"),
         exempt_features=_texts(loaded.get("exempt_features", []), "exempt_features"),
@@ -155,6 +157,50 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
         services=_services(loaded.get("services", {})),
         converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
     )
+
+
+def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
+    """Return the programs of a list, or the one whose keys stand at the top, which has the name of the recipe."""
+    at_top = {key: loaded[key] for key in _OF_PROGRAM if key in loaded}
+    if "programs" not in loaded:
+        return (_program({"name": loaded["name"], **at_top}, "", kind),)
+    if at_top:
+        raise UsageError(f"key {next(iter(at_top))}: where there are programs, each has its own")
+    listed = loaded["programs"]
+    if not isinstance(listed, list) or not listed:
+        raise UsageError(f"key programs: want a list of programs, not {_shown(listed)}")
+    found = tuple(_program(each, f"programs[{number}].", kind) for number, each in enumerate(listed))
+    _refuse_twice([each.name for each in found], "key programs: name")
+    _refuse_twice([name for each in found for name, _ in each.files], "key programs: file")
+    return found
+
+
+def _program(given: Any, where: str, kind: Kind) -> Program:
+    if not isinstance(given, dict):
+        raise UsageError(f"key {where.rstrip('.')}: want a mapping of keys to values, not {_shown(given)}")
+    _refuse_unknown(given, ("name", *_OF_PROGRAM), f"key {where.rstrip('.')}: ")
+    for key in ("name", "command", "ready"):
+        _insist(given, key, where)
+    return Program(
+        name=_name(given["name"], f"{where}name"),
+        command=_command(given["command"], f"{where}command", kind.placeholders),
+        environment=_environment(given.get("environment", {}), f"{where}environment", kind.placeholders),
+        files=_files(given.get("files", {}), f"{where}files", kind.placeholders),
+        ready=_checks(given["ready"], f"{where}ready"),
+        ready_seconds=_seconds(given.get("ready_seconds", READY_SECONDS), f"{where}ready_seconds"),
+        synced=_checks(given.get("synced", []), f"{where}synced"),
+    )
+
+
+def _insist(given: Mapping[Any, Any], key: str, where: str) -> None:
+    if not given.get(key):
+        raise UsageError(f"key {where}{key} is missing")
+
+
+def _refuse_twice(names: list[str], what: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{what} {_shown(name)} is that of two programs")
 
 
 def _refuse_unknown(given: Mapping[Any, Any], allowed: tuple[str, ...], where: str) -> None:
@@ -223,7 +269,7 @@ def _explain(value: Any, kind: Kind) -> Explain:
     if not isinstance(value, dict) or len(value) != 1:
         raise UsageError(f"key explain: want command or log, not {_shown(value)}")
     _refuse_unknown(value, ("command", "log"), "key explain: ")
-    allowed = {**OF_SERVICE, **kind.placeholders}
+    allowed = {name: what for name, what in {**OF_SERVICE, **kind.placeholders}.items() if name != "log_file"}
     if "command" in value:
         return ByCommand(_command(value["command"], "explain.command", allowed))
     template = _template(_text(value["log"], "explain.log"), "explain.log", allowed)
@@ -275,19 +321,19 @@ def _templates_by_name(value: Any, key: str, allowed: Mapping[str, str]) -> tupl
     return tuple((name, _template(text, f"{key}.{name}", allowed)) for name, text in _mapping(value, key))
 
 
-def _environment(value: Any, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    named = _templates_by_name(value, "environment", allowed)
+def _environment(value: Any, key: str, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    named = _templates_by_name(value, key, allowed)
     for name, _ in named:
         if "=" in name:
-            raise UsageError(f"key environment: {name!r} has a =, which no variable's name has")
+            raise UsageError(f"key {key}: {name!r} has a =, which no variable's name has")
     return named
 
 
-def _files(value: Any, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    named = _templates_by_name(value, "files", allowed)
+def _files(value: Any, key: str, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    named = _templates_by_name(value, key, allowed)
     for name, _ in named:
         if "/" in name or name in (".", "..") or len(name.encode()) > _LONGEST_FILE:
-            raise UsageError(f"key files: {name!r} is not a plain file name of up to {_LONGEST_FILE} bytes")
+            raise UsageError(f"key {key}: {name!r} is not a plain file name of up to {_LONGEST_FILE} bytes")
     return named
 
 

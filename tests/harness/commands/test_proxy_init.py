@@ -27,7 +27,12 @@ def test_answers_of_a_person_become_a_recipe() -> None:
     assert done.exit_code == 0, done.output
     assert "Next: trafficdist proxy check mine.yaml" in done.output
     recipe = read_recipe("mine.yaml", OF_PROXY)
-    assert (recipe.name, recipe.version, recipe.command, recipe.modes) == ("mine", "1.2", ("mine", "{node}"), ("ebpf",))
+    assert (recipe.name, recipe.version, recipe.programs[0].command, recipe.modes) == (
+        "mine",
+        "1.2",
+        ("mine", "{node}"),
+        ("ebpf",),
+    )
     assert (recipe.supported_features, recipe.exempt_features) == (("NodeHints",), ("ZoneHints",))
 
 

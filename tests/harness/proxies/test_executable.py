@@ -21,10 +21,11 @@ from harness.backends.netns import NetnsBackend
 from harness.errors import DistrustError, EndedError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model import manifests
-from harness.model.release import PROXY, release
+from harness.model.release import PROXY, Release, release
 from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes import explaining
+from harness.recipes.checks import LogCheck
 from harness.recipes.recipe import OF_PROXY, parse_recipe
 from tests.harness.proxies.conftest import MakeFake
 from tests.harness.proxies.test_process import exists
@@ -55,7 +56,9 @@ def boot(fake: MakeFake) -> Iterator[Boot]:
 
     def make(what: str, **changes: Any) -> NetnsBackend:
         recipe = parse_recipe(
-            {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}], "quiet_seconds": 0} | changes,
+            {"name": "fake", "quiet_seconds": 0}
+            | ({} if "programs" in changes else {"command": fake(what), "ready": [{"http": {"port": 10256}}]})
+            | changes,
             OF_PROXY,
         )
 
@@ -73,7 +76,7 @@ def boot(fake: MakeFake) -> Iterator[Boot]:
 
 def pid_of(backend: NetnsBackend) -> int:
     assert isinstance(backend.proxy, ExecutableProxy)
-    return backend.proxy._programs._processes.running["a1"].pid
+    return backend.proxy._programs._parts[0].processes.running["a1"].pid
 
 
 def test_proxy_that_exits_at_start_is_told_by_the_first_error_of_its_log(boot: Boot) -> None:
@@ -96,7 +99,7 @@ def test_proxy_that_never_becomes_ready_is_an_error_that_says_what_is_missing(bo
 def test_proxy_that_dies_later_is_an_error_at_the_next_look(boot: Boot) -> None:
     backend = boot("dies")
     assert isinstance(backend.proxy, ExecutableProxy)
-    process = backend.proxy._programs._processes.running["a1"]
+    process = backend.proxy._programs._parts[0].processes.running["a1"]
     eventually(lambda: not process.alive, within=5, describe="its end")
     with pytest.raises(EndedError, match=r"(?s)fake on a1 exited with 4.*out of luck"):
         backend.settle()
@@ -115,7 +118,7 @@ def test_proxy_that_hangs_later_is_inconclusive(boot: Boot, monkeypatch: pytest.
 def test_closing_leaves_no_program_and_no_folder(boot: Boot) -> None:
     backend = boot("runs")
     pid = pid_of(backend)
-    folder = backend.proxy._programs._processes.folder  # type: ignore[attr-defined]
+    folder = backend.proxy._programs._connections.folder  # type: ignore[attr-defined]
     backend.close()
     assert not exists(pid)
     assert not folder.exists()
@@ -142,6 +145,55 @@ def test_program_reaches_the_api_server_from_its_netns(boot: Boot) -> None:
     command = [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), "{kubeconfig}"]
     backend = boot("runs", command=command, ready=[{"log": "^nodes 1$"}])
     assert "nodes 1" in backend.proxy.evidence("a1")["fake-a1.log"].splitlines()
+
+
+def program(name: str, script: str, **more: Any) -> dict[str, Any]:
+    """One that runs until it is stopped; its script says "up" when it is ready."""
+    return {"name": name, "command": ["sh", "-c", f"{script}; exec sleep 600"], "ready": [{"log": "^up"}]} | more
+
+
+def test_each_program_is_started_when_the_one_before_is_ready(boot: Boot) -> None:
+    agent = program("agent", "sleep 0.3; echo there > {folder}/socket; echo up", files={"agent.conf": "{node}"})
+    helper = program("helper", "echo up, with $(cat {folder}/socket $IT)", environment={"IT": "{folder}/agent.conf"})
+    backend = boot("", programs=[agent, helper])
+    evidence = backend.proxy.evidence("a1")
+    assert evidence["helper-a1.log"] == "up, with there a1\n"
+    assert {"agent-a1.log", "agent-a1-agent.conf"} <= set(evidence)
+
+
+def test_checks_of_each_program_are_asked_and_named(boot: Boot) -> None:
+    waiting = program("helper", "echo up; while ! test -e {folder}/go; do sleep 0.01; done; echo done")
+    backend = boot("", programs=[program("agent", "echo up"), waiting])
+    assert isinstance(backend.proxy, ExecutableProxy)
+    late = replace(backend.proxy._programs._parts[1].program, synced=(LogCheck("^done$"),))
+    backend.proxy._programs._parts[1].program = late
+    told = r"\(helper on a1: no line of the log matches '\^done\$'\)"
+    with pytest.raises(InconclusiveError, match=told):
+        backend.settle(within=0.3)
+    (backend.proxy._programs._connections.folder / "a1" / "go").touch()
+    backend.settle(within=5)
+
+
+def test_program_that_does_not_get_ready_leaves_none_of_its_node(boot: Boot) -> None:
+    agent = program("agent", "echo pid $$; echo up")
+    with pytest.raises(DistrustError, match=r"helper on a1 exited with 3") as raised:
+        boot("", programs=[agent, program("helper", "exit 3")])
+    pid = int(raised.value.logs["agent-a1.log"].split()[1])
+    assert not exists(pid)
+
+
+def test_end_of_any_program_is_found_and_a_new_start_starts_all(boot: Boot) -> None:
+    backend = boot("", programs=[program("agent", "echo up"), program("helper", "echo up")])
+    assert isinstance(backend.proxy, ExecutableProxy)
+    first, last = (part.processes.running["a1"] for part in backend.proxy._programs._parts)
+    os.kill(last.pid, signal.SIGKILL)
+    eventually(lambda: not last.alive, within=5, describe="its end")
+    with pytest.raises(EndedError, match=r"helper on a1 was ended by SIGKILL"):
+        backend.settle()
+    backend.stop_component(PROXY, ["a1"])
+    assert not exists(first.pid)
+    backend.start_component(PROXY, Release(), ["a1"])
+    assert all(part.processes.running["a1"].alive for part in backend.proxy._programs._parts)
 
 
 def test_every_service_gets_what_the_recipe_wants_unless_it_has_its_own(boot: Boot) -> None:

@@ -35,14 +35,14 @@ def drafted(**changes: str) -> Recipe:
 def test_recipe_says_what_was_answered() -> None:
     recipe = drafted()
     assert (recipe.name, recipe.version, recipe.modes) == ("mine", "1.10", ("ebpf",))
-    assert recipe.command == ("mine", "--node={node}")
-    assert recipe.ready == (HttpCheck(10256, "/healthz"),)
-    assert recipe.synced == (MetricsCheck(10249, zero=("pending", "waiting")),)
+    assert recipe.programs[0].command == ("mine", "--node={node}")
+    assert recipe.programs[0].ready == (HttpCheck(10256, "/healthz"),)
+    assert recipe.programs[0].synced == (MetricsCheck(10249, zero=("pending", "waiting")),)
     assert (recipe.supported_features, recipe.exempt_features) == (("NodeHints", "IPv6"), ())
 
 
 def test_proxy_that_tells_nothing_is_waited_for_longer() -> None:
-    assert drafted(synced="").synced == ()
+    assert drafted(synced="").programs[0].synced == ()
     assert drafted(synced="").quiet_seconds > drafted().quiet_seconds
 
 
@@ -54,11 +54,11 @@ def test_proxy_without_hints_does_not_claim_them() -> None:
 def test_letters_of_all_kinds_stay_as_they_are(word: str, version: str) -> None:
     escaped = word.replace("{", "{{").replace("}", "}}")
     recipe = drafted(command=shlex.join(["mine", escaped]), version=version, mode=word)
-    assert (recipe.command[1], recipe.version, recipe.modes) == (escaped, version, (word,))
+    assert (recipe.programs[0].command[1], recipe.version, recipe.modes) == (escaped, version, (word,))
 
 
 def test_pattern_with_spaces_and_signs_stays_as_it_is() -> None:
-    assert drafted(ready=r'log ^"ready": \d+ # {x}').ready == (LogCheck(r'^"ready": \d+ # {x}'),)
+    assert drafted(ready=r'log ^"ready": \d+ # {x}').programs[0].ready == (LogCheck(r'^"ready": \d+ # {x}'),)
 
 
 @pytest.mark.parametrize(

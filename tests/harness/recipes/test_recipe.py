@@ -63,7 +63,7 @@ def test_checks_become_values() -> None:
         {"metrics": {"port": 10249, "zero": ["pending"], "not_after": {"queued": "done"}}},
         {"log": "^ready in .*s$"},
     ]
-    assert parse_recipe(MINIMAL | {"ready": ready}, OF_PROXY).ready == (
+    assert parse_recipe(MINIMAL | {"ready": ready}, OF_PROXY).programs[0].ready == (
         HttpCheck(10256, "/readyz", contains="ok"),
         MetricsCheck(10249, zero=("pending",), not_after=(("queued", "done"),)),
         LogCheck("^ready in .*s$"),
@@ -72,6 +72,44 @@ def test_checks_become_values() -> None:
 
 def test_placeholders_are_filled_in_and_double_braces_are_braces() -> None:
     assert fill("--node={node} {{raw}}", {"node": "a1"}) == "--node=a1 {raw}"
+
+
+def test_keys_of_a_program_at_the_top_are_a_list_of_one() -> None:
+    of_program = {key: value for key, value in MINIMAL.items() if key != "name"} | {"synced": [{"log": "x"}]}
+    listed = {"name": "mine", "programs": [{"name": "mine", **of_program}]}
+    assert parse_recipe(MINIMAL | of_program, OF_PROXY) == parse_recipe(listed, OF_PROXY)
+
+
+AGENT = {"name": "agent", "command": ["agent"], "ready": [{"log": "up"}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"programs": []}, r"key programs: want a list of programs, not \[\]"),
+        ({"programs": ["agent"]}, r"key programs\[0\]: want a mapping of keys to values, not 'agent'"),
+        ({"programs": [AGENT], "command": ["x"]}, "key command: where there are programs, each has its own"),
+        ({"programs": [AGENT | {"modes": []}]}, r"key programs\[0\]: unknown key 'modes'; .*allowed: name, command"),
+        ({"programs": [AGENT, {"name": "b", "ready": 1}]}, r"key programs\[1\].command is missing"),
+        ({"programs": [AGENT | {"name": "a/b"}]}, r"key programs\[0\].name: 'a/b': want a name without /"),
+        (
+            {"programs": [AGENT | {"synced": [{"log": "("}]}]},
+            r"key programs\[0\].synced\[0\]: log: '\(' is not a regular",
+        ),
+        (
+            {"programs": [AGENT | {"environment": {"A": "{x}"}}]},
+            r"key programs\[0\].environment.A: unknown placeholder",
+        ),
+        ({"programs": [AGENT, AGENT]}, "key programs: name 'agent' is that of two programs"),
+        (
+            {"programs": [AGENT | {"files": {"f": "1"}}, AGENT | {"name": "b", "files": {"f": "2"}}]},
+            "key programs: file 'f' is that of two programs",
+        ),
+    ],
+)
+def test_what_is_wrong_with_programs_is_said_with_its_key(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_recipe({"name": "mine"} | given, OF_PROXY)
 
 
 def test_placeholders_in_a_pattern_stand_for_themselves() -> None:
