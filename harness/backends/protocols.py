@@ -105,6 +105,20 @@ class Explaining(Protocol):
         """Return all decisions with their reasons, by node; empty if the proxies do not tell theirs."""
 
 
+@runtime_checkable
+class FollowsPackets(Protocol):
+    """Follows a packet through the rules of a node."""
+
+    def follow(
+        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
+    ) -> Followed:
+        """Repeat a probe through the rules of a node, a few times at most, until its outcome is the same again.
+
+        `servers` are pods at whose ends packets are captured too. Where a backend can do none of it, what it returns
+        says what is missing. Raises `UnavailableError`.
+        """
+
+
 # Of the embedded cluster, and of a cluster that kind made
 
 
@@ -167,20 +181,6 @@ class Sockets(Protocol):
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` like a connection."""
-
-
-@runtime_checkable
-class FollowsPackets(Protocol):
-    """Follows a packet through the rules of a node."""
-
-    def follow(
-        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
-    ) -> Followed:
-        """Repeat a probe through the rules of a node, a few times at most, until its outcome is the same again.
-
-        `servers` are pods at whose ends packets are captured too. Where a backend can do none of it, what it returns
-        says what is missing. Raises `UnavailableError`.
-        """
 
 
 @runtime_checkable

@@ -57,7 +57,6 @@ def tell(place: object, refused: Sequence[Refusal]) -> int:
     for each in refused:
         click.secho(for_line(str(each)), fg="red")
     code = int(ExitCode.UNVERIFIED)
-    click.secho(
-        f"The report in {for_line(str(place))} is refused: {len(refused)} reasons (exit code {code}).", bold=True
-    )
+    reasons = f"{len(refused)} reasons" if len(refused) > 1 else "one reason"
+    click.secho(f"The report in {for_line(str(place))} is refused: {reasons} (exit code {code}).", bold=True)
     return code

@@ -90,19 +90,26 @@ class Entry:
         return cls(**{**value, "unmet": tuple(Unmet(**each) for each in value["unmet"])})
 
 
-def entry_of(folder: Path, place: str, digest: str, catalogue: Callable[[], Sequence[Requirement]]) -> Entry:
-    """Return what is to be known of the report in a folder, which is verified. Raises `UsageError` if it is none.
+def entry_of(
+    folder: Path, place: str, digest: str, catalogue: Callable[[], Sequence[Requirement]], *, refused: str | None = None
+) -> Entry:
+    """Return what is to be known of the report in a folder. Raises `UsageError` if it is none.
 
-    The catalogue is asked for only if the report can be verified.
+    It is verified, unless `refused` says already what came of that. The catalogue is asked for only if it can be.
     """
     report = read_report(str(folder))
-    if not any((folder / name).exists() for name in HISTORIES):
-        refused = NO_HISTORY
-    elif not is_released(report):
-        refused = UNRELEASED
-    else:
-        refused = next(map(str, refusals(folder, report, catalogue())), "")
+    if refused is None:
+        refused = _verified(folder, report, catalogue)
     return replace(described(report, folder), place=place, digest=digest, refused=refused)
+
+
+def _verified(folder: Path, report: Mapping[str, Any], catalogue: Callable[[], Sequence[Requirement]]) -> str:
+    """Return the first reason why a report is not verified, "" if it is."""
+    if not any((folder / name).exists() for name in HISTORIES):
+        return NO_HISTORY
+    if not is_released(report):
+        return UNRELEASED
+    return next(map(str, refusals(folder, report, catalogue())), "")
 
 
 def described(report: Mapping[str, Any], folder: Path) -> Entry:

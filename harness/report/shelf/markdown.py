@@ -124,7 +124,7 @@ def summary(entries: Sequence[Entry]) -> str:
     verified, unreleased = (sum(each.refused == why for each in entries) for why in ("", UNRELEASED))
     said = f"{len(entries)} reports, {verified} of them verified."
     if unreleased:
-        said += f" Of {unreleased} the suite was no released version, which others could verify them with."
+        said += f" {unreleased} made by a version that is not released cannot be verified."
     return said
 
 

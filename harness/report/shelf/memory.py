@@ -1,15 +1,17 @@
 """Remembers what was found of each report, in `index.json`, so that two hundred need not be verified at each change.
 
 What is remembered holds for files with the same digest only. A report that was verified by the release that made it
-stays so when requirements change; one that is refused is tried again each time.
+stays so when requirements change, and when a later release shows more of it; one that is refused is tried again each
+time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content, sha256_of
@@ -26,14 +28,14 @@ def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, agai
 
     `again` trusts no memory, and verifies all.
     """
-    known = {} if again else {each.place: each for each in _read(shelf / FILE)}
+    known = {} if again else _read(shelf / FILE)
     found = []
     for folder in folders(shelf):
         where, digest = str(folder.relative_to(shelf)), digest_of(folder)
-        entry = known.get(where)
-        if entry is None or entry.digest != digest or entry.refused not in ("", *NEVER_VERIFIED):
-            entry = entry_of(folder, where, digest, catalogue)
-        found.append(entry)
+        said = known.get(where, {})
+        holds = said.get("digest") == digest and said.get("refused") in ("", *NEVER_VERIFIED)
+        whole = _entry(said) if holds else None
+        found.append(whole or entry_of(folder, where, digest, catalogue, refused=said["refused"] if holds else None))
     return found
 
 
@@ -63,12 +65,18 @@ def as_json(found: Iterable[Entry]) -> str:
     return f'{{"reports": [\n{lines}\n]}}\n'
 
 
-def _read(path: Path) -> Iterator[Entry]:
-    """Yield what was remembered; nothing where another release wrote it."""
-    if not path.exists():
-        return
+def _read(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Return what was remembered, by place, as it stands there; nothing of a file that is none of ours."""
     try:
-        remembered = json.loads(content(path, what="index", most=_MOST))["reports"]
-        yield from [Entry.from_json(each) for each in remembered if isinstance(each, Mapping)]
+        remembered = json.loads(content(path, what="index", most=_MOST))["reports"] if path.exists() else []
+        return {str(each["place"]): each for each in remembered}
     except (KeyError, TypeError, ValueError):
-        return
+        return {}
+
+
+def _entry(said: Mapping[str, Any]) -> Entry | None:
+    """Return what was remembered of a report, None where another release wrote it in another form."""
+    try:
+        return Entry.from_json(said)
+    except (KeyError, TypeError):
+        return None

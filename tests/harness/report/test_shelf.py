@@ -158,7 +158,7 @@ def test_a_report_that_no_release_made_stands_on_the_shelf_and_is_not_verified(r
     assert memory.entries(shelf, refuse) == list(found.values())
     for name in ("README.md", "index.html"):
         text = (shelf / name).read_text(encoding="utf-8")
-        assert "2 reports, 0 of them verified. Of 1 the suite was no released version" in text
+        assert "2 reports, 0 of them verified. 1 made by a version that is not released cannot be verified." in text
         assert "not verified: no released version made it" in text
     assert [each.check for each in check(target, run.requirements, TODAY)] == ["release"]
 
@@ -252,6 +252,15 @@ def test_what_was_verified_stays_so_when_requirements_change(run: Forged, shelf:
     assert index.write(shelf, lambda: changed, TODAY)[0].refused == ""
     assert index.write(shelf, lambda: changed, TODAY, again=True)[0].refused.startswith("suite: its catalogue is not")
     assert index.write(shelf, lambda: run.requirements, TODAY)[0].refused == ""
+
+
+def test_what_was_verified_stays_so_when_a_later_release_shows_more_of_it(run: Forged, shelf: Path) -> None:
+    before = made(run, shelf)
+    of_before = json.loads((shelf / "index.json").read_text(encoding="utf-8"))
+    for each in of_before["reports"]:
+        del each["met"]
+    (shelf / "index.json").write_text(json.dumps(of_before), encoding="utf-8")
+    assert memory.entries(shelf, refuse) == list(before.values())
 
 
 def test_a_shelf_without_reports_is_wrong_use(tmp_path: Path) -> None:
