@@ -54,10 +54,10 @@ def examine_implementation(settings: Settings) -> list[Check]:
 def examine_recipe(name: str, recipe: Recipe) -> list[Check]:
     """Check that each program of a recipe is there, and each thing that it requires."""
     found = [_program(name, recipe, each.command[0]) for each in recipe.programs]
-    absent = needs.missing(recipe.requires)
+    absent = needs.missing(recipe.needs)
     return found + [
         unusable(f"{name}: {each}", absent[each]) if each in absent else ok(f"{name}: {each}", "is here")
-        for each in recipe.requires
+        for each in recipe.needs
     ]
 
 

@@ -25,8 +25,6 @@ from harness.errors import HarnessError, UnavailableError
 
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
-CLONE_NEWNS = 0x00020000
-CLONE_NEWCGROUP = 0x02000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.unshare.argtypes = (ctypes.c_int,)

@@ -16,14 +16,14 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.errors import HarnessError, UnavailableError
 from harness.netns import kernel, rtnetlink, sandbox
+from harness.netns.isolation import OWN, Room
 from harness.netns.kernel import KernelFeature
-from harness.netns.namespace import CLONE_NEWCGROUP, CLONE_NEWNS, Namespace, unshare
+from harness.netns.namespace import Namespace
 from harness.netns.netlink import HEADER, attribute
 
 _SECONDS = 20.0  # for all together
@@ -108,16 +108,9 @@ def _generic(family: str, namespace: Namespace) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _mount(kind: str, _: Namespace) -> None:
-    """Mount a filesystem of a kind, where nobody else sees it."""
-    unshare(CLONE_NEWNS | CLONE_NEWCGROUP)
-    libc = ctypes.CDLL(None, use_errno=True)
-    with tempfile.TemporaryDirectory() as place:
-        for source, target, of, flags in ((None, "/", None, 0x4000 | 0x40000), (kind, place, kind, 0)):
-            given = [each if each is None else each.encode() for each in (source, target, of)]
-            if libc.mount(*given, flags, None):  # MS_REC | MS_PRIVATE first
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        libc.umount2(place.encode(), 2)  # MNT_DETACH
+def _room(wanted: str, _: Namespace) -> None:
+    """Make a room that has this of its own."""
+    Room("probe", [wanted]).close()
 
 
 def _load_bpf(_: Namespace) -> None:
@@ -143,11 +136,20 @@ def _links(*kinds: str) -> dict[str, Need]:
     }
 
 
+_OPTIONS = {
+    "mounts": "CONFIG_NAMESPACES",
+    "bpffs": "CONFIG_BPF_SYSCALL",
+    "cgroup2": "CONFIG_CGROUPS",
+    "run": "CONFIG_TMPFS",
+    "hostname": "CONFIG_UTS_NS",
+}
 NEEDS: Mapping[str, Need] = {
     "root": Need(KernelFeature("what only root may", "", ""), _be_root),
     "bpf": Need(KernelFeature("BPF", "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", ""), _load_bpf),
-    "bpffs": Need(KernelFeature("bpffs", "CONFIG_BPF_SYSCALL", ""), functools.partial(_mount, "bpf")),
-    "cgroup2": Need(KernelFeature("cgroup2", "CONFIG_CGROUPS", ""), functools.partial(_mount, "cgroup2")),
+    **{
+        name: Need(KernelFeature(what, _OPTIONS[name], ""), functools.partial(_room, name))
+        for name, what in OWN.items()
+    },
     "ip_vs": Need(KernelFeature("IPVS", "CONFIG_IP_VS", "ip_vs"), functools.partial(_generic, "IPVS")),
     "openvswitch": Need(
         KernelFeature("Open vSwitch", "CONFIG_OPENVSWITCH", "openvswitch"), functools.partial(_generic, "ovs_datapath")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.errors import UnavailableError
@@ -54,7 +54,7 @@ USUAL = ByLog("{namespace}/{service}")
 """Where a recipe says nothing."""
 
 
-def answer(namespace: Namespace, command: tuple[str, ...], environment: Mapping[str, str]) -> str:
+def answer(namespace: Namespace, command: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return what a command says in a netns, and how it ended if not well."""
     try:
         ended = programs.run(namespace, command, timeout=SECONDS, environment=environment)

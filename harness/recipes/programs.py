@@ -14,8 +14,9 @@ from pathlib import Path
 
 from harness.api.client import Api, RefusedError
 from harness.control_planes.control_plane import ControlPlane
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UnavailableError
 from harness.netns.addresses import SERVICE_CIDRS, Family
+from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
 from harness.recipes.checks import ProgramPlace, missing
 from harness.recipes.explaining import ByLog, answer
@@ -37,7 +38,7 @@ class _Part:
         self.processes = NodeProcesses(connections, program.name)
         self._places: dict[str, ProgramPlace] = {}
 
-    def start(self, where: str, namespace: Namespace, values: Mapping[str, str]) -> None:
+    def start(self, where: str, namespace: Namespace, values: Mapping[str, str], room: Room | None) -> None:
         """Write its files, start it, and wait until it is ready. Raises `StartError`."""
         program, log = self.program, self.processes.log(where)
         values = {**values, "log_file": str(log)}
@@ -45,6 +46,7 @@ class _Part:
             (Path(values["folder"]) / name).write_text(fill(template, values), encoding="utf-8")
         place = self._places[where] = ProgramPlace(namespace, log, log.stat().st_size if log.exists() else 0)
         command = [fill(part, values) for part in program.command]
+        command = room.entering(command) if room else command
         self.processes.start(where, namespace, command, self.environment(values))
         self.processes.await_ready(where, lambda: missing(program.ready, place), program.ready_seconds)
 
@@ -73,6 +75,7 @@ class Programs:
         self._recipe = recipe
         self._connections = Connections(plane)
         self._parts = [_Part(self._connections, each) for each in recipe.programs]
+        self._rooms: dict[str, Room] = {}
         self._filled: dict[str, dict[str, str]] = {}  # the values of placeholders that all have, by place
         self.lacking = ""  # which check did not hold in the last look of `synced`, and where
 
@@ -91,10 +94,19 @@ class Programs:
         self._filled[where] = {**values, **self._values(where, namespace, families)}
         try:
             for part in self._parts:
-                part.start(where, namespace, self._filled[where])
+                part.start(where, namespace, self._filled[where], self._room(where))
         except HarnessError:
             self.stop(where)
             raise
+
+    def _room(self, where: str) -> Room | None:
+        """Return the room of a node, which it keeps, as a machine does, however often its programs are started."""
+        if self._recipe.isolation and where not in self._rooms:
+            try:
+                self._rooms[where] = Room(where, self._recipe.isolation)
+            except OSError as error:
+                raise UnavailableError(f"{self._recipe.name} on {where}: {error.strerror}") from error
+        return self._rooms.get(where)
 
     def _values(self, where: str, namespace: Namespace, families: Iterable[Family]) -> dict[str, str]:
         folder = self._connections.folder / where
@@ -116,6 +128,8 @@ class Programs:
         """Stop all programs, and remove their files. Idempotent."""
         for part in reversed(self._parts):
             part.processes.close()
+        for room in self._rooms.values():
+            room.close()
         self._connections.close()
 
     def synced(self) -> bool:
@@ -171,7 +185,8 @@ class Programs:
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
         """Return what a command says there; it has the variables of the first program."""
         values = {**self._filled[where], "log_file": str(self._parts[0].processes.log(where))}
-        return answer(self._connections.namespace(where), command, self._parts[0].environment(values))
+        room, namespace = self._room(where), self._connections.namespace(where)
+        return answer(namespace, room.entering(command) if room else command, self._parts[0].environment(values))
 
     def evidence(self, where: str) -> dict[str, str]:
         """Return the logs of the programs and their files, as texts by file name; empty where none ever ran."""

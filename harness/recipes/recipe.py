@@ -17,6 +17,7 @@ from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
+from harness.netns.isolation import OWN
 from harness.netns.needs import NEEDS
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
@@ -27,7 +28,7 @@ QUIET_SECONDS = 0.1
 
 _KEYS = (
     "name", "version", "programs", "quiet_seconds", "converges_within", "supported_features", "exempt_features",
-    "requires",
+    "requires", "isolation",
 )  # fmt: skip
 _OF_PROGRAM = ("command", "environment", "files", "ready", "ready_seconds", "synced")
 _PLACEHOLDERS = {
@@ -119,11 +120,17 @@ class Recipe:
     supported_features: tuple[str, ...] = ()
     exempt_features: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    isolation: tuple[str, ...] = ()
     judges: str = PACKETS
     follows: str = "released"
     explain: Explain = USUAL
     services: Mapping[str, Any] = field(default_factory=dict)
     converges_within: float = 0.0
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """All that the machine must have: what it requires, and what its isolation takes."""
+        return tuple(dict.fromkeys((*self.requires, *self.isolation)))
 
 
 def read_recipe(path: str, kind: Kind) -> Recipe:
@@ -151,6 +158,7 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
         supported_features=_texts(loaded.get("supported_features", []), "supported_features"),
         exempt_features=_texts(loaded.get("exempt_features", []), "exempt_features"),
         requires=_some_of(tuple(NEEDS), loaded.get("requires", []), "requires"),
+        isolation=_some_of(tuple(OWN), loaded.get("isolation", []), "isolation"),
         judges=_one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
         follows=_one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),
         explain=_explain(loaded["explain"], kind) if "explain" in loaded else USUAL,

@@ -76,7 +76,7 @@ def _of_recipe(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
     from harness.recipes.recipe import OF_PROXY, read_recipe
 
     recipe = read_recipe(settings.proxy.file, OF_PROXY)
-    needs.require(recipe.requires, f"{recipe.name} ({settings.proxy.file})")
+    needs.require(recipe.needs, f"{recipe.name} ({settings.proxy.file})")
 
     def proxy(plane: ControlPlane, pod_cidrs: Sequence[str]) -> Proxy:
         return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
@@ -92,5 +92,5 @@ def _dns_of(settings: Settings) -> MakeDns:
     from harness.recipes.recipe import OF_DNS, read_recipe
 
     recipe = read_recipe(settings.dns, OF_DNS)
-    needs.require(recipe.requires, f"{recipe.name} ({settings.dns})")
+    needs.require(recipe.needs, f"{recipe.name} ({settings.dns})")
     return lambda plane: ExecutableDns(plane, recipe)

@@ -196,6 +196,20 @@ def test_end_of_any_program_is_found_and_a_new_start_starts_all(boot: Boot) -> N
     assert all(part.processes.running["a1"].alive for part in backend.proxy._programs._parts)
 
 
+def test_programs_of_a_node_share_a_room_that_outlives_them(boot: Boot) -> None:
+    agent = program("agent", "ls -A /run; hostname; echo told > /run/agent; echo up")
+    helper = program("helper", "cat /run/agent; echo up")
+    explain = {"command": ["sh", "-c", "cat /run/agent; hostname"]}
+    backend = boot("", programs=[agent, helper], isolation=["run", "hostname"], explain=explain)
+    logs = backend.proxy.evidence("a1")
+    assert (logs["agent-a1.log"], logs["helper-a1.log"]) == ("a1\nup\n", "told\nup\n")
+    assert backend.proxy.explain("a1", "default", "web").splitlines()[1:] == ["  told", "  a1"]
+    assert not Path("/run/agent").exists()
+    backend.stop_component(PROXY, ["a1"])
+    backend.start_component(PROXY, Release(), ["a1"])
+    assert backend.proxy.evidence("a1")["agent-a1.log"] == "a1\nup\nagent\na1\nup\n"
+
+
 def test_every_service_gets_what_the_recipe_wants_unless_it_has_its_own(boot: Boot) -> None:
     usual = {"annotations": {"a.example/lb": "on"}, "spec": {"trafficDistribution": "PreferClose"}}
     backend = boot("runs", services=usual)

@@ -112,6 +112,11 @@ def test_what_is_wrong_with_programs_is_said_with_its_key(given: dict[str, Any],
         parse_recipe({"name": "mine"} | given, OF_PROXY)
 
 
+def test_isolation_is_among_what_the_machine_must_have() -> None:
+    recipe = parse_recipe(MINIMAL | {"requires": ["root", "bpffs"], "isolation": ["bpffs", "run"]}, OF_PROXY)
+    assert recipe.needs == ("root", "bpffs", "run")
+
+
 def test_placeholders_in_a_pattern_stand_for_themselves() -> None:
     recipe = parse_recipe(MINIMAL | {"explain": {"log": r"svc={service}\.{namespace} \w{{2,3}}"}}, OF_PROXY)
     assert isinstance(recipe.explain, ByLog)
@@ -154,6 +159,7 @@ def test_command_that_explains_has_the_service_beside_the_node() -> None:
         ({"services": {"anotations": {}}}, "key services: unknown key 'anotations'; did you mean annotations"),
         ({"services": {"annotations": {"a": ["b"]}}}, "key services.annotations.a: want one text"),
         ({"services": {"spec": {"selector": {}}}}, "key services.spec: selector is what each requirement says itself"),
+        ({"isolation": ["mount"]}, r"key isolation\[0\]: 'mount'; allowed: mounts, bpffs, cgroup2, run, hostname"),
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],
 )

@@ -1,0 +1,135 @@
+"""What the programs of one node see of a room, and those of others do not: asked of real programs."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.eventually import eventually
+from harness.netns import isolation, needs
+from harness.netns.isolation import OWN, Room
+
+MakeRoom = Callable[..., Room]
+
+
+@pytest.fixture
+def room() -> Iterator[MakeRoom]:
+    """Makes a room; a test of what this machine or user cannot have is skipped."""
+    made: list[Room] = []
+
+    def make(*wanted: str, name: str = "a1") -> Room:
+        if absent := needs.missing(wanted):
+            pytest.skip(str(absent))
+        made.append(Room(name, wanted))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def run(room: Room, script: str) -> str:
+    return subprocess.run(
+        room.entering(["sh", "-c", script]), capture_output=True, text=True, timeout=30, check=True
+    ).stdout.strip()
+
+
+def kind_of(room: Room, place: str) -> str:
+    """The kind of filesystem that a program finds at a place."""
+    mounts = [line.split(" - ") for line in run(room, "cat /proc/self/mountinfo").splitlines()]
+    return [last.split()[0] for first, last in mounts if first.split()[4] == place][-1]
+
+
+def test_host_name_is_that_of_the_node(room: MakeRoom) -> None:
+    before = socket.gethostname()
+    assert [run(room("hostname", name=name), "hostname") for name in ("a1", "node.b")] == ["a1", "node.b"]
+    assert socket.gethostname() == before
+
+
+def test_run_is_empty_and_of_one_node(room: MakeRoom) -> None:
+    one, other = room("run"), room("run")
+    assert run(one, "ls -A /run; echo 7 > /run/agent.pid") == ""
+    assert (run(one, "cat /run/agent.pid"), run(other, "ls -A /run")) == ("7", "")
+    assert not Path("/run/agent.pid").exists()
+
+
+def test_mounts_are_seen_by_the_programs_of_the_node_alone(room: MakeRoom, tmp_path: Path) -> None:
+    one, other = room("mounts"), room("mounts")
+    run(one, f"mount -t tmpfs none {tmp_path} && touch {tmp_path}/here")
+    assert (run(one, f"ls {tmp_path}"), run(other, f"ls {tmp_path}"), list(tmp_path.iterdir())) == ("here", "", [])
+
+
+def test_bpffs_is_of_one_node_and_outlives_its_programs(room: MakeRoom) -> None:
+    one, other = room("bpffs"), room("bpffs")
+    run(one, "mkdir /sys/fs/bpf/pinned")
+    assert kind_of(one, "/sys/fs/bpf") == "bpf"
+    assert "pinned" in run(one, "ls /sys/fs/bpf").split()
+    assert "pinned" not in run(other, "ls /sys/fs/bpf").split()
+
+
+def test_control_group_is_the_top_for_the_programs_of_the_node(room: MakeRoom) -> None:
+    one, other = room("cgroup2"), room("cgroup2")
+    assert kind_of(one, "/sys/fs/cgroup") == "cgroup2"
+    assert run(one, "grep ^0:: /proc/self/cgroup; mkdir /sys/fs/cgroup/mine") == "0::/"
+    assert run(one, "grep -x $$ /sys/fs/cgroup/cgroup.procs").isdigit()
+    assert (run(one, "ls -d /sys/fs/cgroup/mine"), run(other, "ls -d /sys/fs/cgroup/*/ || true")) == (
+        "/sys/fs/cgroup/mine",
+        "",
+    )
+    run(one, "rmdir /sys/fs/cgroup/mine")
+
+
+def has_group(room: Room, name: str) -> bool:
+    """Whether a control group is there, as a program of this room sees all groups."""
+    mounted = "mount -t tmpfs none /mnt && mkdir /mnt/all && mount -t cgroup2 none /mnt/all"
+    return run(room, f"{mounted} && find /mnt/all -name {name}") != ""
+
+
+def test_end_of_a_room_ends_what_runs_in_its_group_and_removes_it(room: MakeRoom) -> None:
+    ending = room("cgroup2")
+    name = f"trafficdist-{ending._keeper.pid}"
+    with subprocess.Popen(ending.entering(["sleep", "600"])) as sleeping:
+        own = Path(f"/proc/{sleeping.pid}/cgroup")
+        eventually(lambda: name in own.read_text(encoding="ascii"), within=10, describe="it to be in the group")
+        assert has_group(room("mounts"), name)
+        ending.close()
+        assert sleeping.wait(10) == -signal.SIGKILL
+    assert not has_group(room("mounts"), name)
+    ending.close()  # again
+
+
+def test_nothing_is_left_after_kill_9_of_who_made_the_room(room: MakeRoom) -> None:
+    room("cgroup2").close()  # or skip
+    mine = "from harness.netns import sandbox; sandbox.enter(); from harness.netns.isolation import Room; import os; "
+    script = f"{mine}print(Room('a1', ['cgroup2'])._keeper.pid, flush=True); os.kill(os.getpid(), 9)"
+    ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    name = f"trafficdist-{int(ended.stdout)}"
+    eventually(lambda: not has_group(room("mounts"), name), within=10, describe="the group's end")
+
+
+def test_what_cannot_be_had_says_which_step_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "_KEEPER", isolation._KEEPER.replace('mount("bpf"', 'mount("nosuch"'))
+    with pytest.raises(OSError, match="cannot mount nosuch at /sys/fs/bpf: No such device") as raised:
+        Room("a1", ["bpffs"])
+    assert raised.value.errno == errno.ENODEV
+
+
+def test_program_that_is_not_there_says_so(room: MakeRoom) -> None:
+    ended = subprocess.run(room("mounts").entering(["no-such"]), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (127, "cannot run no-such: No such file or directory\n")
+
+
+def test_program_keeps_its_folder(room: MakeRoom) -> None:
+    assert run(room("mounts"), "pwd") == str(Path.cwd())
+
+
+def test_each_thing_that_a_room_has_is_tried_before_anything_starts() -> None:
+    assert set(OWN) <= set(needs.NEEDS)
