@@ -39,6 +39,7 @@ from mutants import (
     live_slices,
     metrics,
     missed_changes,
+    narrow_proxies,
     node_level,
     overload,
     pod_locators,
@@ -99,6 +100,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     situations.MUTANTS,
     endings.MUTANTS,
     situated_proxies.MUTANTS,
+    narrow_proxies.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

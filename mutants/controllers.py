@@ -215,3 +215,40 @@ def ready_by_containers(service: Object, pods: Pods, *others: Any, **options: An
         return {**pod, "status": {**pod.get("status", {}), "conditions": conditions}}
 
     return plan_service(service, [judged(each) for each in pods], *others, **options)
+
+
+# Pods that a selector does not match
+
+
+def _by_first_label(event: Event) -> Event:
+    selector = event.object.get("spec", {}).get("selector") if event.resource == "services" else None
+    if not selector:
+        return event
+    first = dict(sorted(selector.items())[:1])
+    return Event(event.type, event.resource, with_spec(event.object, selector=first))
+
+
+_faults.of_controller(
+    "first-label-alone-selects",
+    "A pod that has the first label of a selector is an endpoint.",
+    "",
+    controller_hearing(rewriting(_by_first_label)),
+)
+
+
+@_faults.remembers("selects-in-every-namespace", "A selector matches pods of other namespaces too.")
+def selects_in_every_namespace() -> Planner:
+    known: dict[tuple[str, str], Object] = {}
+
+    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+        own, selector = list(pods), service["spec"].get("selector") or {}
+        known.update({(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in own})
+        own += [
+            pod
+            for (namespace, _), pod in known.items()
+            if namespace != service["metadata"]["namespace"]
+            and selector.items() <= (pod["metadata"].get("labels") or {}).items()
+        ]
+        return plan_service(service, own, *others, **options)
+
+    return plan

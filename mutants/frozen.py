@@ -12,7 +12,7 @@ from typing import Any
 
 from mutants import hearing
 from mutants.families import WhereAsked
-from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.client import Object
 from reference.proxy import ServiceProxy
 from reference.proxy.state import State
@@ -113,6 +113,8 @@ _freeze("freezes-ingress", "services.status.loadBalancer.ingress", choose=_first
 _freeze("freezes-node-ports", "services.spec.ports.*.nodePort", symptom=hearing.ANY)
 _freeze("freezes-protocols", "services.spec.ports.*.protocol")
 _freeze("freezes-distribution", "services.spec.trafficDistribution", state=_FrozenWhereAsked)
+_freeze("freezes-annotations", "services.metadata.annotations", state=_FrozenWhereAsked)
+_freeze("freezes-health-check-ports", "services.spec.healthCheckNodePort", symptom=WRITTEN)
 _freeze("freezes-hints", "endpointslices.endpoints.*.hints")
 _freeze("freezes-conditions", "endpointslices.endpoints.*.conditions")
 _freeze("freezes-endpoints", "endpointslices.endpoints")

@@ -41,6 +41,15 @@ class _ChecksOnce(State):
             super()._check_health(name, service)
 
 
+class _ChecksOn(State):
+    """The state of a proxy that goes on with a health check that its Service has no use for any more."""
+
+    def _check_health(self, name: Name, service: Any) -> None:
+        if service.checked and service.ports:
+            service.health_port = service.health_port or service.checked[0]
+        super()._check_health(name, service)
+
+
 def _everywhere(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
     return [{**each, "nodeName": node} for each in endpoints]
 
@@ -144,6 +153,11 @@ MUTANTS += [
         "health-port-counts-once",
         "Health check node ports tell the first endpoints for ever.",
         proxy=partial(ServiceProxy, state=_ChecksOnce),
+    ),
+    _checks(
+        "health-port-outlives-its-policy",
+        "A Service whose externalTrafficPolicy is Local no more goes on to answer at its health check node port.",
+        proxy=partial(ServiceProxy, state=_ChecksOn),
     ),
     _checks(
         "health-port-without-weight",

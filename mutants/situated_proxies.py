@@ -23,6 +23,7 @@ from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Changes, HairpinElement, Table
 
 FIRST_NODE_PORT = 30_000
+SERVICE_NETWORKS = ("10.96.", "fd00:10:96:", "fd00:96:")  # of the embedded cluster, and of tests
 POD_NETWORKS = ("10.244.", "fd00:10:244:")  # of the embedded cluster
 
 MUTANTS: list[Mutant] = []
@@ -378,6 +379,17 @@ _register(
     "At node ports, UDP flows to an endpoint that is gone are left as they are.",
     symptom=_FLOWS,
     state=partial(_LeavesSome, left=lambda family, stale: stale.service.port >= FIRST_NODE_PORT),
+)
+_register(
+    "leaves-udp-flows-at-external-addresses",
+    "At load balancer addresses and external IPs, UDP flows to an endpoint that is gone are left as they are.",
+    symptom=_FLOWS,
+    state=partial(
+        _LeavesSome,
+        left=lambda family, stale: (
+            stale.service.port < FIRST_NODE_PORT and not stale.service.address.startswith(SERVICE_NETWORKS)
+        ),
+    ),
 )
 _register(
     "forgets-no-flow-from-before",

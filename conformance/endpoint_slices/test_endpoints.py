@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES
+from conformance.namespaces import namespace_beside
 from harness import (
     MUST,
     SHOULD,
     Cluster,
     Port,
+    expect_becomes,
     expect_conditions,
     expect_hints,
+    manifests,
     requirement,
     written_endpoints,
 )
 
 WEB = {"app": "web"}
+FRONT = {**WEB, "tier": "front"}
 
 
 @requirement(
@@ -81,24 +85,54 @@ def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Clu
 
 @requirement(
     "SLICE/endpoints-follow-the-pods",
-    "Endpoints come with pods that match the selector, and go with pods that end, are deleted, or match no more.",
+    "Endpoints come with pods that match the whole selector, and go with pods that end, are deleted, or match no more.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",
-    kills={"does-nothing", "keeps-ended-pods", "keeps-former-pods"},
+    kills={"does-nothing", "keeps-ended-pods", "keeps-former-pods", "first-label-alone-selects"},
 )
 def test_endpoints_come_and_go_with_pods(three_zones: Cluster) -> None:
-    service = three_zones.create_service(selector=WEB)
-    three_zones.create_pod("stays", "a1", labels=WEB)
-    three_zones.create_pod("stranger", "a1", labels={"app": "other"})
-    three_zones.create_pod("ended", "a1", labels=WEB, phase="Succeeded")
+    service = three_zones.create_service(selector=FRONT)
+    three_zones.create_pod("stays", "a1", labels={**FRONT, "release": "7"})
+    three_zones.create_pod("stranger", "a1", labels={"app": "other", "tier": "front"})
+    three_zones.create_pod("half", "a1", labels=WEB)
+    three_zones.create_pod("ended", "a1", labels=FRONT, phase="Succeeded")
     for name in ("deleted", "relabelled"):
-        three_zones.create_pod(name, "b1", labels=WEB)
+        three_zones.create_pod(name, "b1", labels=FRONT)
     expect_hints(three_zones, service, {"stays": None, "deleted": None, "relabelled": None})
 
     three_zones.api.delete("pods", three_zones.namespace, "deleted", grace_seconds=0)
-    three_zones.api.patch("pods", three_zones.namespace, "relabelled", {"metadata": {"labels": {"app": "other"}}})
+    three_zones.api.patch("pods", three_zones.namespace, "relabelled", {"metadata": {"labels": {"tier": "back"}}})
     expect_hints(three_zones, service, {"stays": None})
+
+
+@requirement(
+    "SLICE/pods-of-other-namespaces-are-none",
+    "A Service has no endpoints of pods in another namespace, whatever labels they have.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="core/v1 ServiceSpec.selector; Kubernetes, Namespaces (isolating groups of resources)",
+    kills={"selects-in-every-namespace"},
+)
+def test_pods_of_other_namespaces_are_no_endpoints(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": None})
+    with namespace_beside(three_zones) as beside:
+        three_zones.api.create("services", beside, manifests.service(service.name, selector=WEB))
+        three_zones.create_pod("p2", "b1", labels=WEB)
+        expect_hints(three_zones, service, {"p1": None, "p2": None})
+        expect_becomes(
+            three_zones,
+            f"endpoints of service {service.name} in a namespace without pods",
+            lambda: [
+                endpoint["addresses"]
+                for each in three_zones.api.list("endpointslices", beside)
+                for endpoint in each.get("endpoints") or ()
+            ],
+            expected=[],
+            stays=True,
+        )
 
 
 @requirement(

@@ -135,6 +135,33 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
 
 
 @requirement(
+    "HEALTH/check-node-port-comes-and-goes-with-the-policy",
+    "A living Service answers at its health check node port once externalTrafficPolicy becomes Local, and again after "
+    "it was Cluster; in between the port belongs to the Service that gets it.",
+    level=MUST,
+    features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
+    source="Kubernetes, Service API: healthCheckNodePort (only applies when externalTrafficPolicy is set to Local)",
+    kills={"freezes-health-check-ports", "health-port-outlives-its-policy"},
+)
+def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="LoadBalancer", external_traffic_policy="Cluster")
+    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Local"}})
+    _expect_local(three_zones, service, {"a1": 200, "b1": 503})
+
+    number = service.object["spec"]["healthCheckNodePort"]
+    three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Cluster"}})
+    heir = _create_service(three_zones, healthCheckNodePort=number)
+    three_zones.publish(heir, [endpoint(b1)])
+    _expect_local(three_zones, heir, {"a1": 503, "b1": 200})
+    three_zones.publish(service, [endpoint(a1), endpoint(other)])
+    _expect_local(three_zones, heir, {"a1": 503, "b1": 200})
+    three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Local"}})
+    _expect_local(three_zones, service, {"a1": 200, "b1": 503})
+
+
+@requirement(
     "HEALTH/check-node-port-tells-name-and-number",
     "The answer of a health check node port is JSON that names the Service and counts the node's ready endpoints.",
     level=SHOULD,

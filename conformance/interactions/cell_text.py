@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from conformance import oracle
 from conformance.interactions import cells, scenario_text
 from conformance.interactions.cells import ASKED_FROM, SERVERS, Written
 from conformance.interactions.dimensions import Cell
+from harness import Port
 
 
 def as_text(cell: Cell, name: str = "cell") -> str:
@@ -16,16 +18,16 @@ def as_text(cell: Cell, name: str = "cell") -> str:
         f"*three_zones.run_servers([{node!r}]{_listening(cell, number)})"
         for number, node in enumerate(SERVERS[: cell["endpoints"]])
     )
-    port = scenario_text.port(cell["protocol"], cells.target(cell))
+    ports = [f"Port(79, {cell['protocol']!r}, 'first')", scenario_text.port(cell["protocol"], cells.target(cell))]
     told = {node: [f"servers[{pod}]" for pod in sorted(cells.told(cell, node), key=int)] for node in ASKED_FROM}
     kept = cell["affinity"] == "ClientIP"
     lines = [
         f"servers = [{servers}]",
         "service = "
-        + scenario_text.call("three_zones.create_service", f"ports=[{port}]", **cells.service_fields(cell)),
+        + scenario_text.call("three_zones.create_service", f"ports=[{', '.join(ports)}]", **cells.service_fields(cell)),
         *(_published(cell, numbers, written) for numbers, written in _alike(cells.slices(cell))),
         *([] if any(told.values()) else _speech(cell)),
-        *scenario_text.expectation("service", cell["client"], told, kept=kept, to=cell["address"]),
+        *scenario_text.expectation("service", cell["client"], told, kept=kept, **_asked(cell)),
     ]
     return scenario_text.test(name, lines)
 
@@ -34,7 +36,11 @@ def _speech(cell: Cell) -> list[str]:
     beside = [oracle.Endpoint(f"speakers[{number}]", node) for number, node in enumerate(ASKED_FROM)]
     told = {node: sorted(cells.told(cell, node, beside=beside)) for node in ASKED_FROM}
     kept = cell["affinity"] == "ClientIP"
-    return scenario_text.speech("service", cell["client"], cell["protocol"], told, kept=kept, to=cell["address"])
+    return scenario_text.speech("service", cell["client"], cell["protocol"], told, kept=kept, **_asked(cell))
+
+
+def _asked(cell: Cell) -> dict[str, Any]:
+    return {"to": cell["address"], "port": Port(80, cell["protocol"], "web")}
 
 
 def _listening(cell: Cell, server: int) -> str:

@@ -74,8 +74,13 @@ def _service_name(cell: Cell) -> str:
 
 
 def _create(cluster: Cluster, cell: Cell) -> Service:
-    port = Port(80, cell["protocol"], "web", cells.target(cell))
-    return cluster.create_service(_service_name(cell), ports=[port], **cells.service_fields(cell))
+    """Create the Service of a cell. It is asked at its second port: the first one alone shows too little."""
+    ports = [Port(79, cell["protocol"], "first"), _port(cell, cells.target(cell))]
+    return cluster.create_service(_service_name(cell), ports=ports, **cells.service_fields(cell))
+
+
+def _port(cell: Cell, target: int | str) -> Port:
+    return Port(80, cell["protocol"], "web", target)
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
@@ -87,8 +92,8 @@ def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mappin
     here = [oracle.Endpoint(each.name, each.node) for each in speakers]
     questions = []
     for name, cell in silent.items():
-        port = Port(80, cell["protocol"], "web", cells.NUMBER)
-        cluster.publish(services[name], [endpoint(each) for each in speakers], name="speech", ports=[port])
+        ports = [_port(cell, cells.NUMBER)]
+        cluster.publish(services[name], [endpoint(each) for each in speakers], name="speech", ports=ports)
         told = {node: cells.told(cell, node, beside=here) for node in cells.ASKED_FROM}
         expected = {node: {each for each in speakers if each.name in pods} for node, pods in told.items()}
         questions.append(_question(name, services[name], cell, expected))
@@ -102,8 +107,8 @@ def _write_slices(cluster: Cluster, cell: Cell, servers: Sequence[Pod]) -> None:
         endpoints = [
             endpoint(servers[each.server], zones=each.zones, nodes=each.nodes, **each.conditions) for each in written
         ]
-        port, name = Port(80, cell["protocol"], "web", number), _service_name(cell)
-        wanted = manifests.endpoint_slice(f"{name}-{number}", name, endpoints, family=cell["family"], ports=[port])
+        name, ports = _service_name(cell), [_port(cell, number)]
+        wanted = manifests.endpoint_slice(f"{name}-{number}", name, endpoints, family=cell["family"], ports=ports)
         cluster.api.create("endpointslices", cluster.namespace, wanted)
 
 
@@ -114,4 +119,5 @@ def _expected(cell: Cell, servers: Sequence[Pod]) -> dict[str, Expected]:
 
 def _question(name: str, service: Service, cell: Cell, expected: Mapping[str, Expected]) -> Question:
     by_client: dict[Who, Expected] = {Client(cell["client"], node): each for node, each in expected.items()}
-    return Question(name, service, by_client, to=cell["address"], kept=cell["affinity"] == "ClientIP")
+    kept = cell["affinity"] == "ClientIP"
+    return Question(name, service, by_client, to=cell["address"], kept=kept, port=service.ports[1])

@@ -93,7 +93,7 @@ def test_node_port_hints(three_zones: Cluster) -> None:
     level=MUST,
     features=CORE | {LOAD_BALANCER},
     source=POLICIES,
-    kills={"external-local-for-all-at-load-balancers"},
+    kills={"external-local-for-all-at-load-balancers", "first-port-alone-is-reached-from-outside"},
 )
 def test_load_balancer(three_zones: Cluster) -> None:
     expect_cells(three_zones, "load-balancer", hints=False)
@@ -117,7 +117,7 @@ def test_load_balancer_hints(three_zones: Cluster) -> None:
     level=MUST,
     features=CORE | {EXTERNAL_IPS},
     source=POLICIES,
-    kills={"internal-local-at-external-ips"},
+    kills={"first-port-alone-is-reached-from-outside", "internal-local-at-external-ips"},
 )
 def test_external_ip(three_zones: Cluster) -> None:
     expect_cells(three_zones, "external-ip", hints=False)

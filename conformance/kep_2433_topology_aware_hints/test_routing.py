@@ -22,12 +22,14 @@ from harness import (
     Cluster,
     Pod,
     Port,
+    Rates,
     Traffic,
     endpoint,
     expect_hints,
     expect_no_loss,
     expect_shared_out,
     expect_traffic,
+    placeless,
     release,
     requirement,
     same_zone,
@@ -35,6 +37,9 @@ from harness import (
 
 TABLE = "KEP-2433, Kube-Proxy Unit Tests"
 CLIENTS = ("a1", "a2", "b1", "c1")
+
+# Hints of a Service are followed or they are not, so a large fault is all that is looked for.
+FOLLOWED = Rates(leak=0.25)
 
 
 @requirement(
@@ -51,6 +56,31 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
     three_zones.publish(service, [same_zone(a1), endpoint(a2, zones=["c"]), same_zone(b1)])
 
     expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}, "c1": {a2}})
+
+
+@requirement(
+    "KEP-2433/proxy-follows-the-annotation-of-a-live-service",
+    "When a living Service gets the annotation Auto and its endpoints get hints, clients use those hinted for their "
+    "zone, and all when both are gone; no connection fails.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
+    kills={"freezes-annotations"},
+)
+def test_annotation_of_a_live_service_is_followed(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [placeless(a1), placeless(b1)])
+    everybody: Traffic = {"a2": {a1, b1}, "b1": {a1, b1}}
+    expect_traffic(three_zones, service, everybody, rates=FOLLOWED)
+
+    with expect_no_loss(three_zones, service, from_=["a2"], allowed={a1, b1}):
+        three_zones.patch_service(service, {"metadata": {"annotations": AUTO}})
+        three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+        expect_traffic(three_zones, service, {"a2": {a1}, "b1": {b1}}, rates=FOLLOWED)
+        three_zones.publish(service, [placeless(a1), placeless(b1)])
+        three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
+        expect_traffic(three_zones, service, everybody, rates=FOLLOWED)
 
 
 @requirement(

@@ -13,6 +13,7 @@ from harness import (
     AddressKind,
     Cluster,
     Expected,
+    Pod,
     Port,
     Question,
     Service,
@@ -63,6 +64,45 @@ def _port(service: Service) -> str:
 
 
 @requirement(
+    "CHANGES/port-names-of-a-service",
+    "When ports of a living Service exchange their numbers and node ports, or one gets another name, connections go to "
+    "the endpoints of the port that has the number.",
+    level=MUST,
+    features={CLUSTER_IP, NODE_PORT},
+    source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort), port, nodePort",
+    kills={"former-owner-takes-addresses-along"},
+)
+def test_port_names_of_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", ports=[WEB, OTHER])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)], name="first", ports=[WEB])
+    three_zones.publish(service, [endpoint(b1)], name="second", ports=[OTHER])
+    at_80, at_81 = as_now(service, WEB), as_now(service, OTHER)
+    node_ports = {80: service.node_port(WEB), 81: service.node_port(OTHER)}
+
+    def expect_behind(told: str, behind_80: Pod, behind_81: Pod) -> None:
+        questions = []
+        for at, pod in ((at_80, behind_80), (at_81, behind_81)):
+            questions += [
+                Question(f"{_port(at)}, {told}", at, by_all(pod)),
+                Question(f"node port of {_port(at)}, {told}", at, {external_client("a2"): {pod}}, to="node-port"),
+            ]
+        expect_now(three_zones, *questions)
+
+    expect_behind("as created", a1, b1)
+    for first, second in (("other", "web"), ("renamed", "other")):
+        named = [
+            {**Port(80 + number, name=name).manifest(), "nodePort": node_ports[80 + number]}
+            for number, name in enumerate((first, second))
+        ]
+        three_zones.patch_service(service, {"spec": {"ports": named}})
+        if first == "renamed":
+            three_zones.publish(service, [endpoint(a1)], name="first", ports=[Port(80, name=first)])
+        pods = (b1, a1) if first == "other" else (a1, b1)
+        expect_behind(f"ports {first} and {second}", *pods)
+
+
+@requirement(
     "CHANGES/node-port-of-a-service",
     "A living Service answers at the node port that it is given, be it that of a Service that was deleted, and at its "
     "former one no more; its cluster IP loses nothing.",
@@ -104,12 +144,12 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/type-of-a-service",
-    "A living Service answers at a node port while its type is NodePort, nowhere while it is ExternalName, and at a "
+    "A living Service answers at a node port while its type is NodePort, nowhere once it is ExternalName, and at a "
     "cluster IP else; between ClusterIP and NodePort its cluster IP loses nothing.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServiceSpec.type (how the Service is exposed); externalName (no proxying will be involved)",
-    kills={"type-is-frozen", "external-name-keeps-rules"},
+    kills={"type-is-frozen", "external-name-keeps-rules", "external-name-keeps-what-is-outside"},
 )
 def test_type_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -127,20 +167,27 @@ def test_type_of_a_live_service(three_zones: Cluster) -> None:
         nothing: Traffic = {external_client("a2"): NO_ANSWER}
         expect_now(three_zones, Question("node port as ClusterIP", exposed, nothing, to="node-port"))
 
+    three_zones.patch_service(service, {"spec": {"type": "NodePort"}})
+    exposed = as_now(service)
+    expect_now(three_zones, Question("node port as NodePort again", exposed, outside, to="node-port"))
     three_zones.patch_service(service, {"spec": {"type": "ExternalName", "externalName": "web.example.org"}})
-    expect_now(three_zones, Question("cluster IP as ExternalName", inside, NOBODY))
+    expect_now(
+        three_zones,
+        Question("cluster IP as ExternalName", inside, NOBODY),
+        Question("node port as ExternalName", exposed, nothing, to="node-port"),
+    )
     three_zones.patch_service(service, {"spec": {"type": "ClusterIP", "externalName": None}})
     expect_now(three_zones, Question("ClusterIP again", service, by_all(a1, b1)))
 
 
 @requirement(
     "CHANGES/load-balancer-type-of-a-service",
-    "A living Service answers at its load balancer address and node port as long as its type is LoadBalancer; its "
-    "cluster IP loses nothing when it becomes one and is one no more.",
+    "A living Service answers at its load balancer address and node port as long as its type is LoadBalancer, be it "
+    "ClusterIP or ExternalName then; its cluster IP loses nothing between ClusterIP and LoadBalancer.",
     level=MUST,
     features={LOAD_BALANCER, NODE_PORT},
     source="core/v1 ServiceSpec.type (how the Service is exposed)",
-    kills={"type-is-frozen"},
+    kills={"type-is-frozen", "external-name-keeps-what-is-outside"},
 )
 def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="LoadBalancer")
@@ -165,6 +212,10 @@ def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
         three_zones.patch_service(service, {"spec": {"type": "LoadBalancer"}})
         _bring_to(three_zones, service, "load-balancer", ["a2", "c1"])
         expect_outside("LoadBalancer again", service, answer)
+
+    balanced = as_now(service)
+    three_zones.patch_service(service, {"spec": {"type": "ExternalName", "externalName": "web.example.org"}})
+    expect_outside("ExternalName", balanced, nothing)
 
 
 @requirement(

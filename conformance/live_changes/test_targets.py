@@ -52,7 +52,8 @@ def test_slices_follow_the_ports(three_zones: Cluster) -> None:
     for ports, expected in steps:
         three_zones.patch_service(service, ports_of(ports))
         what = f"ports in the slices of service {service.name}"
-        expect_becomes(three_zones, what, partial(_ports, three_zones, service), expected=expected)
+        look = partial(_ports, three_zones, service)
+        expect_becomes(three_zones, what, look, expected=expected, stays=True)
 
 
 def _ports(cluster: Cluster, service: Service) -> list[list[object]]:

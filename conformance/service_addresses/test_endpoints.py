@@ -10,14 +10,17 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
+from conformance.namespaces import namespace_beside
 from harness import (
     MUST,
     NO_ANSWER,
     SHOULD,
     Cluster,
+    Endpoint,
     Port,
     Question,
     Rates,
+    Service,
     Traffic,
     endpoint,
     expect_even_shares,
@@ -26,6 +29,7 @@ from harness import (
     external_client,
     manifests,
     node_client,
+    placeless,
     requirement,
     same_zone,
 )
@@ -150,3 +154,46 @@ def test_slices_of_names_are_not_used(three_zones: Cluster) -> None:
     three_zones.api.create("endpointslices", three_zones.namespace, {**written, "addressType": "FQDN"})
 
     expect_traffic(three_zones, service, {"a2": {a1}, "b1": {a1}})
+
+
+@requirement(
+    "SLICE/large-slices-are-read-whole",
+    "Of a slice with 1,000 endpoints the ready ones are used, be they the last or the first; and so when others become "
+    "ready.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="discovery/v1 EndpointSlice.endpoints (a maximum of 1000 endpoints); EndpointConditions.ready",
+    kills={"first-hundred-of-a-slice"},
+)
+def test_large_slices_are_read_whole(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ipFamilies=["IPv4"])
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    starting = [Endpoint({"IPv4": f"198.18.{number // 250}.{number % 250 + 1}"}, ready=False) for number in range(997)]
+    for used in (b1, c1):
+        ready = [placeless(each, ready=each in (a1, used)) for each in (a1, b1, c1)]
+        three_zones.publish(service, [ready[0], *starting, *ready[1:]])
+        expect_traffic(three_zones, service, {"a2": {a1, used}, "c1": {a1, used}}, rates=RATES)
+
+
+@requirement(
+    "SERVICE/namespaces-are-apart",
+    "Services of the same name in two namespaces have each their own ports, policy and endpoints, and one of them is "
+    "served on when the other is deleted.",
+    level=MUST,
+    features={CLUSTER_IP, INTERNAL_POLICY},
+    source="Kubernetes, Namespaces (names of resources need to be unique within a namespace, but not across)",
+    kills={"looks-at-no-namespace"},
+)
+def test_namespaces_are_apart(three_zones: Cluster) -> None:
+    service = three_zones.create_service("alike", internal_traffic_policy="Local")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    with namespace_beside(three_zones) as beside:
+        wanted = manifests.service("alike", ports=[Port(81)])
+        other = Service(three_zones.api.create("services", beside, wanted), (Port(81),))
+        slice_name, family = f"{service.name}-slice-beside", other.object["spec"]["ipFamilies"][0]
+        written = manifests.endpoint_slice(slice_name, "alike", [endpoint(b1)], family=family, ports=[Port(81)])
+        three_zones.api.create("endpointslices", beside, written)
+        own = Question("this namespace", service, {"a1": {a1}, "b1": NO_ANSWER})
+        expect_together(three_zones, [own, Question("another one", other, {"a1": {b1}, "b1": {b1}})], rates=RATES)
+    expect_together(three_zones, [own], rates=RATES)

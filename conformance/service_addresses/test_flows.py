@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, UDP_SERVICES, ZONE_HINTS
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_IPS,
+    IPV6_SERVICES,
+    LOAD_BALANCER,
+    NODE_PORT,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
 from harness import (
     SHOULD,
     UDP,
@@ -59,6 +67,26 @@ def test_udp_flows_at_node_ports_move(three_zones: Cluster) -> None:
         flows.enter_context(expect_flow_answered(three_zones, hinted, "a2", {a1, b1}))
         three_zones.publish(moved, [same_zone(b1)])
         three_zones.publish(hinted, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
+
+
+@requirement(
+    "SERVICE/udp-flows-at-external-addresses",
+    "A UDP client outside that goes on to use one source port at a load balancer address or an external IP is answered "
+    "by a present endpoint after its own was removed, and so is one inside.",
+    level=SHOULD,
+    features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
+    source=HABIT,
+    kills={"leaves-udp-flows-at-external-addresses"},
+)
+def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[UDP], type="LoadBalancer", external_ips=True)
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    with ExitStack() as flows:
+        for address in ("load-balancer", "external-ip"):
+            for client in (external_client("a2"), "a2"):
+                flows.enter_context(expect_flow_moves(three_zones, service, client, before=a1, after=b1, to=address))
+        three_zones.publish(service, [endpoint(b1)])
 
 
 @requirement(

@@ -95,6 +95,11 @@ def _annotated(times: int) -> list[Told]:
 
 CHANGES: dict[str, list[Told]] = {
     "a port": _modified(_service(ports=[{**PORT, "port": 81}])),
+    "a port name": _modified(_service(ports=[{**PORT, "name": "other"}])),
+    "a health check node port": _modified(_service(healthCheckNodePort=31_000)),
+    "no use for a health check node port": _modified(
+        _service(healthCheckNodePort=31_000), _service(externalTrafficPolicy="Cluster")
+    ),
     "a node port": _modified(_service(ports=[{**PORT, "nodePort": 30001}])),
     "type ClusterIP": _modified(_service(type="ClusterIP", ports=[{**PORT, "nodePort": 0}], status=[{}])),
     "type ExternalName": _modified(_service(type="ExternalName", clusterIP="", clusterIPs=[])),
@@ -159,9 +164,10 @@ EXTERNAL_IPS = {"an external IP", "an external IP, there and back"}
 CONDITIONS = {"conditions", "conditions, there and back"}
 HINTS = {"empty hints", "hints", "hints, there and back"}
 MISSED: dict[str, set[str]] = {
-    "ports-are-frozen": {"a port", "a protocol"} | MANY,
+    "ports-are-frozen": {"a port", "a port name", "a protocol"} | MANY,
     "type-is-frozen": OF_SERVICES,
     "external-name-keeps-rules": {"type ExternalName"},
+    "external-name-keeps-what-is-outside": {"type ExternalName"},
     "ip-mode-is-frozen": {"ipMode"},
     "ignores-ip-mode": {"ipMode"},
     "source-ranges-are-frozen": {"source ranges", "source ranges removed"},
@@ -192,6 +198,9 @@ MISSED: dict[str, set[str]] = {
     "freezes-internal-policy": INTERNAL,
     "freezes-external-policy": {"the external policy"},
     "freezes-affinity": {"affinity"},
+    "freezes-health-check-ports": {"a health check node port", "no use for a health check node port"},
+    "health-port-outlives-its-policy": {"no use for a health check node port"},
+    "former-owner-takes-addresses-along": {"a port name"},
     "freezes-cluster-ips": {"a second cluster IP"},
     "freezes-external-ips": EXTERNAL_IPS,
     "freezes-ingress": {"a load balancer address", "ipMode", "type ClusterIP"},

@@ -203,10 +203,12 @@ _IN_TIME = "it is wrong after a time, or after more changes than a story has"
 OTHERWISE: Mapping[str, str] = {
     "controller-crashes-on-pods-of-strange-nodes": "it ends, and what is there stays",
     "controller-hangs-on-pods-of-strange-nodes": "it does nothing any more, and what is there stays",
+    "first-label-alone-selects": "selectors of a story have one label",
     "hints-by-host-name": _OF_OTHERS,
     "looks-away-from-its-slices": _OF_OTHERS,
     "right-then-wrong-later": _IN_TIME,
     "right-then-wrong-soon": _IN_TIME,
+    "selects-in-every-namespace": "all of a story is in one namespace",
     "target-ports-are-frozen": "no target port changes in a story",
     "tires-after-a-hundred-changes": _IN_TIME,
     "tires-after-a-thousand-changes": _IN_TIME,

@@ -1,0 +1,106 @@
+"""Proxies that are right as far as they look: at a first port, one namespace, or the beginning of a slice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.hearing import ANY, SILENT
+from mutants.mutant import REACHED, Mutant
+from reference.client import Object
+from reference.proxy import ServiceProxy
+from reference.proxy.ruleset import NOTHING, Entries
+from reference.proxy.state import FAMILIES, State
+from reference.proxy.table import Table
+
+FEW = 100
+
+MUTANTS: list[Mutant] = []
+
+
+def _register(name: str, sentence: str, state: type[State], *, symptom: str = ANY) -> None:
+    MUTANTS.append(Mutant(name, sentence, symptom=symptom, proxy=partial(ServiceProxy, state=state)))
+
+
+class _FirstPort(State):
+    def _receive_service(self, obj: Object, *, deleted: bool) -> None:
+        super()._receive_service(obj, deleted=deleted)
+        service = self._service((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+        service.ports = {
+            family: [*ports[:1], *(replace(each, load_balancer_ips=(), external_ips=()) for each in ports[1:])]
+            for family, ports in service.ports.items()
+        }
+
+
+_register(
+    "first-port-alone-is-reached-from-outside",
+    "Load balancer addresses and external IPs are served at the first port of a Service alone.",
+    _FirstPort,
+    symptom=SILENT,
+)
+
+
+class _ClosesInside(State):
+    def _receive_service(self, obj: Object, *, deleted: bool) -> None:
+        service = self._service((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+        before = service.ports
+        super()._receive_service(obj, deleted=deleted)
+        if obj["spec"].get("type") == "ExternalName" and not deleted:
+            service.ports = {
+                family: [replace(each, cluster_ips=()) for each in ports] for family, ports in before.items()
+            }
+
+
+_register(
+    "external-name-keeps-what-is-outside",
+    "A Service that becomes an ExternalName goes on to be served at its node ports and external addresses.",
+    _ClosesInside,
+    symptom=REACHED,
+)
+
+
+class _Careless(Table):
+    def put(self, owner: Any, entries: Entries) -> None:
+        before = self._entries.get(owner, NOTHING)
+        super().put(owner, entries)
+        for each in before.services.keys() - entries.services.keys():
+            self._set_actions(each, NOTHING)
+
+
+class _TakesAlong(State):
+    def __init__(self, *arguments: Any, **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self.tables = {family: _Careless(family) for family in FAMILIES}
+
+
+_register(
+    "former-owner-takes-addresses-along",
+    "An address that a port of a Service gives up is served no more, though another port has it now.",
+    _TakesAlong,
+    symptom=SILENT,
+)
+
+
+class _OneNamespace(State):
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if "namespace" in obj["metadata"]:
+            obj = {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}
+        super().receive(resource, obj, deleted=deleted)
+
+
+_register(
+    "looks-at-no-namespace", "Services and slices go by their names, whatever namespace they are in.", _OneNamespace
+)
+
+
+class _FirstHundred(State):
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "endpointslices":
+            obj = {**obj, "endpoints": (obj.get("endpoints") or [])[:FEW]}
+        super().receive(resource, obj, deleted=deleted)
+
+
+_register(
+    "first-hundred-of-a-slice", f"Of a slice, the first {FEW} endpoints are read.", _FirstHundred, symptom=REACHED
+)
