@@ -245,6 +245,7 @@ BENIGN: list[Mutant] = [
            proxy=partial(ServiceProxy, state=LeavesUdpFlows),
            unmet=frozenset({
                "SERVICE/udp-flow-leaves-a-removed-endpoint",
+               "SERVICE/udp-flows-at-external-addresses",
                "SERVICE/udp-flows-at-node-ports",
                "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
            })),

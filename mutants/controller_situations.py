@@ -73,6 +73,30 @@ def leaves_out_every_lost_pod(service: Object, pods: Pods, nodes: Nodes, *others
     return plan_service(service, pods, nodes, *others, **options)
 
 
+@_faults.misplans("lost-pod-ends-hints", "While the Node of one pod is gone, its Service gets no hints.")
+def lost_pod_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
+    right = plan_service(service, *others, **options)
+    return plan_service(unasked(service), *others, **options) if right.missing_nodes else right
+
+
+@_faults.misplans("second-family-is-frozen", "Slices of IPv6 are written once, and never changed.")
+def second_family_is_frozen(
+    service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
+) -> Plan:
+    existing = list(existing)
+    right = plan_service(service, pods, nodes, existing, **options)
+    there = any(each["addressType"] == "IPv6" and each["endpoints"] for each in existing)
+
+    def kept(slices: Iterable[Object]) -> tuple[Object, ...]:
+        return tuple(each for each in slices if each["addressType"] != "IPv6")
+
+    return (
+        replace(right, **{name: kept(getattr(right, name)) for name in ("create", "update", "delete")})
+        if there
+        else right
+    )
+
+
 @_faults.misplans("never-empties-a-slice", "A slice of several whose endpoints are all gone stays as it is.")
 def never_empties_a_slice(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any

@@ -181,6 +181,19 @@ def target_ports_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ports=before["spec"].get("ports"))
 
 
+@_controller_keeps("protocols-of-slices-are-frozen", "A port of a Service keeps the protocol that it had first.")
+def protocols_of_slices_are_frozen(service: Object, before: Object) -> Object:
+    known = _by_name(before["spec"].get("ports") or ())
+    ports = service["spec"].get("ports") or ()
+    kept = [{**each, "protocol": known.get(each.get("name") or "", each).get("protocol")} for each in ports]
+    return with_spec(service, ports=kept)
+
+
+@_controller_keeps("families-are-frozen", "A Service keeps the IP families that it had first.")
+def families_are_frozen(service: Object, before: Object) -> Object:
+    return with_spec(service, ipFamilies=before["spec"].get("ipFamilies"))
+
+
 @_controller_keeps("selector-is-frozen", "A Service keeps the selector that it had first.")
 def selector_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, selector=before["spec"].get("selector"))

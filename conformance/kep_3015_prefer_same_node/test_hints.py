@@ -158,17 +158,24 @@ def test_endpoints_lose_node_hints_with_readiness(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/hints-in-both-ip-families",
-    "On a dual-stack Service the slices of both families carry the same hints.",
+    "On a dual-stack Service the slices of both families carry the same hints, also after the value changes.",
     level=MUST,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
     source="KEP-3015, Addition of PreferSameNode (each endpoint in the slice)",
-    kills={"hints-in-one-family"},
+    kills={"hints-in-one-family", "second-family-is-frozen"},
 )
 def test_both_ip_families_carry_the_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode", dual_stack=True)
     three_zones.create_pod("p1", "a1", labels=WEB)
-    for family in ("IPv4", "IPv6"):
-        expect_hints(three_zones, service, {"p1": Hints(zones=("a",), nodes=("a1",))}, family=family)
+    by_value = {
+        "PreferSameNode": Hints(zones=("a",), nodes=("a1",)),
+        None: None,
+        "PreferSameZone": Hints(zones=("a",)),
+    }
+    for value, hints in by_value.items():
+        three_zones.patch_service(service, {"spec": {"trafficDistribution": value}})
+        for family in ("IPv4", "IPv6"):
+            expect_hints(three_zones, service, {"p1": hints}, family=family)
 
 
 @requirement(

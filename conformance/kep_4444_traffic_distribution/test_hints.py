@@ -12,6 +12,7 @@ from harness import (
     Hints,
     Port,
     endpoint,
+    expect_becomes,
     expect_hints,
     expect_unchanged,
     requirement,
@@ -124,6 +125,35 @@ def test_endpoint_on_a_node_without_zone_has_no_hint(three_zones: Cluster) -> No
     three_zones.create_pod("p2", "c1", labels=WEB)
 
     expect_hints(three_zones, service, {"p1": ZONE_A, "p2": None})
+
+
+@requirement(
+    "KEP-4444/pod-of-a-lost-node-leaves-hints-to-others",
+    "While the Node of one pod is gone, endpoints of other pods are hinted for their zones, also those that come then.",
+    level=SHOULD,  # as where a node has no zone: the text does not speak of it
+    features={PREFER_CLOSE},
+    source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",
+    since="1.33",
+    kills={"lost-pod-ends-hints"},
+)
+def test_pod_of_a_lost_node_leaves_hints_to_others(three_zones: Cluster) -> None:
+    three_zones.nodes.create("x1", "x")
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("lost", "x1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": ZONE_A, "lost": Hints(zones=("x",))})
+
+    three_zones.nodes.delete("x1")
+    three_zones.create_pod("p2", "b1", labels=WEB)
+    expect_becomes(
+        three_zones,
+        f"hints of endpoints of service {service.name}, but for the one whose Node is gone",
+        lambda: {
+            pod: str(each.hints) for pod, each in written_endpoints(three_zones, service).items() if pod != "lost"
+        },
+        expected={"p1": str(ZONE_A), "p2": str(ZONE_B)},
+        stays=True,
+    )
 
 
 @requirement(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from conformance.features import ENDPOINT_SLICES, ROUTING
+from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, ROUTING
 from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now, ports_of
 from harness import (
     MUST,
+    SHOULD,
     Cluster,
     Port,
     Question,
@@ -29,25 +30,26 @@ BY_NAME, MORE = Port(80, name="http", target="alt"), Port(81, name="more", targe
 
 @requirement(
     "CHANGES/slices-follow-the-ports",
-    "The ports of a Service's slices follow the Service: another number or name of a target port, another name of a "
-    "port, and ports that are added and removed, there and back.",
+    "The ports of a Service's slices follow the Service: another number or name of a target port, another protocol or "
+    "name of a port, and ports that are added and removed, there and back.",
     level=MUST,
     features={ENDPOINT_SLICES},
-    source="discovery/v1 EndpointPort.port (must be set to the service's target port), EndpointPort.name",
-    kills={"target-ports-are-frozen"},
+    source="discovery/v1 EndpointPort.port (must be set to the service's target port), name, protocol",
+    kills={"protocols-of-slices-are-frozen", "target-ports-are-frozen"},
 )
 def test_slices_follow_the_ports(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, ports=[BY_NUMBER])
     three_zones.create_pod("p1", "a1", labels=WEB, container_ports=[("web", 8080, "TCP"), ("alt", 9090, "TCP")])
-    renamed = Port(80, name="renamed", target=8080)
-    steps: Sequence[tuple[list[Port], list[list[object]]]] = (
-        ([BY_NUMBER], [["http", 8080]]),
-        ([BY_OTHER_NUMBER], [["http", 9090]]),
-        ([BY_NUMBER], [["http", 8080]]),
-        ([BY_NAME], [["http", 9090]]),
-        ([BY_NUMBER, MORE], [["http", 8080], ["more", 8080]]),
-        ([renamed], [["renamed", 8080]]),
-        ([BY_NUMBER], [["http", 8080]]),
+    renamed, over_udp = Port(80, name="renamed", target=8080), Port(80, "UDP", "http", 8080)
+    steps: Sequence[tuple[list[Port], list[tuple[object, ...]]]] = (
+        ([BY_NUMBER], [("http", 8080, "TCP")]),
+        ([BY_OTHER_NUMBER], [("http", 9090, "TCP")]),
+        ([BY_NUMBER], [("http", 8080, "TCP")]),
+        ([BY_NAME], [("http", 9090, "TCP")]),
+        ([BY_NUMBER, MORE], [("http", 8080, "TCP"), ("more", 8080, "TCP")]),
+        ([renamed], [("renamed", 8080, "TCP")]),
+        ([over_udp], [("http", 8080, "UDP")]),
+        ([BY_NUMBER], [("http", 8080, "TCP")]),
     )
     for ports, expected in steps:
         three_zones.patch_service(service, ports_of(ports))
@@ -56,10 +58,58 @@ def test_slices_follow_the_ports(three_zones: Cluster) -> None:
         expect_becomes(three_zones, what, look, expected=expected, stays=True)
 
 
-def _ports(cluster: Cluster, service: Service) -> list[list[object]]:
-    """Return name and number of each port under which any endpoint stands."""
+def _ports(cluster: Cluster, service: Service) -> list[tuple[object, ...]]:
+    """Return name, number and protocol of each port under which any endpoint stands."""
     ports = [port for each in cluster.slices(service) if each.get("endpoints") for port in each["ports"]]
-    return [list(pair) for pair in sorted({(port.get("name") or "", port["port"]) for port in ports})]
+    return sorted({(port.get("name") or "", port["port"], port.get("protocol") or "TCP") for port in ports})
+
+
+@requirement(
+    "CHANGES/slices-follow-the-families",
+    "A Service that becomes dual-stack gets slices of its second family too, and in both endpoints come, go and change "
+    "as the pods do.",
+    level=MUST,
+    features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
+    source="discovery/v1 EndpointSlice.addressType; core/v1 ServiceSpec.ipFamilies (adding a secondary IP family)",
+    kills={"families-are-frozen", "second-family-is-frozen"},
+)
+def test_slices_follow_the_families(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, ipFamilies=["IPv4"])
+    for name in ("goes", "changes"):
+        three_zones.create_pod(name, "a1", labels=WEB)
+    expect_hints(three_zones, service, {"goes": None, "changes": None})
+
+    three_zones.patch_service(service, {"spec": {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}})
+    for family in ("IPv4", "IPv6"):
+        expect_hints(three_zones, service, {"goes": None, "changes": None}, family=family)
+
+    three_zones.api.delete("pods", three_zones.namespace, "goes", grace_seconds=0)
+    three_zones.create_pod("comes", "b1", labels=WEB)
+    three_zones.set_ready("changes", False)
+    for family in ("IPv4", "IPv6"):
+        expect_hints(three_zones, service, {"changes": None, "comes": None}, family=family)
+        conditions = {"changes": (False, False, False), "comes": (True, True, False)}
+        expect_conditions(three_zones, service, conditions, family=family)
+
+
+@requirement(
+    "CHANGES/slices-go-with-their-family",
+    "A dual-stack Service that becomes single-stack again has no endpoints of the other family any more.",
+    level=SHOULD,  # no text speaks of slices of a family that a Service has no longer
+    features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
+    source="discovery/v1 EndpointSlice.addressType; core/v1 ServiceSpec.ipFamilies (removing a secondary IP family)",
+    kills={"families-are-frozen"},
+)
+def test_slices_go_with_their_family(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, dual_stack=True)
+    first, second = service.object["spec"]["ipFamilies"]
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    for family in (first, second):
+        expect_hints(three_zones, service, {"p1": None}, family=family)
+
+    three_zones.patch_service(service, {"spec": {"ipFamilyPolicy": "SingleStack", "ipFamilies": [first]}})
+    expect_hints(three_zones, service, {}, family=second)
+    expect_hints(three_zones, service, {"p1": None}, family=first)
 
 
 @requirement(

@@ -133,6 +133,7 @@ SAMPLES = {
     "keeps-flows": (
         "KEP-4444/zone-change-loses-no-query",
         "SERVICE/udp-flow-leaves-a-removed-endpoint",
+        "SERVICE/udp-flows-at-external-addresses",
         "SERVICE/udp-flows-at-node-ports",
         "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
     ),
