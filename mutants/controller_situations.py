@@ -87,14 +87,13 @@ def second_family_is_frozen(
     right = plan_service(service, pods, nodes, existing, **options)
     there = any(each["addressType"] == "IPv6" and each["endpoints"] for each in existing)
 
-    def kept(slices: Iterable[Object]) -> tuple[Object, ...]:
-        return tuple(each for each in slices if each["addressType"] != "IPv6")
-
-    return (
-        replace(right, **{name: kept(getattr(right, name)) for name in ("create", "update", "delete")})
-        if there
-        else right
+    if not there:
+        return right
+    create, update, delete = (
+        tuple(each for each in slices if each["addressType"] != "IPv6")
+        for slices in (right.create, right.update, right.delete)
     )
+    return replace(right, create=create, update=update, delete=delete)
 
 
 @_faults.misplans("never-empties-a-slice", "A slice of several whose endpoints are all gone stays as it is.")
