@@ -135,6 +135,16 @@ def _paths(text: str) -> str:
     return text
 
 
+def _scenarios(text: str) -> str:
+    """Refuse what no file of scenarios can be before a cluster boots; the suite reads the rest of it."""
+    from harness.model import strict_yaml
+
+    loaded = strict_yaml.read(_path(text), what="file of scenarios")
+    if not isinstance(loaded, list) or not loaded or not all(isinstance(each, dict) for each in loaded):
+        raise UsageError(f"file of scenarios {shown(text)}: want a list of scenarios, as --generate prints them")
+    return text
+
+
 def _version(text: str) -> str:
     if not re.fullmatch(r"v?1\.\d{1,3}(\.\d{1,3})?([-+][0-9A-Za-z.+-]{1,60})?", text, re.ASCII):
         raise UsageError(f"{text[:LONG]!r} is no version of Kubernetes: want one like 1.31 or 1.31.2")
@@ -233,7 +243,7 @@ _SELECTED = (
     Option("generate", "Ask scenarios that a program makes, and no others: for so long (60s, 10m), or so many (500). "
            "They follow from --seed. See docs/generated.md.", metavar="AMOUNT", check=check_amount),
     Option("replay", "Ask the scenarios of this file, and no others: those that --generate printed.", metavar="FILE",
-           check=_path),
+           check=_scenarios),
     Option("quick", "Run only the requirements that find most mutants in 30 s on two processors. Never certifiable.",
            kind="flag", default=False),
     Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",

@@ -56,6 +56,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "report": ("compare",),
     "old report": ("changes", "{}"),
     "history": ("judge",),
+    "file of scenarios": ("run", "--replay"),
     "run for the shelf": ("shelf", "add"),
 }
 """Commands by the kind of file that they read; the file comes last, or where `{}` is."""
@@ -105,9 +106,9 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
     "an endless number": (text("name: 1.0e+999"), "a number is inf, in line 1"),
     "a number of a million digits": (text("name: " + "9" * 1_000_000), "more than 100 digits"),
     "many values": (text("a: [" + "1," * 150_000 + "]"), "more than 100,000 values"),
-    "a list": (text("[1, 2]"), "want a mapping|is no kubeconfig|schema"),
-    "a text": (text("hello"), "want a mapping|is no kubeconfig|schema"),
-    "other keys": (text("nmae: x"), "unknown|no current context|schema"),
+    "a list": (text("[1, 2]"), "want a mapping|is no kubeconfig|schema|want a list of"),
+    "a text": (text("hello"), "want a mapping|is no kubeconfig|schema|want a list of"),
+    "other keys": (text("nmae: x"), "unknown|no current context|schema|want a list of"),
 }
 """How to make a file that is wrong, and what is said of it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -43,12 +44,18 @@ def test_no_batch_begins_when_time_is_up() -> None:
     assert list(itertools.islice(Generation(1, seconds=1e-9).batches(32), 3)) == []
 
 
-def test_settings_say_what_is_to_be_made() -> None:
+@pytest.fixture
+def scenarios(tmp_path: Path) -> str:
+    (tmp_path / "x.yaml").write_text("- {states: []}\n")
+    return str(tmp_path / "x.yaml")
+
+
+def test_settings_say_what_is_to_be_made(scenarios: str) -> None:
     assert resolve({}, environment={}).generation is None
     assert resolve({"generate": "60s", "seed": "3"}, environment={}).generation == Generation(3, seconds=60.0)
-    assert resolve({"replay": "x.yaml", "seed": "3"}, environment={}).generation == Generation(3, replay="x.yaml")
+    assert resolve({"replay": scenarios, "seed": "3"}, environment={}).generation == Generation(3, replay=scenarios)
 
 
-def test_to_make_and_to_replay_is_one_too_many() -> None:
+def test_to_make_and_to_replay_is_one_too_many(scenarios: str) -> None:
     with pytest.raises(UsageError, match="--replay: --generate makes scenarios"):
-        resolve({"generate": "60s", "replay": "x.yaml"}, environment={})
+        resolve({"generate": "60s", "replay": scenarios}, environment={})

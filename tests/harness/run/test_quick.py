@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conformance.generated.asking import CORPUS
 from harness.errors import UsageError
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.run.quick import BUDGET, Quick, choose
@@ -81,7 +82,7 @@ def test_where_nothing_is_asked_nothing_is_chosen() -> None:
     [
         ({"run-test": "KEP-1/*"}, "--run-test: --quick chooses"),
         ({"generate": "10s"}, "--generate: --quick chooses"),
-        ({"replay": "cases.json"}, "--replay: --quick chooses"),
+        ({"replay": str(CORPUS)}, "--replay: --quick chooses"),
     ],
 )
 def test_it_goes_with_no_other_choice_of_requirements(other: dict[str, str], said: str) -> None:
