@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import socket
+import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from pyroute2 import IPRoute
 from pyroute2.nftables.expressions import genex
 from pyroute2.nftables.main import NFTables
 
 from harness.backends.netns import NetnsBackend
+from harness.netns import conntrack, rtnetlink
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
+from harness.netns.netlink import HEADER, attribute, messages
 from harness.probes import probe
 from harness.probes.bound import bound
 
@@ -134,6 +140,63 @@ def _next_ports() -> list[int]:
     return list(range(now, min(now + 2000, 65_536)))
 
 
+@contextmanager
+def full_tracking(place: Place) -> Iterator[None]:
+    """The connection tracking of the client's node is really full: it has as many connections as a netns may have.
+
+    How many is one number for the machine, but each netns counts its own. These are told to be answered (ASSURED), so
+    that the kernel forgets none of them early, by a protocol without ports; a quarter of a million takes half a second
+    of a processor, and 100 MB of the kernel's memory.
+    """
+    node = place.backend.network.nodes[place.client.node].namespace
+    path = "/proc/sys/net/netfilter/nf_conntrack_max"
+    room = int(Path(path).read_text(encoding="ascii")) if Path(path).exists() else 0
+    if not 0 < room <= MOST_TRACKED:
+        pytest.skip(f"{room} connections for each netns by {path} of this machine are none, or too many to make")
+    with node.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, rtnetlink.NETFILTER) as sock:
+        for first in itertools.count(0, 100):  # so few that all refusals find room in the socket
+            sock.send(b"".join(_connection(number) for number in range(first, first + 100)))
+            with contextlib.suppress(BlockingIOError):  # all were taken in: only a refusal has an answer
+                assert refusal(sock.recv(1 << 16)) == errno.ENOMEM
+                break
+            assert first <= room, "there is room for more connections than the kernel says"
+    try:
+        yield
+    finally:
+        conntrack.flush(node)
+
+
+MOST_TRACKED = 1 << 20
+
+
+def refusal(datagram: bytes) -> int:
+    """The errno of the first message in a datagram of errors."""
+    _, _, _, body = next(messages(datagram))
+    return -int.from_bytes(body[:4], sys.byteorder, signed=True)
+
+
+def _connection(number: int) -> bytes:
+    """A message that makes a connection, from an address that has this number."""
+    return struct.pack(">I", 0x0B000000 + number).join(_BETWEEN)
+
+
+def _between() -> list[bytes]:
+    """A connection's message, cut where the address stands; numbers are of linux/netfilter/nfnetlink_conntrack.h."""
+
+    def direction(kind: int, source: bytes, destination: bytes) -> bytes:
+        addresses = attribute(1 | 0x8000, attribute(1, source) + attribute(2, destination))
+        return attribute(kind | 0x8000, addresses + attribute(2 | 0x8000, attribute(1, b"\xfd")))  # for experiments
+
+    one, other = b"here", bytes([12, 0, 0, 1])
+    body = bytes([socket.AF_INET, 0, 0, 0]) + direction(1, one, other) + direction(2, other, one)
+    body += attribute(3, struct.pack(">I", 0b1110)) + attribute(7, struct.pack(">I", 600))  # of so many seconds
+    head = HEADER.pack(HEADER.size + len(body), 1 << 8, 0x601, 0, 0)  # IPCTNL_MSG_CT_NEW; REQUEST, EXCL, CREATE
+    return (head + body).split(one)
+
+
+_BETWEEN = _between()
+
+
 FAULTS: dict[str, Fault] = {
     "deaf pod": lambda at: dropping(at.server.namespace, at.number, INPUT),
     "mute pod": lambda at: dropping(at.server.namespace, at.number, OUTPUT),
@@ -144,6 +207,7 @@ FAULTS: dict[str, Fault] = {
     "fabric that loses": cut_off,
     "stopped process": stopped,
     "no free ports": without_ports,
+    "full connection tracking": full_tracking,
 }
 
 

@@ -173,11 +173,17 @@ def verdict_beside(
         return Verdict.PASSED, ""
 
 
-MEETS = {"deaf pod", "mute pod", "pod without route", "deaf client", "mute client", "fabric that loses"}
-"""Faults that no window passes: the others may find nothing to disturb."""
+AROUND = f"to pod {SERVER}"
+MEETS = {
+    **dict.fromkeys(("deaf pod", "mute pod", "pod without route", "deaf client", "mute client"), AROUND),
+    "fabric that loses": AROUND,
+    "full connection tracking": "the connection tracking of this machine was full: it had no room for",
+}
+"""Faults that no window passes, and what is said of them: the others may find nothing to disturb."""
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # a table is filled under a lock for which all wait who change connections on this machine
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", FAULTS)
@@ -189,7 +195,7 @@ def test_no_fault_of_the_observer_is_held_against_anybody(
     assert verdict is not Verdict.FAILED, message
     if fault in MEETS and kind.startswith(("window", "steady")):
         assert verdict is Verdict.INCONCLUSIVE
-        assert f"to pod {SERVER}" in message.partition("\n")[0]
+        assert MEETS[fault] in message.partition("\n")[0]
 
 
 @pytest.mark.slow
