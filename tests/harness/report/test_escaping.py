@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,8 +17,10 @@ from markdown_it import MarkdownIt
 
 from harness.commands.console import console
 from harness.commands.main import main
+from harness.explain import objects
 from harness.model import escaping
 from harness.report import changes, comparison
+from tests.harness.explain import building
 
 pytest_plugins = ["pytester"]
 
@@ -113,6 +118,54 @@ def test_an_error_shows_what_was_planted(tmp_path: Path) -> None:
         assert result.exit_code == 4
         assert "planted" in result.output
         assert not obeyed(result.output)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all texts in a value."""
+    within = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in within:
+        yield from [(*path, key)] if isinstance(each, str) else leaves(each, (*path, key))
+
+
+EXPLAINED = (
+    ("shop/web",),
+    ("shop/web", "--format", "json"),
+    ("shop/web", "--if", "scale=6"),
+    *(("--all", "--format", form) for form in ("text", "json", "md", "html")),
+)
+
+
+@pytest.mark.slow
+def test_all_that_an_explanation_shows_is_escaped(tmp_path: Path) -> None:
+    """Something is planted in each text of a recorded cluster in turn."""
+    recorded = objects.write(
+        building.objects(
+            building.by_annotation(),
+            building.of_slice(building.endpoint("a1"), building.endpoint("b1", hints="")),
+            on=[building.labelled("a1", "a"), building.node("b1")],
+            pods=[building.owned("web-7f-x", "a1"), building.proxy("a1", ready=False)],
+            events=[building.event("TopologyAwareHintsDisabled", "Insufficient CPU")],
+            leases=[building.lease()],
+        ),
+        tmp_path,
+    )
+    assert recorded
+    shown = set()
+    for file in sorted(tmp_path.iterdir()):
+        whole = file.read_text()
+        for *path, last in leaves(json.loads(whole)):
+            planted = json.loads(whole)
+            inner = functools.reduce(operator.getitem, path, planted)
+            inner[last] += LINES
+            file.write_text(json.dumps(planted))
+            for asked in EXPLAINED:
+                result = CliRunner().invoke(main, ["explain", *asked, "--from", str(tmp_path)])
+                assert result.exit_code in {0, 1, 4}, (file.name, path, last, asked, result.output)
+                assert not obeyed(result.output), (file.name, path, last, asked)
+                assert "html" not in asked or "<script>x" not in result.output
+                shown |= {asked} if "planted" in result.output else set()
+        file.write_text(whole)
+    assert shown == {*EXPLAINED}
 
 
 LEAKS = f"""
