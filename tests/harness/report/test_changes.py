@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,33 @@ def test_command_says_by_its_exit_code_whether_something_changed(nights: Path) -
     )
     [issue] = (nights / "issues").iterdir()
     assert issue.read_text(encoding="utf-8").startswith("Verdict changed: KEP-1/passes\n\n| where |")
+
+
+AMBIGUOUS: dict[str, tuple[Callable[[Any], object], str]] = {
+    **{
+        f"{key} twice": (lambda report, key=key: report[key].append(dict(report[key][0])), f"key {key}: .* twice")
+        for key in ("tests", "features", "profiles", "artifacts")
+    },
+    **{
+        f"a file at {path!r}": (lambda report, path=path: report["artifacts"][0].update(path=path), "no path in its")
+        for path in ("../../etc/passwd", "/etc/passwd", "evidence\\..\\x", "a\0b", "x" * 5000)
+    },
+}
+
+
+@pytest.mark.parametrize(("change", "said"), AMBIGUOUS.values(), ids=list(AMBIGUOUS))
+def test_a_report_that_means_two_things_or_lies_elsewhere_is_wrong_use(
+    certify: Any, tmp_path: Path, change: Callable[[Any], object], said: str
+) -> None:
+    path = certify("passes").folder / "report.yaml"
+    changed = yaml.safe_load(path.read_text(encoding="utf-8"))
+    change(changed)
+    (tmp_path / "report.yaml").write_text(yaml.safe_dump(changed), encoding="utf-8")
+    for command in (["compare"], ["changes", str(path)]):
+        result = CliRunner().invoke(main, [*command, str(tmp_path / "report.yaml")])
+        assert result.exit_code == 4, result.output
+        assert re.search(said, result.output)
+        assert len(result.output) < 1000
 
 
 def test_folder_without_a_report_is_wrong_use(tmp_path: Path) -> None:
