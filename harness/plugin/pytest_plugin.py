@@ -7,6 +7,7 @@ suite until a backend is asked for.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import importlib.util
 import os
@@ -276,6 +277,27 @@ def _register_controller(config: pytest.Config, run: Run) -> None:
     ledger = Ledger(run)
     config.pluginmanager.register(ledger, "trafficdist_ledger")
     config.pluginmanager.register(Progress(run, ledger, config), "trafficdist_progress")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Have a worker that is killed while it is started be started again, as xdist has one that is killed later."""
+    if run_of(config) is not None:
+        manager = config.pluginmanager.getplugin("dsession").nodemanager
+        manager.setup_node = functools.partial(_start_worker, manager.setup_node, manager.group)
+
+
+def _start_worker(set_up: Callable[..., Any], group: Any, spec: Any, putevent: Any) -> Any:
+    """Start a worker, three times at most."""
+    for _ in range(2):
+        try:
+            return set_up(spec, putevent)
+        except (EOFError, OSError) as error:  # execnet's have no number
+            if getattr(error, "errno", None) not in (None, errno.EPIPE):
+                raise
+            spec.id = None
+            group.allocate_id(spec)
+    return set_up(spec, putevent)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -32,23 +32,37 @@ import yaml
 
 from harness.api.client import Api
 from harness.api.kubeconfig import Kubeconfig
+from harness.control_planes.processes import in_use
 from harness.eventually import eventually
 from harness.guest.snapshot import differences, snapshot
 from harness.judging.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SUITE = """
+AT = """
 import os, pathlib, time
+
+HERE = pathlib.Path(__file__).parent
+
+def at(moment):
+    (HERE / f"almost-{moment}").write_text(str(os.getpid()))
+    (HERE / f"almost-{moment}").rename(HERE / f"at-{moment}")
+    while (HERE / f"wait-{moment}").exists():
+        time.sleep(0.02)
+"""
+
+SUITE = (
+    AT
+    + """
 from harness.model.requirements import *
 from harness.scenario.service import same_zone
 from harness.scenario.traffic import expect_traffic
 
 FEATURE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
-HERE = pathlib.Path(__file__).parent
 
 def must(slug):
-    return requirement(f"KEP-1/{slug}", f"The {slug} holds.", level=MUST, features={FEATURE}, source="KEP-1, Design")
+    said = "The " + slug + " holds."
+    return requirement("KEP-1/" + slug, said, level=MUST, features={FEATURE}, source="KEP-1, Design")
 
 def see(cluster):
     service = cluster.create_service(traffic_distribution="PreferClose")
@@ -62,9 +76,7 @@ def test_first(three_zones): see(three_zones)
 @must("second")
 def test_second(three_zones):
     see(three_zones)
-    (HERE / "at-scenario").write_text(str(os.getpid()))
-    while (HERE / "wait-scenario").exists():
-        time.sleep(0.02)
+    at("scenario")
     if (HERE / "fill").exists():
         with open((HERE / "fill").read_text(), "wb", buffering=0) as file:
             size = 1 << 16
@@ -78,21 +90,35 @@ def test_second(three_zones):
 @must("third")
 def test_third(three_zones): see(three_zones)
 """
+)
 
-CONFTEST = """
-import pathlib, time
+CONFTEST = (
+    AT
+    + """
+import pytest
 import harness.plugin.ledger as ledger
 
-HERE, write = pathlib.Path(__file__).parent, ledger.write_reports
+write = ledger.write_reports
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 
 def slowly(*arguments):
-    (HERE / "at-report").touch()
-    while (HERE / "wait-report").exists():
-        time.sleep(0.02)
+    at("report")
     return write(*arguments)
 
 ledger.write_reports = slowly
+if WORKER == "gw1":
+    at("start")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop():
+    if WORKER == "gw0":
+        at("idle")
+
+def pytest_sessionfinish():
+    if WORKER == "gw0":
+        at("end")
 """
+)
 
 TRAFFICDIST = str(Path(sys.executable).with_name("trafficdist"))
 MOMENTS = ("header", "scenario", "report")
@@ -189,7 +215,8 @@ class Place:
 
     def left(self) -> dict[Any, Any]:
         """What is there now: files, and objects of the cluster without what its own components write."""
-        files = [*self.temp.rglob("*"), *Path("/dev/shm").glob("trafficdist-*")]
+        in_memory = [each for each in Path("/dev/shm").glob("trafficdist-*") if not in_use(each)]  # another's are
+        files = [*self.temp.rglob("*"), *in_memory]
         found: dict[Any, Any] = {str(path): "a file" for path in files}
         if self.kubeconfig:
             with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
@@ -197,13 +224,13 @@ class Place:
             found |= {key: each for key, each in objects.items() if "service-proxy-" not in str(key)}
         return found
 
-    def processes(self) -> list[str]:
-        """The processes that a run has started, and their children, which live."""
-        found = []
+    def processes(self) -> dict[int, str]:
+        """The processes that a run has started, and their children, which live: their commands by number."""
+        found = {}
         for each in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if f"ENDS={self.mark}".encode() in (each / "environ").read_bytes():
-                    found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    found[int(each.name)] = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         return found
 
     def expect_clean(self) -> None:
@@ -318,6 +345,35 @@ def test_a_killed_worker_leaves_its_requirement_open_and_the_others_go_on(place:
     assert place.verdicts() == {"first": "passed", "second": "inconclusive", "third": "passed"}
     assert "KEP-1/second" in run.text
     assert place.hidden() == []
+    place.expect_clean()
+
+
+@pytest.mark.parametrize("moment", ["start", "idle", "end"])
+def test_a_killed_worker_that_asks_nothing_leaves_nothing_open(place: Place, moment: str) -> None:
+    """One that has not collected yet, one that waits until others have, and one that has nothing left to ask."""
+    if moment == "idle":
+        (place.suite / "wait-start").touch()  # while one starts the other is given nothing to ask
+    run = place.begin(moment, workers=2)
+    os.kill(int((place.suite / f"at-{moment}").read_text()), signal.SIGKILL)
+    place.go_on()
+    assert run.end() == 0, run.text
+    assert place.verdicts() == {"first": "passed", "second": "passed", "third": "passed"}
+    assert place.hidden() == []
+    place.expect_clean()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_worker_that_is_killed_when_it_is_made_is_made_again(place: Place, number: int) -> None:
+    run = Terminal(place.command(workers=2), place.environment)
+
+    def workers() -> list[int]:
+        return sorted(each for each, command in place.processes().items() if "exec(eval(" in command)
+
+    eventually(lambda: len(workers()) == number, within=60, every=0.001, describe=f"worker {number}")
+    os.kill(workers()[-1], signal.SIGKILL)
+    assert run.end() == 0, run.text
+    assert set(place.verdicts().values()) == {"passed"}
+    assert "INTERNALERROR" not in run.text
     place.expect_clean()
 
 
