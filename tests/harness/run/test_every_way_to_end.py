@@ -21,7 +21,7 @@ import termios
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -224,13 +224,13 @@ class Place:
             found |= {key: each for key, each in objects.items() if "service-proxy-" not in str(key)}
         return found
 
-    def processes(self) -> dict[int, str]:
-        """The processes that a run has started, and their children, which live: their commands by number."""
-        found = {}
+    def processes(self) -> list[str]:
+        """The processes that a run has started, and their children, which live."""
+        found = []
         for each in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if f"ENDS={self.mark}".encode() in (each / "environ").read_bytes():
-                    found[int(each.name)] = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         return found
 
     def expect_clean(self) -> None:
@@ -362,16 +362,29 @@ def test_a_killed_worker_that_asks_nothing_leaves_nothing_open(place: Place, mom
     place.expect_clean()
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_worker_that_is_killed_when_it_is_made_is_made_again(place: Place, number: int) -> None:
+BORN = """
+import os, pathlib, signal, sys
+
+HERE = pathlib.Path(__file__).parent
+if "exec(eval(" in sys.orig_argv[-1]:  # execnet's, of a worker
+    number = len(list(HERE.glob("born-*"))) + 1
+    (HERE / f"born-{number}").touch()
+    if (HERE / f"dies-{number}").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("dies", "made"), [((1,), 3), ((2,), 3), ((1, 2, 4), 5)])
+def test_a_worker_that_is_killed_when_it_is_made_is_made_again(place: Place, dies: Sequence[int], made: int) -> None:
+    born = place.folder / "born"
+    born.mkdir()
+    (born / "sitecustomize.py").write_text(BORN)
+    for each in dies:
+        (born / f"dies-{each}").touch()
+    place.environment["PYTHONPATH"] = str(born)
     run = Terminal(place.command(workers=2), place.environment)
-
-    def workers() -> list[int]:
-        return sorted(each for each, command in place.processes().items() if "exec(eval(" in command)
-
-    eventually(lambda: len(workers()) == number, within=60, every=0.001, describe=f"worker {number}")
-    os.kill(workers()[-1], signal.SIGKILL)
     assert run.end() == 0, run.text
+    assert len(list(born.glob("born-*"))) == made
     assert set(place.verdicts().values()) == {"passed"}
     assert "INTERNALERROR" not in run.text
     place.expect_clean()

@@ -22,7 +22,7 @@ from pyroute2.nftables.expressions import genex
 from pyroute2.nftables.main import NFTables
 
 from harness.backends.netns import NetnsBackend
-from harness.netns import conntrack, rtnetlink
+from harness.netns import rtnetlink
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
@@ -163,10 +163,14 @@ def full_tracking(place: Place) -> Iterator[None]:
     try:
         yield
     finally:
-        conntrack.flush(node)
+        rtnetlink.execute(node, [_FORGET], family=rtnetlink.NETFILTER)
 
 
 MOST_TRACKED = 1 << 20
+_MARK = struct.pack(">I", 0x7D)
+_FORGET = rtnetlink.Request(  # IPCTNL_MSG_CT_DELETE: those of probes stay, with the addresses that they were given
+    "forget marked connections", 1 << 8 | 2, 0, bytes(4) + attribute(8, _MARK) + attribute(21, b"\xff" * 4)
+)
 
 
 def refusal(datagram: bytes) -> int:
@@ -190,6 +194,7 @@ def _between() -> list[bytes]:
     one, other = b"here", bytes([12, 0, 0, 1])
     body = bytes([socket.AF_INET, 0, 0, 0]) + direction(1, one, other) + direction(2, other, one)
     body += attribute(3, struct.pack(">I", 0b1110)) + attribute(7, struct.pack(">I", 600))  # of so many seconds
+    body += attribute(8, _MARK)
     head = HEADER.pack(HEADER.size + len(body), 1 << 8, 0x601, 0, 0)  # IPCTNL_MSG_CT_NEW; REQUEST, EXCL, CREATE
     return (head + body).split(one)
 
