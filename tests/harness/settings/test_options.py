@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conformance.generated.asking import CORPUS
 from harness.errors import UsageError
 from harness.model.release import Release
 from harness.model.topology import ONE_ZONE, THREE_ZONES
@@ -101,7 +102,7 @@ GIVEN = {
     "controller": "reference",
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
     "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3", "converges-within": "5", "generate": "60s",
-    "judges": "packets",
+    "judges": "packets", "replay": str(CORPUS),
 }  # fmt: skip
 """A value of each option that does not take any; "" for those whose values say themselves what they go with."""
 
