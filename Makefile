@@ -49,9 +49,9 @@ define RUNS
 --proxy kube-proxy:1.37 --mode iptables
 --controller kube-controller-manager:1.37
 --control-plane binaries:1.37 --profile api-server --project kube-apiserver
---dns reports/coredns/coredns.yaml --organization CoreDNS
---dns reports/coredns/zonal.yaml --organization CoreDNS
---dns reports/coredns/ignore-empty-service.yaml --organization CoreDNS
+--dns implementations/coredns/coredns.yaml --organization CoreDNS
+--dns implementations/coredns/zonal.yaml --organization CoreDNS
+--dns implementations/coredns/ignore-empty-service.yaml --organization CoreDNS
 endef
 export RUNS
 

@@ -10,7 +10,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     str(path.relative_to(ROOT))
-    for pattern in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "kind-configs/*.md")
+    for pattern in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "docs/*.md",
+        "kind-configs/*.md",
+        "implementations/**/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 _OF_SHELLS = {

@@ -33,15 +33,17 @@ def test_sample_of_the_docs_is_a_recipe_of_less_than_forty_lines(name: str) -> N
     assert len(text.splitlines()) < 40
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "reports" / "coredns").glob("*.yaml")), ids=lambda path: path.name)
-def test_recipe_of_a_judged_dns_server_is_one(path: Path) -> None:
-    assert "CoreDNS" in read_recipe(str(path), OF_DNS).name
+@pytest.mark.parametrize("path", sorted((ROOT / "implementations").glob("*/*.yaml")), ids=lambda path: path.name)
+def test_recipe_of_an_implementation_is_one(path: Path) -> None:
+    kind = OF_DNS if path.parent.name == "coredns" else OF_PROXY
+    assert read_recipe(str(path), kind).name.lower().startswith(path.parent.name)
 
 
 def test_sample_of_the_docs_is_the_recipe_that_was_run() -> None:
     page = (ROOT / "docs" / "dns-servers.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    assert yaml.safe_load(block) == yaml.safe_load((ROOT / "reports/coredns/coredns.yaml").read_text(encoding="utf-8"))
+    recipe = (ROOT / "implementations/coredns/coredns.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(block) == yaml.safe_load(recipe)
 
 
 @pytest.mark.parametrize(
