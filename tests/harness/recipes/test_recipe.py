@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.errors import UsageError
 from harness.recipes.checks import HttpCheck, LogCheck, MetricsCheck
@@ -19,31 +17,10 @@ ROOT = Path(__file__).parents[3]
 MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"], "ready": [{"http": {"port": 1}}]}
 
 
-def samples() -> dict[str, str]:
-    """The YAML samples of docs/proxies.md, by the name in each."""
-    page = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    return {yaml.safe_load(block)["name"]: block for block in blocks}
-
-
-@pytest.mark.parametrize("name", ["kube-proxy", "kube-router", "kpng"])
-def test_sample_of_the_docs_is_a_recipe_of_less_than_forty_lines(name: str) -> None:
-    text = samples()[name]
-    assert parse_recipe(yaml.safe_load(text), OF_PROXY).name == name
-    assert len(text.splitlines()) < 40
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "implementations").glob("*/*.yaml")), ids=lambda path: path.name)
 def test_recipe_of_an_implementation_is_one(path: Path) -> None:
     kind = OF_DNS if path.parent.name == "coredns" else OF_PROXY
     assert read_recipe(str(path), kind).name.lower().startswith(path.parent.name)
-
-
-def test_sample_of_the_docs_is_the_recipe_that_was_run() -> None:
-    page = (ROOT / "docs" / "dns-servers.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    recipe = (ROOT / "implementations/coredns/coredns.yaml").read_text(encoding="utf-8")
-    assert yaml.safe_load(block) == yaml.safe_load(recipe)
 
 
 @pytest.mark.parametrize(
