@@ -24,6 +24,7 @@ _WHOLE = "it takes a whole run, of minutes; tests/harness/report/test_shelf.py a
 _SUBMISSION = "it needs a report to submit; tests/harness/report/test_submission.py submits good and bad ones"
 _SHELF = "it writes into the checkout; tests/harness/report/test_shelf.py makes the same index of a copy"
 _RELEASE = "it makes a release; tests/harness/report/test_submission.py submits reports of one"
+_BUILT = "it needs a program that is compiled for minutes; tests/implementations has how, with a compiler that copies"
 _TOOL = "it needs setup-envtest, which downloads"
 
 RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
@@ -110,6 +111,21 @@ NOT_RUN = {
     "sonobuoy results $(sonobuoy retrieve) --plugin trafficdist": _SONOBUOY,
     "sonobuoy run --plugin deploy/sonobuoy-plugin.yaml --wait": _SONOBUOY,
     "kubectl apply -f reference/pod_locator/crd.yaml": _NO_CRD,
+    "trafficdist run --backend kubeconfig --proxy installed": _KIND,
+    "trafficdist components fetch coredns 1.15.0 --from source": _COMPONENT,
+    'export PATH="$(implementations/build kpng):$PATH"': _BUILT,
+    "trafficdist proxy check implementations/kpng/kpng.yaml": _BUILT,
+    "trafficdist run --proxy implementations/kpng/kpng.yaml --organization kubernetes-sigs --project kpng": _BUILT,
+    **{
+        f"trafficdist run --proxy implementations/kpng/kpng.yaml --run-test {each}": _BUILT
+        for each in (
+            "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
+            "KEP-2086/local-without-endpoints-does-not-fall-back",
+            "KEP-4444/hints-come-and-go-on-a-live-service",
+            "KEP-4444/partial-hints-are-set-aside",
+            "KEP-4444/zone-without-endpoints-uses-every-endpoint",
+        )
+    },
 }
 
 EXIT_CODES = {
