@@ -192,7 +192,8 @@ def _addresses(endpoint_slice: Object) -> frozenset[str]:
 BENIGN: list[Mutant] = [
     Mutant("translates-at-the-client", "TCP of a pod is translated in its own netns, before its node sees it.",
            "Cilium, socket-level load balancing",
-           proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient)),
+           proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient),
+           unmet=frozenset({"CHANGES/source-ranges-of-a-service"})),
     Mutant("closes-what-has-left", "Open connections to a pod that is no endpoint any more are cut.",
            "data planes that flush connection tracking", proxy=_Closing),
 ]  # fmt: skip

@@ -237,7 +237,7 @@ BENIGN: list[Mutant] = [
            unmet=frozenset({
                "KEP-4444/default-spreads-evenly", "SERVICE/repeated-endpoint-counts-once",
                "KEP-4444/default-spreads-queries-evenly",
-               "KEP-4444/zone-spreads-evenly",
+               "KEP-4444/zone-spreads-evenly", "KEP-2433/no-endpoint-is-overloaded",
            })),
     Mutant("seeds-of-its-own", "A hash of the connection chooses the endpoint, by a seed of each node.",
            "Cilium, Maglev", proxy=partial(ServiceProxy, kernel_table=_seeded)),

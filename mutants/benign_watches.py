@@ -102,5 +102,6 @@ BENIGN: list[Mutant] = [
            controller=partial(_Controller, lateness=_until_the_next_batch)),
     Mutant("hears-everything-again", "Five times a second, all objects are told anew.", "informers that resync",
            proxy=partial(_Proxy, lateness=partial(_always, 0.0), resync=RESYNC),
-           controller=partial(_Controller, lateness=partial(_always, 0.0), resync=RESYNC)),
+           controller=partial(_Controller, lateness=partial(_always, 0.0), resync=RESYNC),
+           unmet=frozenset({"KEP-4444/last-sync-grows-old"})),
 ]  # fmt: skip

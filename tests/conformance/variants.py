@@ -124,10 +124,12 @@ SAMPLES = {
     "seeds-of-its-own": (*_SPREAD, "SERVICE/external-local-stays-on-the-node"),
     "weighted": (
         *_SPREAD,
+        "KEP-2433/no-endpoint-is-overloaded",
         "KEP-4444/zone-spreads-evenly",
         "SERVICE/removed-endpoint-gets-nothing",
         "SERVICE/repeated-endpoint-counts-once",
     ),
+    "hears-everything-again": (*OF_WATCHES["proxy"], "KEP-4444/last-sync-grows-old"),
     "translates-inside-too": _CLIENTS,
     "keeps-clients-of-own-pods": (*_CLIENTS, "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters"),
     "keeps-flows": (
@@ -163,6 +165,7 @@ SAMPLES = {
     "refuses-what-no-service-has": _SILENCE,
     "translates-at-the-client": (
         *_CLIENTS,
+        "CHANGES/source-ranges-of-a-service",
         "KEP-3015/node-then-zone-then-anywhere",
         "KEP-4444/hints-come-and-go-on-a-live-service",
         "SERVICE/removed-endpoint-gets-nothing",
