@@ -95,7 +95,7 @@ GENERATE ?= 10m
 nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
-	$(MAKE) components
+	$(MAKE) components ARGS=
 	$(BIN)/python -m tests.conformance.false_failures --runs 4
 	$(BIN)/python -m tests.mutation --sample 40 --seed $$(date +%Y%m%d) || test $$? -eq 1  # who lives is read, and fails no night
 	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)
