@@ -31,7 +31,7 @@ WITHIN = 3.0  # seconds, before the time scale, for a change to reach the packet
 PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 
 
-def hints_change_something(booted: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
+def hint_facts(booted: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
     """Return as facts for the report whether hints keep traffic from an endpoint in another zone; {} if unknown.
 
     Where those that come to a living slice do not, a slice that has them from the beginning is asked. The Services ask

@@ -37,7 +37,7 @@ class Backends:
     def __init__(self, run: Run | None) -> None:
         self._run = run
         self._booted: dict[str, Backend] = {}
-        self._hints_matter: dict[str, bool] = {}  # the answer to the first question, on the first of them
+        self._hint_facts: dict[str, bool] = {}  # the answer to the first question, on the first of them
 
     def __call__(self, topology: Topology) -> Backend:
         """Return the backend of a topology."""
@@ -48,14 +48,14 @@ class Backends:
             except EndedError as error:
                 raise DistrustError(str(error)) from error
             if len(self._booted) == 1:
-                self._hints_matter = self._first_answer(self._booted[topology.name])
+                self._hint_facts = self._first_answer(self._booted[topology.name])
             gc.freeze()  # the objects of a cluster stay: the collector need not scan them after every scenario
             gc.set_threshold(*COLLECTIONS)
         return self._booted[topology.name]
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster from before the first test, for the report."""
-        return dict(self._hints_matter)
+        return dict(self._hint_facts)
 
     def close(self) -> None:
         """Close all backends."""
@@ -63,10 +63,10 @@ class Backends:
             each.close()
 
     def _first_answer(self, backend: Backend) -> dict[str, bool]:
-        from harness.plugin.first_question import NAMESPACE, hints_change_something  # noqa: PLC0415
+        from harness.plugin.first_question import NAMESPACE, hint_facts  # noqa: PLC0415
 
         real = self._run is not None and self._run.target
-        return hints_change_something(backend, f"{_prefix(self._run)}first" if real else NAMESPACE)
+        return hint_facts(backend, f"{_prefix(self._run)}first" if real else NAMESPACE)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.model.topology import ONE_ZONE, grid
-from harness.plugin.first_question import hints_change_something
+from harness.plugin.first_question import hint_facts
 from harness.plugin.fixtures import Backends
 from mutants import BENIGN, MUTANTS
 
@@ -21,25 +21,25 @@ ALL = {"hintsChangeSomething": True, "changesOfHintsAreFollowed": True}
 
 def test_reference_follows_hints() -> None:
     with NetnsBackend(TWO_ZONES) as backend:
-        assert hints_change_something(backend) == ALL
+        assert hint_facts(backend) == ALL
         assert backend.api.list("services", "td-first-question") == []
 
 
 def test_proxy_that_follows_hints_where_asked_is_asked() -> None:
     with NetnsBackend(TWO_ZONES, implementation=reference(BENIGN["follows-hints-where-asked"])) as backend:
-        assert hints_change_something(backend) == ALL
+        assert hint_facts(backend) == ALL
 
 
 def test_proxy_that_ignores_hints_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.plugin.first_question.WITHIN", 0.5)
     with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"])) as backend:
-        assert hints_change_something(backend) == {"hintsChangeSomething": False}
+        assert hint_facts(backend) == {"hintsChangeSomething": False}
 
 
 def test_proxy_that_ignores_changes_of_hints_is_told_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.plugin.first_question.WITHIN", 0.5)
     with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["freezes-hints"])) as backend:
-        assert hints_change_something(backend) == ALL | {"changesOfHintsAreFollowed": False}
+        assert hint_facts(backend) == ALL | {"changesOfHintsAreFollowed": False}
 
 
 def test_the_answer_stands_in_the_environment_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,4 +54,4 @@ def test_the_answer_stands_in_the_environment_of_the_run(monkeypatch: pytest.Mon
 
 def test_one_zone_tells_nothing() -> None:
     with NetnsBackend(ONE_ZONE) as backend:
-        assert hints_change_something(backend) == {}
+        assert hint_facts(backend) == {}
