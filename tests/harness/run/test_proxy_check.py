@@ -19,32 +19,38 @@ from harness.run.proxy_check import check
 from harness.run.proxy_steps import FOLLOWED, REACHED, STEPS
 from harness.settings.options import resolve
 
-
-def _unless(same: str) -> str:
-    """Keep a slice as it was where this is so of its endpoints, `old` and `new`."""
-    endpoints = "(lambda known: known.get('endpoints') or [])"
-    return (
-        f"self.objects[path][uid] = (lambda old, new: {same})("
-        f"{endpoints}(self.objects[path].get(uid, {{}})), {endpoints}(event['object'])"
-        f") and self.objects[path].get(uid) or event['object']"
-    )
-
-
 REMOVED, CHANGED, SAME_ZONE = STEPS[1].title, STEPS[3].title, STEPS[4].title
 BOOTED = ["the program starts", "it is ready", "it has worked on everything written so far"]
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "small-proxy"
 NEWS = 'self.objects[path][uid] = event["object"]'
+KEPT = 'self.objects[path][uid] = kept(lambda old, new: {}, self.objects[path].get(uid), event["object"])'
 FAULTS = {
     "ignores-hints": ("if near and all(", "if False and all("),
-    "ignores-changed-hints": (NEWS, _unless("[e['addresses'] for e in old] == [e['addresses'] for e in new]")),
-    "keeps-removed": (NEWS, _unless("len(new) < len(old)")),
-    "dies": (
+    "ignores-changed-hints": (
         NEWS,
-        f"print('error: out of luck', flush=True) or __import__('os')._exit(1) if 'slices' in path else None; {NEWS}",
+        KEPT.format('[each["addresses"] for each in old] == [each["addresses"] for each in new]'),
     ),
+    "keeps-removed": (NEWS, KEPT.format("len(new) < len(old)")),
+    "dies": (NEWS, f"{NEWS}; end_at_a_slice(path)"),
 }
-"""What is right in the small proxy, and what stands in its place."""
+"""What is right in the small proxy, and what stands in its place; it may call what is in `FAULTY`."""
+
+BEGIN = '\nif __name__ == "__main__":\n'
+FAULTY = '''
+def kept(same, old, new):
+    """Return a slice as it was if this holds of its endpoints, before and now."""
+    if old is None or "endpoints" not in new:
+        return new
+    return old if same(old["endpoints"] or [], new["endpoints"] or []) else new
+
+
+def end_at_a_slice(path):
+    if "slices" in path:
+        print("error: out of luck", flush=True)
+        __import__("os")._exit(1)
+
+'''
 
 Check = Callable[..., tuple[ExitCode, str]]
 
@@ -84,8 +90,8 @@ def _with_fault(name: str) -> str:
     if not name:
         return text
     right, wrong = FAULTS[name]
-    assert text.count(right) == 1
-    return text.replace(right, wrong)
+    assert (text.count(right), text.count(BEGIN)) == (1, 1)
+    return text.replace(right, wrong).replace(BEGIN, FAULTY + BEGIN)
 
 
 def _by_mark(said: str, mark: str) -> list[str]:
