@@ -29,6 +29,8 @@ from harness.netns.namespace import Namespace
 from harness.netns.netlink import HEADER, attribute, messages
 from harness.probes import probe
 from harness.probes.bound import bound
+from reference.proxy import uapi
+from reference.proxy.netlink import nested, number
 
 INPUT, OUTPUT, PREROUTING = "input", "output", "prerouting"
 BEFORE_ALL = -400  # before connection tracking, and before any proxy
@@ -167,9 +169,13 @@ def full_tracking(place: Place) -> Iterator[None]:
 
 
 MOST_TRACKED = 1 << 20
-_MARK = struct.pack(">I", 0x7D)
-_FORGET = rtnetlink.Request(  # IPCTNL_MSG_CT_DELETE: those of probes stay, with the addresses that they were given
-    "forget marked connections", 1 << 8 | 2, 0, bytes(4) + attribute(8, _MARK) + attribute(21, b"\xff" * 4)
+_TRACKING = uapi.NFNL_SUBSYS_CTNETLINK << 8
+_MARK = number(uapi.CTA_MARK, 0x7D)
+_FORGET = rtnetlink.Request(  # those of probes stay, with the addresses that they were given
+    "forget marked connections",
+    _TRACKING | uapi.IPCTNL_MSG_CT_DELETE,
+    0,
+    bytes(4) + _MARK + number(uapi.CTA_MARK_MASK, 0xFFFF_FFFF),
 )
 
 
@@ -188,14 +194,15 @@ def _between() -> list[bytes]:
     """A connection's message, cut where the address stands; numbers are of linux/netfilter/nfnetlink_conntrack.h."""
 
     def direction(kind: int, source: bytes, destination: bytes) -> bytes:
-        addresses = attribute(1 | 0x8000, attribute(1, source) + attribute(2, destination))
-        return attribute(kind | 0x8000, addresses + attribute(2 | 0x8000, attribute(1, b"\xfd")))  # for experiments
+        ends = attribute(uapi.CTA_IP_V4_SRC, source), attribute(uapi.CTA_IP_V4_DST, destination)
+        protocol = attribute(uapi.CTA_PROTO_NUM, b"\xfd")  # for experiments
+        return nested(kind, nested(uapi.CTA_TUPLE_IP, *ends), nested(uapi.CTA_TUPLE_PROTO, protocol))
 
     one, other = b"here", bytes([12, 0, 0, 1])
-    body = bytes([socket.AF_INET, 0, 0, 0]) + direction(1, one, other) + direction(2, other, one)
-    body += attribute(3, struct.pack(">I", 0b1110)) + attribute(7, struct.pack(">I", 600))  # of so many seconds
-    body += attribute(8, _MARK)
-    head = HEADER.pack(HEADER.size + len(body), 1 << 8, 0x601, 0, 0)  # IPCTNL_MSG_CT_NEW; REQUEST, EXCL, CREATE
+    body = bytes([socket.AF_INET, 0, 0, 0])
+    body += direction(uapi.CTA_TUPLE_ORIG, one, other) + direction(uapi.CTA_TUPLE_REPLY, other, one)
+    body += number(3, 0b1110) + number(7, 600) + _MARK  # CTA_STATUS; CTA_TIMEOUT, in seconds
+    head = HEADER.pack(HEADER.size + len(body), _TRACKING, 0x601, 0, 0)  # IPCTNL_MSG_CT_NEW; REQUEST, EXCL, CREATE
     return (head + body).split(one)
 
 
