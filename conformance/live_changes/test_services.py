@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from conformance.features import CLUSTER_IP, EXTERNAL_IPS, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
@@ -89,17 +90,16 @@ def test_port_names_of_a_live_service(three_zones: Cluster) -> None:
             ]
         expect_now(three_zones, *questions)
 
-    expect_behind("as created", a1, b1)
-    for first, second in (("other", "web"), ("renamed", "other")):
-        named = [
-            {**Port(80 + number, name=name).manifest(), "nodePort": node_ports[80 + number]}
-            for number, name in enumerate((first, second))
-        ]
+    def name_ports(names: Mapping[int, str]) -> None:
+        named = [{**Port(at, name=name).manifest(), "nodePort": node_ports[at]} for at, name in names.items()]
         three_zones.patch_service(service, {"spec": {"ports": named}})
-        if first == "renamed":
-            three_zones.publish(service, [endpoint(a1)], name="first", ports=[Port(80, name=first)])
-        pods = (b1, a1) if first == "other" else (a1, b1)
-        expect_behind(f"ports {first} and {second}", *pods)
+
+    expect_behind("as created", a1, b1)
+    name_ports({80: "other", 81: "web"})
+    expect_behind("ports other and web", b1, a1)
+    name_ports({80: "renamed", 81: "other"})
+    three_zones.publish(service, [endpoint(a1)], name="first", ports=[Port(80, name="renamed")])
+    expect_behind("ports renamed and other", a1, b1)
 
 
 @requirement(
