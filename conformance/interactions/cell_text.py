@@ -20,14 +20,13 @@ def as_text(cell: Cell, name: str = "cell") -> str:
     )
     ports = [f"Port(79, {cell['protocol']!r}, 'first')", scenario_text.port(cell["protocol"], cells.target(cell))]
     told = {node: [f"servers[{pod}]" for pod in sorted(cells.told(cell, node), key=int)] for node in ASKED_FROM}
-    kept = cell["affinity"] == "ClientIP"
     lines = [
         f"servers = [{servers}]",
         "service = "
         + scenario_text.call("three_zones.create_service", f"ports=[{', '.join(ports)}]", **cells.service_fields(cell)),
         *(_published(cell, numbers, written) for numbers, written in _alike(cells.slices(cell))),
         *([] if any(told.values()) else _speech(cell)),
-        *scenario_text.expectation("service", cell["client"], told, kept=kept, **_asked(cell)),
+        *scenario_text.expectation("service", cell["client"], told, **_asked(cell)),
     ]
     return scenario_text.test(name, lines)
 
@@ -35,12 +34,12 @@ def as_text(cell: Cell, name: str = "cell") -> str:
 def _speech(cell: Cell) -> list[str]:
     beside = [oracle.Endpoint(f"speakers[{number}]", node) for number, node in enumerate(ASKED_FROM)]
     told = {node: sorted(cells.told(cell, node, beside=beside)) for node in ASKED_FROM}
-    kept = cell["affinity"] == "ClientIP"
-    return scenario_text.speech("service", cell["client"], cell["protocol"], told, kept=kept, **_asked(cell))
+    return scenario_text.speech("service", cell["client"], cell["protocol"], told, **_asked(cell))
 
 
 def _asked(cell: Cell) -> dict[str, Any]:
-    return {"to": cell["address"], "port": Port(80, cell["protocol"], "web")}
+    kept = cell["affinity"] == "ClientIP"
+    return {"kept": kept, "to": cell["address"], "port": Port(80, cell["protocol"], "web")}
 
 
 def _listening(cell: Cell, server: int) -> str:
