@@ -11,7 +11,7 @@ from harness.model.manifests import has_condition
 from mutants.clients import controller_hearing, rewriting
 from mutants.mutant import NO_ANSWER, Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
-from reference.client import Event, Object
+from reference.client import Event, Key, Object, key_of
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.endpointslice.plan import Plan, plan_service, selects_pods
@@ -238,11 +238,11 @@ _faults.of_controller(
 
 @_faults.remembers("selects-in-every-namespace", "A selector matches pods of other namespaces too.")
 def selects_in_every_namespace() -> Planner:
-    known: dict[tuple[str, str], Object] = {}
+    known: dict[Key, Object] = {}
 
     def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
         own, selector = list(pods), service["spec"].get("selector") or {}
-        known.update({(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in own})
+        known.update({key_of(pod): pod for pod in own})
         own += [
             pod
             for (namespace, _), pod in known.items()

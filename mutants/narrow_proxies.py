@@ -8,7 +8,7 @@ from typing import Any
 
 from mutants.hearing import ANY, SILENT
 from mutants.mutant import REACHED, Mutant
-from reference.client import Object
+from reference.client import Object, key_of
 from reference.proxy import ServiceProxy
 from reference.proxy.ruleset import NOTHING, Entries
 from reference.proxy.state import FAMILIES, State
@@ -26,7 +26,7 @@ def _register(name: str, sentence: str, state: type[State], *, symptom: str = AN
 class _FirstPort(State):
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         super()._receive_service(obj, deleted=deleted)
-        service = self._service((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+        service = self._service(key_of(obj))
         service.ports = {
             family: [*ports[:1], *(replace(each, load_balancer_ips=(), external_ips=()) for each in ports[1:])]
             for family, ports in service.ports.items()
@@ -43,7 +43,7 @@ _register(
 
 class _ClosesInside(State):
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
-        service = self._service((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+        service = self._service(key_of(obj))
         before = service.ports
         super()._receive_service(obj, deleted=deleted)
         if obj["spec"].get("type") == "ExternalName" and not deleted:
