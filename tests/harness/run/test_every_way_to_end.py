@@ -61,8 +61,7 @@ from harness.scenario.traffic import expect_traffic
 FEATURE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 
 def must(slug):
-    said = "The " + slug + " holds."
-    return requirement("KEP-1/" + slug, said, level=MUST, features={FEATURE}, source="KEP-1, Design")
+    return requirement(f"KEP-1/{slug}", f"The {slug} holds.", level=MUST, features={FEATURE}, source="KEP-1, Design")
 
 def see(cluster):
     service = cluster.create_service(traffic_distribution="PreferClose")
