@@ -17,10 +17,11 @@ from harness.errors import UnavailableError
 from harness.netns import rtnetlink
 from harness.netns.addresses import FAMILIES, Family
 from harness.netns.namespace import Namespace
-from harness.netns.netlink import attribute
+from harness.netns.netlink import attribute, message
 
 _INET = 1  # NFPROTO_INET
 _NESTED = 0x8000
+_REQUEST, _CREATE = 0x1, 0x400  # NLM_F_...
 _NEWTABLE, _NEWCHAIN, _NEWRULE = 0x0A00, 0x0A03, 0x0A06  # NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_...
 _MISSING = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT})
 
@@ -114,8 +115,8 @@ def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
     asked += [(each, _rule(name)) for name, each in EXPRESSIONS.items()]
     with sock:
         sock.setblocking(False)
-        begin = _message(0x10, 0, 0, struct.pack(">BBH", 0, 0, 10))  # NFNL_MSG_BATCH_BEGIN, of subsystem 10
-        sock.send(begin + b"".join(_nft(number, *message) for number, (_, message) in enumerate(asked)))
+        begin = message(0x10, _REQUEST, 0, struct.pack(">BBH", 0, 0, 10))  # NFNL_MSG_BATCH_BEGIN, of subsystem 10
+        sock.send(begin + b"".join(_nft(number, *each) for number, (_, each) in enumerate(asked)))
         refused = _refused(sock)
     absent = [feature for number, (feature, _) in enumerate(asked) if refused.get(number) in _MISSING]
     # Without tables or chains the rules fail only because these do.
@@ -152,8 +153,4 @@ def _rule(expression: str) -> tuple[int, bytes]:
 
 
 def _nft(number: int, kind: int, attributes: bytes) -> bytes:
-    return _message(kind, 0x400, number, struct.pack(">BBH", _INET, 0, 0) + attributes)  # NLM_F_CREATE
-
-
-def _message(kind: int, flags: int, number: int, body: bytes) -> bytes:
-    return struct.pack("=IHHII", 16 + len(body), kind, flags | 0x1, number, 0) + body  # NLM_F_REQUEST
+    return message(kind, _REQUEST | _CREATE, number, struct.pack(">BBH", _INET, 0, 0) + attributes)

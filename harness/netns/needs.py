@@ -24,7 +24,7 @@ from harness.netns import kernel, rtnetlink, sandbox
 from harness.netns.isolation import OWN, Room
 from harness.netns.kernel import KernelFeature
 from harness.netns.namespace import Namespace
-from harness.netns.netlink import HEADER, attribute
+from harness.netns.netlink import attribute, message, messages
 
 _SECONDS = 20.0  # for all together
 _GENERIC, _CONTROL, _GETFAMILY = 16, 16, 3  # NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY
@@ -101,10 +101,10 @@ def _generic(family: str, namespace: Namespace) -> None:
     """Ask for a family of generic netlink, whose module the kernel loads if it can."""
     body = struct.pack("=BBH", _GETFAMILY, 1, 0) + attribute(2, family.encode() + b"\0")  # CTRL_ATTR_FAMILY_NAME
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, _GENERIC) as sock:
-        sock.send(HEADER.pack(HEADER.size + len(body), _CONTROL, 1, 1, 0) + body)
-        answer = sock.recv(1 << 16)
-    if HEADER.unpack_from(answer)[1] == 2:  # NLMSG_ERROR
-        number = -struct.unpack_from("=i", answer, HEADER.size)[0]
+        sock.send(message(_CONTROL, 1, 1, body))
+        kind, _, _, answer = next(messages(sock.recv(1 << 16)))
+    if kind == 2:  # NLMSG_ERROR
+        number = -struct.unpack_from("=i", answer)[0]
         raise OSError(number, os.strerror(number))
 
 

@@ -12,6 +12,11 @@ HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 
 
+def message(kind: int, flags: int, number: int, body: bytes) -> bytes:
+    """Return a message of netlink with this sequence number; `flags` are NLM_F_..."""
+    return HEADER.pack(HEADER.size + len(body), kind, flags, number, 0) + body
+
+
 def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
     """Yield type, flags, sequence number and body of each message in a datagram of netlink."""
     offset = 0

@@ -23,7 +23,7 @@ from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
 from harness.netns.addresses import NUMBERS, Family
 from harness.netns.namespace import Namespace
-from harness.netns.netlink import HEADER, attribute, attributes, messages
+from harness.netns.netlink import HEADER, attribute, attributes, message, messages
 
 ROUTE, NETFILTER = 0, 12
 """Families of netlink, from linux/netlink.h."""
@@ -83,9 +83,8 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
     body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute(1, packed)  # RTA_DST
     with make_socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         sock.send(pack([Request(f"ask for the route to {address}", _GETROUTE, 0, body)]))
-        answer = sock.recv(_BUFFER)
-    _, kind, *_ = HEADER.unpack_from(answer)
-    (number,) = struct.unpack_from("=i", answer, HEADER.size)
+        kind, _, _, answer = next(messages(sock.recv(_BUFFER)))
+    (number,) = struct.unpack_from("=i", answer)
     return (kind, -number) != (_ERROR, errno.ENETUNREACH)
 
 
@@ -111,7 +110,7 @@ def pack(requests: Sequence[Request]) -> bytes:
     parts: list[bytes] = []
     for number, each in enumerate(requests, 1):
         flags = each.flags | _REQUEST | (_ACK if number == len(requests) else 0)
-        parts += (HEADER.pack(HEADER.size + len(each.body), each.kind, flags, number, 0), each.body)
+        parts.append(message(each.kind, flags, number, each.body))
     return b"".join(parts)
 
 

@@ -26,7 +26,7 @@ from harness.netns import rtnetlink
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
-from harness.netns.netlink import HEADER, attribute, messages
+from harness.netns.netlink import attribute, message, messages
 from harness.probes import probe
 from harness.probes.bound import bound
 from reference.proxy import uapi
@@ -202,8 +202,7 @@ def _between() -> list[bytes]:
     body = bytes([socket.AF_INET, 0, 0, 0])
     body += direction(uapi.CTA_TUPLE_ORIG, one, other) + direction(uapi.CTA_TUPLE_REPLY, other, one)
     body += number(3, 0b1110) + number(7, 600) + _MARK  # CTA_STATUS; CTA_TIMEOUT, in seconds
-    head = HEADER.pack(HEADER.size + len(body), _TRACKING, 0x601, 0, 0)  # IPCTNL_MSG_CT_NEW; REQUEST, EXCL, CREATE
-    return (head + body).split(one)
+    return message(_TRACKING, 0x601, 0, body).split(one)  # IPCTNL_MSG_CT_NEW; REQUEST, EXCL, CREATE
 
 
 _BETWEEN = _between()
