@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.api.client import Api, RefusedError
+from harness.api.client import Api, Object, RefusedError
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import HarnessError, UnavailableError
 from harness.netns.addresses import SERVICE_CIDRS, Family
@@ -157,7 +157,7 @@ class Programs:
         if where not in self._parts[0].processes.running:
             return f"{where}: {self._recipe.name} is stopped"
         about, explain = f"{namespace}/{service}", self._recipe.explain
-        values = {**self._filled[where], **self._of_service(namespace, service)}
+        values = {**self._filled[where], **_of_service(self._service(namespace, service))}
         if isinstance(explain, ByLog):
             pattern = explain.filled(values)
             return "\n".join(part.processes.explain(where, pattern, about) for part in self._parts)
@@ -170,17 +170,15 @@ class Programs:
         explain = self._recipe.explain
         if isinstance(explain, ByLog) or where not in self._filled:
             return ""
-        listed = [each["metadata"] for each in self.api.list("services", "")][:SERVICES]
-        values = [self._filled[where] | self._of_service(each["namespace"], each["name"]) for each in listed]
+        values = [self._filled[where] | _of_service(each) for each in self.api.list("services", "")[:SERVICES]]
         commands = dict.fromkeys(map(explain.filled, values))  # one that names no Service is run once
         return "\n".join(f"$ {shlex.join(each)}\n{self._answer(where, each)}\n" for each in commands)
 
-    def _of_service(self, namespace: str, service: str) -> dict[str, str]:
-        """Return the values of the placeholders of a Service; one that is gone has no cluster IP."""
-        address = ""
+    def _service(self, namespace: str, name: str) -> Object:
+        """Return a Service; one that is gone has an empty spec."""
         with contextlib.suppress(HarnessError, RefusedError):
-            address = str(self.api.get("services", namespace, service)["spec"].get("clusterIP") or "")
-        return {"namespace": namespace, "service": service, "cluster_ip": address}
+            return self.api.get("services", namespace, name)
+        return {"metadata": {"namespace": namespace, "name": name}, "spec": {}}
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
         """Return what a command says there; it has the variables of the first program."""
@@ -192,3 +190,9 @@ class Programs:
         """Return the logs of the programs and their files, as texts by file name; empty where none ever ran."""
         folder = self._connections.folder / where
         return {name: text for part in self._parts for name, text in part.evidence(where, folder).items()}
+
+
+def _of_service(service: Object) -> dict[str, str]:
+    """Return the values of the placeholders of a Service."""
+    named, address = service["metadata"], service["spec"].get("clusterIP")
+    return {"namespace": named["namespace"], "service": named["name"], "cluster_ip": str(address or "")}
