@@ -94,7 +94,8 @@ def _of_one_watch(name: str) -> Mutant:
 BENIGN: list[Mutant] = [
     *map(_of_one_watch, LATE_WATCHES),
     Mutant("ten-seconds-late", f"The proxy hears of everything {LATE:g} s late.",
-           "control planes over slow links", proxy=partial(_Proxy, lateness=partial(_always, LATE))),
+           "control planes over slow links", proxy=partial(_Proxy, lateness=partial(_always, LATE)),
+           unmet=frozenset({"SERVICE/changes-reach-packets-in-seconds"})),
     Mutant("controller-ten-seconds-late", f"The controller hears of everything {LATE:g} s late.",
            "work queues that are full", controller=partial(_Controller, lateness=partial(_always, LATE))),
     Mutant("hears-in-batches", "Changes come in batches, four times a second.", "kube-proxy --iptables-min-sync-period",

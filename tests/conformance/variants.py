@@ -129,6 +129,7 @@ SAMPLES = {
         "SERVICE/removed-endpoint-gets-nothing",
         "SERVICE/repeated-endpoint-counts-once",
     ),
+    "ten-seconds-late": (*OF_WATCHES["proxy"], "SERVICE/changes-reach-packets-in-seconds"),
     "hears-everything-again": (*OF_WATCHES["proxy"], "KEP-4444/last-sync-grows-old"),
     "translates-inside-too": _CLIENTS,
     "keeps-clients-of-own-pods": (*_CLIENTS, "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters"),
