@@ -10,7 +10,7 @@ import click
 from harness.commands.from_options import SUITE, GroupedCommand, by_name, with_options
 from harness.commands.front import examples, tell
 from harness.settings.claims import INSTALLED
-from harness.settings.options import OPTIONS, resolve
+from harness.settings.options import OPTIONS, resolve, resolve_some
 
 if TYPE_CHECKING:
     from harness.doctor.check import Check
@@ -47,7 +47,8 @@ def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
 
     Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if no run is possible.
     """
-    of_cluster = options["proxy"] in (None, "", INSTALLED)
+    proxy = resolve_some({"proxy": options["proxy"]})["proxy"]  # a variable or a file may name it
+    of_cluster = not proxy or proxy.kind == INSTALLED
     settings = resolve(by_name(options), backend="kubeconfig" if of_cluster else "netns")
     return _diagnose(settings, try_pods=try_pods, suite=suite, verbose=verbose)
 

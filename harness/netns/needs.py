@@ -55,7 +55,10 @@ def _missing(names: tuple[str, ...]) -> dict[str, str]:
     if not names:
         return {}
     trying = [sys.executable, "-m", "harness.netns.needs", *names]
-    ended = subprocess.run(trying, cwd="/", capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    try:
+        ended = subprocess.run(trying, cwd="/", capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(f"cannot try what is required: it took longer than {_SECONDS:g} s") from error
     if ended.returncode != 0:
         raise UnavailableError(f"cannot try what is required: {ended.stderr.strip()}")
     return dict(json.loads(ended.stdout))

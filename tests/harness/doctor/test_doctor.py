@@ -59,11 +59,16 @@ def test_program_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
     assert machine.examine_implementation(resolve({}, environment={})) == []
 
 
-def test_what_a_recipe_requires_is_tried_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("source", ["option", "variable", "file"])
+def test_what_a_recipe_requires_is_tried_by_name(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("{name: mine, command: [sh], ready: [{log: up}], requires: [bridge, ip_vs]}", encoding="utf-8")
     monkeypatch.setattr(needs, "missing", lambda names: {"ip_vs": "no IPVS here"} if "ip_vs" in names else {})
-    ended = CliRunner().invoke(main, ["doctor", "--proxy", str(path)])
+    (tmp_path / "options.yaml").write_text(f"proxy: {path}", encoding="utf-8")
+    variables = {"variable": {"PROXY": str(path)}, "file": {"OPTIONS_FILE": str(tmp_path / "options.yaml")}}
+    for name, value in variables.get(source, {}).items():
+        monkeypatch.setenv(f"TRAFFICDIST_{name}", value)
+    ended = CliRunner().invoke(main, ["doctor", *(["--proxy", str(path)] if source == "option" else [])])
     said = " ".join(ended.output.split())
     assert (ended.exit_code, "proxy: ip_vs no IPVS here" in said, "proxy: bridge is here" in said) == (
         12,

@@ -83,3 +83,10 @@ def test_what_is_said_of_links_is_what_the_kernel_makes(namespace: Namespace) ->
             assert kind in absent
         else:
             assert kind not in absent
+
+
+def test_kernel_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "_SECONDS", 0.001)
+    needs._missing.cache_clear()
+    with pytest.raises(UnavailableError, match="it took longer than"):
+        needs.missing(["bridge"])
