@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,6 +60,7 @@ def test_each_is_tried_and_nothing_is_left() -> None:
     assert Path("/proc/self/ns/mnt").readlink() == before
 
 
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unavailable: there is no unshare")
 def test_root_of_a_user_namespace_is_not_root() -> None:
     inside = ["unshare", "--user", "--map-root-user", sys.executable, "-m", "harness.netns.needs", "root", "bridge"]
     ended = subprocess.run(inside, capture_output=True, text=True, timeout=60, check=False)

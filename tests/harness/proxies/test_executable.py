@@ -197,9 +197,9 @@ def test_end_of_any_program_is_found_and_a_new_start_starts_all(boot: Boot) -> N
 
 
 def test_programs_of_a_node_share_a_room_that_outlives_them(boot: Boot) -> None:
-    agent = program("agent", "ls -A /run; hostname; echo told > /run/agent; echo up")
+    agent = program("agent", "ls -A /run; uname -n; echo told > /run/agent; echo up")
     helper = program("helper", "cat /run/agent; echo up")
-    explain = {"command": ["sh", "-c", "cat /run/agent; hostname"]}
+    explain = {"command": ["sh", "-c", "cat /run/agent; uname -n"]}
     backend = boot("", programs=[agent, helper], isolation=["run", "hostname"], explain=explain)
     logs = backend.proxy.evidence("a1")
     assert (logs["agent-a1.log"], logs["helper-a1.log"]) == ("a1\nup\n", "told\nup\n")

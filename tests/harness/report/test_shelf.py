@@ -341,6 +341,7 @@ def test_make_shelf_runs_what_is_in_the_cache_and_then_adds_all(checkout: Path) 
 
 
 @needs_make
+@pytest.mark.skipif(shutil.which("git") is None, reason="unavailable: there is no git")
 def test_make_shelf_runs_nothing_in_a_checkout_with_changes(checkout: Path) -> None:
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     for arguments in (("init", "--quiet"), ("add", "Makefile"), ("commit", "--quiet", "--message=x")):
