@@ -100,8 +100,8 @@ nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters
 	$(BIN)/python -m tests.mutation --sample 40 --seed $$(date +%Y%m%d) || test $$? -eq 1  # who lives is read, and fails no night
 	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)
 
-benign: $(VENV)/.dev  ## try each benign variant with all that it claims, in both readings (hours; ARGS="-k takes-turns")
-	$(BIN)/python -m pytest -n $(OWN) --dist load --maxschedchunk 1 -m hours $(ARGS)  # the longest begin first
+benign: $(VENV)/.dev  ## try each benign variant with all that it claims, in both readings (hours; ARGS="-k takes-turns" ID="SLICE/*")
+	BENIGN_ID='$(or $(ID),*)' $(BIN)/python -m pytest -n $(OWN) --dist load --maxschedchunk 1 -m hours $(ARGS)  # the longest begin first
 
 mutation: $(VENV)/.dev  ## try mutants that nobody wrote (ARGS="--sample 500 --seed 1"); goes on where it was stopped
 	$(BIN)/python -m tests.mutation $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from harness import eventually
 from harness.errors import EndedError, InconclusiveError
-from harness.eventually import eventually
 
 AGAIN = 1.0
 """Seconds, before the time scale, for components one of which was waited for in vain; it may have been slow."""
+
+CHAIN = 1.5
+"""How much longer than for one change is waited for all: a component hears late of its own writes too, and goes on."""
 
 
 class Components:
@@ -34,7 +37,7 @@ class Components:
         self._in_vain = None
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until all have worked on everything written so far.
+        """Wait until all have worked on everything written so far, and on what came of it.
 
         Returns the seconds until the last look at which they had not. Raises `EndedError`, which names the first that
         has ended, or has not got there in time.
@@ -51,9 +54,9 @@ class Components:
             return not behind
 
         try:
-            eventually(
+            eventually.eventually(
                 idle,
-                within=AGAIN if self._in_vain else within,
+                within=AGAIN if self._in_vain else within or CHAIN * eventually.FAR,
                 describe=lambda: f"{behind} to have worked on all events{self._why(behind)}",
                 error=InconclusiveError,
             )
