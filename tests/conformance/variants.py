@@ -293,6 +293,7 @@ what it does not claim, and which SHOULD or MAY it leaves unmet; it must fail th
 `make benign` takes hours. It notes each trial at once, in `.pytest_cache/d/benign-` and a digest of the code, so that
 a run that was ended goes on where it was. `python -m tests.conformance.seen` says what has been seen whole, and what
 failed. What could not be told is tried again by the next run; what failed stays failed until the code is another.
+`make benign ID="SLICE/* CHANGES/*"` tries every variant with these requirements alone: what a new one must pass.
 Probes are fewer than in a run, enough to see a quarter of wrong answers: what is right is not expected to give any.
 
 A requirement that is the same in both readings is tried in the reading of released Kubernetes too where a part that
