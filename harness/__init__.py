@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     )
     from harness.scenario.load import expect_no_overload
     from harness.scenario.paths import Who
+    from harness.scenario.reads import expect_no_more_reads
     from harness.scenario.refusals import create_unwritable_pod, why_no_sync_failed
     from harness.scenario.resolvers import resolvers
     from harness.scenario.service import AddressKind, Service, at_port, endpoint, placeless, same_node, same_zone
@@ -139,6 +140,7 @@ __all__ = [
     "expect_locators",
     "expect_meanwhile",
     "expect_no_loss",
+    "expect_no_more_reads",
     "expect_no_overload",
     "expect_prompt_change",
     "expect_running",
@@ -199,6 +201,7 @@ _NAMES = {
     "harness.scenario.load": "expect_no_overload",
     "harness.scenario.paths": "Who",
     "harness.scenario.refusals": "create_unwritable_pod why_no_sync_failed",
+    "harness.scenario.reads": "expect_no_more_reads",
     "harness.scenario.resolvers": "resolvers",
     "harness.scenario.service": "AddressKind Service at_port endpoint placeless same_node same_zone",
     "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",

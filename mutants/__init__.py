@@ -46,6 +46,7 @@ from mutants import (
     proxies,
     proxy_hints,
     proxy_policies,
+    reads,
     releases,
     restarts,
     shares,
@@ -101,6 +102,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     endings.MUTANTS,
     situated_proxies.MUTANTS,
     narrow_proxies.MUTANTS,
+    reads.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

@@ -1,16 +1,22 @@
-"""KEP-4444, Scalability: hints cost no request that would not be made without them."""
+"""KEP-4444, Scalability: hints cost no request that would not be made without them, neither a write nor a read."""
 
 from __future__ import annotations
 
-from conformance.features import ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE
+from conformance.features import CLUSTER_IP, ENDPOINT_SLICES, NODE_HINTS, PREFER_CLOSE, PREFER_SAME_NODE, ZONE_HINTS
 from harness import (
+    CONTROLLER,
+    PROXY,
     SHOULD,
     Cluster,
     Hints,
     Service,
+    endpoint,
     expect_hints,
+    expect_no_more_reads,
     expect_unchanged,
     requirement,
+    same_node,
+    same_zone,
 )
 
 WEB = {"app": "web"}
@@ -80,3 +86,56 @@ def test_hints_need_no_write_of_their_own(three_zones: Cluster) -> None:
         expected=without,
         observed=with_field,
     )
+
+
+NO_NEW_CALLS = (
+    "KEP-4444 and KEP-3015, Scalability (will enabling or using this feature result in any new API calls: no; "
+    "components listing or watching resources they did not before, calls triggered by changes)"
+)
+
+
+@requirement(
+    "KEP-4444/hints-need-no-read-of-their-own",
+    "While Services and pods come and go, a controller reads the API server no more often for a Service with the field "
+    "than for an equal one without it.",
+    level=SHOULD,
+    features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
+    source=NO_NEW_CALLS,
+    kills={"gets-nodes-for-hints"},
+)
+def test_hints_need_no_read_of_their_own(three_zones: Cluster) -> None:
+    hints = {None: None, "PreferClose": ZONE_A, "PreferSameNode": Hints(zones=("a",), nodes=("a1",))}
+
+    def play(value: str | None) -> None:
+        service = three_zones.create_service(selector=WEB, traffic_distribution=value)
+        three_zones.create_pod("p1", "a1", labels=WEB)
+        expect_hints(three_zones, service, {"p1": hints[value]})
+        three_zones.api.delete("pods", three_zones.namespace, "p1", grace_seconds=0)
+        expect_hints(three_zones, service, {})
+        three_zones.delete_service(service)
+
+    expect_no_more_reads(three_zones, CONTROLLER, play, without=None, values=["PreferClose", "PreferSameNode"])
+
+
+@requirement(
+    "KEP-4444/following-hints-needs-no-read",
+    "While slices come, change and go, a proxy reads the API server no more often where they have hints than where "
+    "they have none.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
+    source=NO_NEW_CALLS,
+    kills={"gets-its-node-for-hints"},
+)
+def test_following_hints_needs_no_read(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    written = {None: endpoint, "PreferClose": same_zone, "PreferSameNode": same_node}
+
+    def play(value: str | None) -> None:
+        service = three_zones.create_service(traffic_distribution=value)
+        for pods in ((a1,), (a1, b1)):
+            three_zones.publish(service, [written[value](each) for each in pods])
+            three_zones.settle()
+        three_zones.unpublish(service)
+        three_zones.delete_service(service)
+
+    expect_no_more_reads(three_zones, PROXY, play, without=None, values=["PreferClose", "PreferSameNode"])

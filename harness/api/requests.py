@@ -37,6 +37,14 @@ class Asked:
     query: str = ""
     by: str = ""
 
+    @property
+    def read(self) -> str:
+        """What was read: "get nodes", "list services", "watch pods"; "" for a write, and for what is no resource."""
+        place = _place(self.path)
+        if self.method != "GET" or not place.resource:
+            return ""
+        return f"{'watch' if 'watch=' in self.query else 'get' if place.name else 'list'} {place.resource}"
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:

@@ -32,12 +32,13 @@ from harness.backends.protocols import (
     NodePower,
     Probing,
     ProxyMetrics,
+    RecordsReads,
     ServesDns,
     Sockets,
     VirtualAddresses,
 )
 from harness.dns.dns import ClusterDns
-from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError
+from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, UnavailableError
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation, Unknown
@@ -74,6 +75,7 @@ class NetnsBackend(
     ComponentControl,
     NodePower,
     ControllerMetrics,
+    RecordsReads,
     Sockets,
     VirtualAddresses,
     ServesDns,
@@ -361,6 +363,14 @@ class NetnsBackend(
         except OSError as error:
             raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
 
+    def reads(self, component: Component, *, since: float) -> list[str]:
+        """Return what a component has read since then. Raises `UnavailableError` if the API server keeps no record."""
+        asked = self.control_plane.asked()
+        if asked is None:
+            raise UnavailableError(f"control plane {self.control_plane.name} keeps no record of who reads what")
+        read = (each.read for each in asked if each.at >= since and _component(each.by) == component)
+        return [each for each in read if each and not each.endswith(" leases")]
+
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
         return by_family(self.host_of(client))[family]
@@ -410,7 +420,7 @@ class NetnsBackend(
 
         And the state of the kernel: links, routes and the like of each node and the fabric, connections of each node.
         """
-        asked = [*self.api.asked.copy(), *self.control_plane.asked()]
+        asked = [*self.api.asked.copy(), *(self.control_plane.asked() or ())]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= self._logs()
         for node in self.topology.nodes:
@@ -420,3 +430,10 @@ class NetnsBackend(
         if self._dns is not None:
             texts |= texts_of("dns", self._dns[0].evidence)
         return texts | {"network-fabric.txt": gathered(partial(kernel_state.as_text, self.network.fabric))}
+
+
+def _component(client: str) -> str:
+    """Return which component a client of the API server is, by its user agent: proxies have many."""
+    if client.startswith("kube-controller-manager/"):
+        return Component.CONTROLLER
+    return client if client in (Component.CONTROLLER, DNS_SERVER) else Component.PROXY

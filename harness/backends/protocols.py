@@ -162,6 +162,17 @@ class ControllerMetrics(Protocol):
 
 
 @runtime_checkable
+class RecordsReads(Protocol):
+    """Has an API server that tells who has read what."""
+
+    def reads(self, component: Component, *, since: float) -> list[str]:
+        """Return what a component has read since then (monotonic seconds), like "get nodes"; Leases are left out.
+
+        Raises `UnavailableError` if the API server keeps no record.
+        """
+
+
+@runtime_checkable
 class PodReports(Protocol):
     """Reports pods in any state, whether or not they run."""
 

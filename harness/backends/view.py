@@ -22,6 +22,7 @@ from harness.backends.protocols import (
     PodReports,
     Probing,
     ProxyMetrics,
+    RecordsReads,
     ServesDns,
     Sockets,
     VirtualAddresses,
@@ -330,3 +331,8 @@ class View:
         """See `ControllerMetrics`."""
         self.need(Ability.CONTROLLER_METRICS)
         return self._part(ControllerMetrics, Ability.CONTROLLER_METRICS).controller_metrics()
+
+    def reads(self, component: Component, *, since: float) -> list[str]:
+        """See `RecordsReads`."""
+        self.need(Ability.API_READS)
+        return self._part(RecordsReads, Ability.API_READS).reads(component, since=since)

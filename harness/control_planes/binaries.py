@@ -129,9 +129,9 @@ class BinariesControlPlane:
         """Return the threads of the relays."""
         return (*self._egress.threads(), *self._relay.threads(), *self._manager.threads())
 
-    def asked(self) -> list[Asked]:
-        """Return no request: kube-apiserver keeps no record."""
-        return []
+    def asked(self) -> list[Asked] | None:
+        """Return None: kube-apiserver keeps no record that says who asked."""
+        return None
 
     def evidence(self) -> dict[str, str]:
         """Return the logs of all three."""

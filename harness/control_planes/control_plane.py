@@ -72,8 +72,8 @@ class ControlPlane(Protocol):
     def metrics(self) -> str:
         """Return the controller's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
 
-    def asked(self) -> list[Asked]:
-        """Return the latest requests of other clients, oldest first; none if the API server keeps no record."""
+    def asked(self) -> list[Asked] | None:
+        """Return the latest requests of other clients; None if the API server keeps no record."""
 
     def evidence(self) -> dict[str, str]:
         """Return logs, as texts by file name."""

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from prometheus_client import generate_latest
 
+from harness.api.client import new_record, path_of
 from harness.api.requests import Asked
 from harness.control_planes.control_plane import OpenSocket
 from harness.errors import EndedError, InconclusiveError, UsageError
-from harness.model.release import Release
+from harness.model.release import CONTROLLER, Release
 from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer
-from reference.client import Client
+from reference.client import Client, Event, Object, Subscription
 from reference.client.informer import Informer
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.node_level import NodeLevel
@@ -44,6 +46,27 @@ def node_level_of(release: Release) -> NodeLevel | None:
         raise UsageError(str(error)) from None
 
 
+class _Client:
+    """The API server as a component in this process uses it: its reads are recorded, as over HTTPS."""
+
+    def __init__(self, server: Client, component: str, record: Callable[[Asked], None]) -> None:
+        self._server, self._component, self._record = server, component, record
+        self.create, self.update, self.delete = server.create, server.update, server.delete
+        self.update_status = server.update_status
+
+    def get(self, resource: str, namespace: str, name: str) -> Object:
+        self._read(path_of(resource, namespace, name))
+        return self._server.get(resource, namespace, name)
+
+    def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
+        for each in resources:
+            self._read(path_of(each), "watch=true")
+        return self._server.subscribe(resources, sink)
+
+    def _read(self, path: str, query: str = "") -> None:
+        self._record(Asked(time.monotonic(), "GET", path, 200, query=query, by=self._component))
+
+
 class EmbeddedControlPlane:
     """Serves the Kubernetes API on a loopback port, with a token of its own, and writes EndpointSlices."""
 
@@ -62,16 +85,16 @@ class EmbeddedControlPlane:
         self._make_api_server = api_server
         self._make_controller = controller
         self._informer = Informer()
+        self._reads = new_record()
         self._api = api_server(features_of(self.release))
         for kind in kinds:
             self._api.add_kind(kind)
         self._server = HttpServer(self._api)
         self._controller: EndpointSliceController | None = None
 
-    @property
-    def client(self) -> Client:
-        """The API server for components in this process; it disconnects while the server is stopped."""
-        return self._informer
+    def client(self, component: str) -> Client:
+        """Return the API server for a component in this process; it disconnects while the server is stopped."""
+        return _Client(self._informer, component, self._reads.append)
 
     @property
     def version(self) -> str:
@@ -122,7 +145,7 @@ class EmbeddedControlPlane:
         """Run the EndpointSlice controller of this release."""
         self.stop_controller()
         self._controller = self._make_controller(
-            self.client, features=features_of(release), conditions=True, node_level=node_level_of(release)
+            self.client(CONTROLLER), features=features_of(release), conditions=True, node_level=node_level_of(release)
         )
         self._controller.start()
 
@@ -156,11 +179,14 @@ class EmbeddedControlPlane:
         return generate_latest(self._controller.registry).decode()
 
     def asked(self) -> list[Asked]:
-        """Return the latest requests of clients over HTTPS; components of this process send none."""
+        """Return the latest requests of clients over HTTPS, and the latest reads of components in this process."""
         return [
-            Asked(each.at, each.method, each.path, each.code or 200, query=each.query, by=each.user_agent or "somebody")
-            for each in self._server.requests()
-            if not each.user_agent.startswith("trafficdist")
+            *self._reads.copy(),
+            *(
+                Asked(r.at, r.method, r.path, r.code or 200, query=r.query, by=r.user_agent or "somebody")
+                for r in self._server.requests()
+                if not r.user_agent.startswith("trafficdist")
+            ),
         ]
 
     def threads(self) -> tuple[threading.Thread, ...]:

@@ -14,6 +14,7 @@ from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.dns.dns import PORT
 from harness.errors import UnavailableError
+from harness.model.release import DNS_SERVER
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
 from reference.dns import DnsServer
@@ -36,8 +37,8 @@ class ReferenceDns:
     ) -> None:
         if not isinstance(plane, EmbeddedControlPlane):
             raise UnavailableError("PodLocators are served by the embedded control plane alone")
-        self._controller = controller(plane.client)
-        self._server = server(plane.client)
+        self._controller = controller(plane.client(DNS_SERVER))
+        self._server = server(plane.client(DNS_SERVER))
 
     def start(self, pod: Host) -> None:
         """Serve at port 53 of all addresses of a pod, and write PodLocators."""

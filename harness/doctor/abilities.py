@@ -56,6 +56,11 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
         frozenset({Ability.HOST_NETWORK}),
     ),
     (
+        "its API server does not tell who has read what",
+        _NETNS,
+        frozenset({Ability.API_READS}),
+    ),
+    (
         "client pods only ask, they keep no connection and no socket",
         _NETNS,
         frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP}),

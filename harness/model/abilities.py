@@ -31,6 +31,7 @@ class Ability(enum.StrEnum):
     HTTP = "http"  # GET requests from a client, to any address
     CONTROLLER_METRICS = "controller-metrics"
     PROXY_METRICS = "proxy-metrics"
+    API_READS = "api-reads"  # a record of who has read what of the API server
     UNDISTURBED = "undisturbed"  # no foreign load, for scenarios that depend on time
     MANY_PORTS = "many-ports"  # servers that listen on a hundred ports, and not in a container for each
     HOST_NETWORK = "host-network"  # servers at the addresses of nodes

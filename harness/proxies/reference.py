@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane, features_of
 from harness.errors import EndedError
-from harness.model.release import Release
+from harness.model.release import PROXY, Release
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 from harness.proxies.rules import rules_of
@@ -39,7 +39,7 @@ class ReferenceProxy:
         proxy: Callable[..., ServiceProxy] = ServiceProxy,
     ) -> None:
         self._remote = None if isinstance(plane, EmbeddedControlPlane) else RemoteClient(plane.kubeconfig())
-        self._client = plane.client if isinstance(plane, EmbeddedControlPlane) else self._remote
+        self._client = plane.client(PROXY) if isinstance(plane, EmbeddedControlPlane) else self._remote
         self._pod_cidrs = pod_cidrs
         self._make = proxy
         self._running: dict[str, ServiceProxy] = {}

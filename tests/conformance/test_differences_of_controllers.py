@@ -205,6 +205,7 @@ _IN_TIME = "it is wrong after a time, or after more changes than a story has"
 OTHERWISE: Mapping[str, str] = {
     "controller-crashes-on-pods-of-strange-nodes": "it ends, and what is there stays",
     "controller-hangs-on-pods-of-strange-nodes": "it does nothing any more, and what is there stays",
+    "gets-nodes-for-hints": "it reads more, and writes what the reference writes",
     "first-label-alone-selects": "selectors of a story have one label",
     "hints-by-host-name": _OF_OTHERS,
     "looks-away-from-its-slices": _OF_OTHERS,

@@ -78,3 +78,17 @@ def test_of_very_many_requests_the_first_and_the_last_are_shown() -> None:
     assert (len(said), said[MOST_LINES // 2]) == (MOST_LINES + 1, "… 4000 more lines left out …")
     assert "web-0 " in said[0]
     assert "web-4999 " in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "read"),
+    [
+        ("GET", "/api/v1/nodes/a1", "", "get nodes"),
+        ("GET", "/api/v1/nodes", "limit=500&resourceVersion=0", "list nodes"),
+        ("GET", SLICES, "allowWatchBookmarks=true&watch=true", "watch endpointslices"),
+        ("PUT", "/api/v1/nodes/a1", "", ""),
+        ("GET", "/metrics", "", ""),
+    ],
+)
+def test_what_was_read_is_said_by_verb_and_resource(method: str, path: str, query: str, read: str) -> None:
+    assert Asked(100.0, method, path, 200, query=query).read == read

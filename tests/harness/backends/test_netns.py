@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from harness.api.requests import Asked
 from harness.backends.netns import NetnsBackend
+from harness.errors import UnavailableError
+from harness.model.release import CONTROLLER, PROXY, Component
 
 
 class _Component:
@@ -26,3 +31,33 @@ def test_dns_is_asked_when_the_controller_whose_slices_it_reads_is_idle() -> Non
     backend._dns = (_Component("dns", [True], asked), None)
     backend.settle()
     assert asked == ["controller", "controller", "proxy", "dns"]
+
+
+class _Plane:
+    """Tells who has asked."""
+
+    name = "binaries"
+
+    def __init__(self, *asked: Asked) -> None:
+        self.asked = lambda: list(asked) or None
+
+
+def _got(node: str, by: str, at: float = 2.0) -> Asked:
+    return Asked(at, "GET", f"/api/v1/nodes/{node}", 200, by=by)
+
+
+@pytest.mark.parametrize(("component", "reads"), [(CONTROLLER, 2), (PROXY, 1)])
+def test_what_was_read_is_told_of_each_component_by_its_user_agent(component: Component, reads: int) -> None:
+    backend: Any = NetnsBackend()
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a1"
+    agents = (CONTROLLER, "kube-controller-manager/v1.37.0 (linux/amd64)", "kube-proxy/v1.37.0", "dns-server")
+    others = (Asked(2.0, "GET", lease, 200, by="kube-proxy/v1.37.0"), _got("b1", CONTROLLER, at=0.5))
+    backend.control_plane = _Plane(*others, *(_got("a1", each) for each in agents))
+    assert backend.reads(component, since=1.0) == ["get nodes"] * reads
+
+
+def test_a_control_plane_without_a_record_of_reads_is_named() -> None:
+    backend: Any = NetnsBackend()
+    backend.control_plane = _Plane()
+    with pytest.raises(UnavailableError, match=r"^control plane binaries keeps no record of who reads what$"):
+        backend.reads(PROXY, since=0.0)

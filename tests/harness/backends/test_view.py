@@ -12,7 +12,7 @@ from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.view import View
 from harness.errors import UnavailableError
 from harness.model.abilities import EVERYTHING, Ability
-from harness.model.release import API_SERVER, Release
+from harness.model.release import API_SERVER, PROXY, Release
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Client, external_client, pod_client
 
@@ -38,6 +38,7 @@ ASKED = {
     Ability.EXTERNAL_IPS: lambda view: view.virtual_addresses("external-ip", "a1", 1),
     Ability.DNS: lambda view: view.dns(),
     Ability.CONTROLLER_METRICS: lambda view: view.controller_metrics(),
+    Ability.API_READS: lambda view: view.reads(PROXY, since=0),
     Ability.STOP_NODES: lambda view: view.stop_node("a1"),
     Ability.RESTART_API_SERVER: lambda view: view.start_component(API_SERVER, Release(), []),
 }
