@@ -16,6 +16,7 @@ from typing import Any
 from mutants.data_planes import edited
 from mutants.mutant import Mutant
 from mutants.shares import AsRendered
+from reference.client import Event
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
 from reference.proxy import ServiceProxy, uapi
@@ -74,6 +75,16 @@ class Rebuilding(State):
         return True
 
 
+class _EndsWithItsNode(ServiceProxy):
+    """Ends when its own Node is deleted; what is in the kernel stays."""
+
+    def _deliver(self, event: Event) -> None:
+        super()._deliver(event)
+        own = event.resource == "nodes" and event.object["metadata"]["name"] == self._node_name
+        if own and event.type == "DELETED":
+            self._events.put(None)
+
+
 class _BesideOthers(KernelTable):
     """Somebody else's table has a chain before ours, which lets everything pass."""
 
@@ -122,6 +133,8 @@ BENIGN: list[Mutant] = [
            state=Rebuilding),
     _proxy("beside-others", "A chain of somebody else sees all packets first, and lets them pass.",
            "nodes with firewalld", kernel_table=_BesideOthers),
+    Mutant("ends-with-its-node", "A proxy ends when its Node is deleted, and leaves its rules.",
+           "kube-proxy with a NodeManager that exits", proxy=_EndsWithItsNode),
     _proxy("backwards", "Endpoints stand in the rules in the opposite order.", "iteration over Go maps",
            state=partial(AsRendered, render=_backwards)),
     Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.", "--max-endpoints-per-slice",

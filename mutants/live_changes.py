@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink, rewriting
+from mutants.clients import Sink, controller_hearing, rewriting
 from mutants.decisions import Question, deciding
 from mutants.hearing import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
 from mutants.mutant import WRITTEN, Mutant
@@ -173,7 +173,26 @@ MUTANTS.append(
 )
 
 
+def _of_the_first_uid(node: Object, before: Object) -> Object:
+    return node if node["metadata"].get("uid") == before["metadata"].get("uid") else before
+
+
+_nodes_by_uid = told("nodes", _of_the_first_uid, beyond_deletion=True)
+_hears("knows-its-node-by-the-uid", "Of a Node that comes in the place of one of its name nothing is heard.")(
+    _nodes_by_uid
+)
+
+
 # Controllers
+
+MUTANTS.append(
+    Mutant(
+        "knows-nodes-by-their-uid",
+        "A Node that comes in the place of one of its name counts as the former one.",
+        symptom=WRITTEN,
+        controller=controller_hearing(_nodes_by_uid),
+    )
+)
 
 
 @_controller_keeps("target-ports-are-frozen", "A Service keeps the target ports that it had first.")

@@ -1,19 +1,28 @@
-"""Labels of a living Node: which of them say where a client is."""
+"""A living node whose Node changes: which labels say where it is, and another Node of the same name.
+
+Its addresses stay: no document says when a node port is to follow them. kube-proxy reads them once, newer releases end
+themselves when they change, and `--nodeport-addresses` chooses among them. A pod CIDR never changes (core/v1 Node).
+"""
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS
+from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS, PREFER_CLOSE, ZONE_HINTS
 from conformance.live_changes.views import expect_now
 from harness import (
     HOSTNAME_LABEL,
     MUST,
+    PROXY,
+    SHOULD,
     Cluster,
+    Hints,
     Question,
     Traffic,
     endpoint,
+    expect_hints,
     expect_no_loss,
     requirement,
     same_node,
+    same_zone,
 )
 
 
@@ -46,3 +55,58 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
         for label in ("b1", None, "a1"):
             three_zones.nodes.label("a1", {HOSTNAME_LABEL: label})
             expect(f"label {label}")
+
+
+@requirement(
+    "CHANGES/a-node-is-created-anew",
+    "When a Node is deleted and created anew under its name in another zone, clients on it follow hints for the new "
+    "zone, there and back, and hints for nodes as before. A proxy that ends because its Node is deleted is started "
+    "again.",
+    level=SHOULD,  # the texts have a proxy watch its Node, and do not speak of one that comes in its place
+    features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
+    source="KEP-2433, Kube-Proxy (the zone it is running in), and Scalability (will include a Node informer)",
+    kills={"knows-its-node-by-the-uid"},
+)
+def test_node_is_created_anew(three_zones: Cluster) -> None:
+    by_zone = three_zones.create_service(traffic_distribution="PreferClose")
+    by_node = three_zones.create_service(traffic_distribution="PreferSameNode")
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(by_zone, [same_zone(a1), same_zone(b1)])
+    three_zones.publish(by_node, [same_node(a1), same_node(a2)])
+
+    def expect(zone: str) -> None:
+        near: Traffic = {"a1": {a1}, "a2": {a1 if zone == "a" else b1}}
+        expect_now(
+            three_zones,
+            Question(f"hints for zones, a2 in zone {zone}", by_zone, near),
+            Question(f"hints for nodes, a2 in zone {zone}", by_node, {"a1": {a1}, "a2": {a2}}),
+        )
+
+    expect("a")
+    for zone in "ba":
+        three_zones.nodes.create_anew("a2", zone=zone)
+        three_zones.start_if_ended(PROXY, on=["a2"])
+        expect(zone)
+
+
+@requirement(
+    "CHANGES/hints-follow-a-node-that-is-created-anew",
+    "When the Node of a pod is deleted and created anew under its name in another zone, the pod is hinted for the new "
+    "zone with the next endpoint at the latest.",
+    level=MUST,
+    features={PREFER_CLOSE},
+    source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself); discovery/v1 "
+    "Endpoint.zone (the zone that the endpoint exists in)",
+    kills={"knows-nodes-by-their-uid"},
+)
+def test_hints_follow_a_node_that_is_created_anew(three_zones: Cluster) -> None:
+    web = {"app": "web"}
+    three_zones.nodes.create("x1", "x")
+    service = three_zones.create_service(selector=web, traffic_distribution="PreferClose")
+    three_zones.create_pod("p1", "x1", labels=web)
+    expect_hints(three_zones, service, {"p1": Hints(zones=("x",))})
+
+    three_zones.nodes.delete("x1")
+    three_zones.nodes.create("x1", "y")
+    three_zones.create_pod("p2", "a1", labels=web)
+    expect_hints(three_zones, service, {"p1": Hints(zones=("y",)), "p2": Hints(zones=("a",))})

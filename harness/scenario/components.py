@@ -51,6 +51,27 @@ class Components:
         if others:
             self.restart(component, release, on=others)
 
+    def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
+        """Wait until all has settled, and start a component again that has ended by itself, as a kubelet would.
+
+        Raises `EndedError` for one that runs, and works no longer on what is written.
+        """
+        self.backend.need_component(component, self.backend.release, on)
+        try:
+            self.backend.settle()
+        except EndedError as error:
+            if error.component != component or self._runs():
+                raise
+            self.restart(component, on=on)
+
+    def _runs(self) -> bool:
+        """Return whether no component has ended by itself."""
+        try:
+            self.backend.check_instruments()
+        except EndedError:
+            return False
+        return True
+
     @step("stop {component}")
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
         """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""

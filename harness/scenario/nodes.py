@@ -67,14 +67,29 @@ class Nodes:
 
     def unregister(self, name: str) -> None:
         """Delete the Node object of a node that runs on, with its pods and its proxy."""
-        self._need(Ability.REPORT_NODES)
-        self._begin("unregister node", node=name)
-        self._unregistered[name] = self._api.get("nodes", "", name)
-        self._api.delete("nodes", "", name)
+        self._unregister(name)
         self._backend.settle()
 
     def register(self, name: str, *, zone: str = "") -> None:
         """Create the Node object anew that `unregister` deleted, as its kubelet would; in another zone if given."""
+        self._register(name, zone)
+        self._backend.settle()
+
+    def create_anew(self, name: str, *, zone: str) -> None:
+        """Delete the Node object of a node that runs on, and create it anew in a zone, as a kubelet that starts again.
+
+        It does not wait: a proxy may end itself when its Node is deleted (`Cluster.start_if_ended`).
+        """
+        self._unregister(name)
+        self._register(name, zone)
+
+    def _unregister(self, name: str) -> None:
+        self._need(Ability.REPORT_NODES)
+        self._begin("unregister node", node=name)
+        self._unregistered[name] = self._api.get("nodes", "", name)
+        self._api.delete("nodes", "", name)
+
+    def _register(self, name: str, zone: str) -> None:
         self._begin("register node", node=name, zone=zone)
         lost = self._unregistered.pop(name)
         if zone:
@@ -83,7 +98,6 @@ class Nodes:
         if zone:
             metadata["labels"] = {**metadata["labels"], ZONE_LABEL: zone}
         self._api.create("nodes", "", {**lost, "metadata": metadata})
-        self._backend.settle()
 
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
         """Report another allocatable CPU (0: unknown) or readiness of a node, as its kubelet would."""

@@ -36,10 +36,10 @@ SERVICE: Object = {
 }
 
 
-def _node(name: str, *, host: str = "") -> Object:
+def _node(name: str, *, host: str = "", zone: str = "", uid: str = "1") -> Object:
     addresses = OWN_ADDRESSES if name == OWN else ()
     return {
-        "metadata": {"name": name, "labels": {HOST: host or name, ZONE: name[0]}},
+        "metadata": {"name": name, "uid": uid, "labels": {HOST: host or name, ZONE: zone or name[0]}},
         "spec": {},
         "status": {"addresses": [{"type": "InternalIP", "address": each} for each in addresses]},
     }
@@ -146,6 +146,7 @@ CHANGES: dict[str, list[Told]] = {
         _slice("web-1", {**_endpoint(1), "addresses": [_endpoint(each)["addresses"][0] for each in (1, 3)]}, SECOND)
     ),
     "no node port": _modified({**_service(ports=[{**PORT, "nodePort": 0}]), "status": SERVICE["status"]}),
+    "a Node of the same name": [("DELETED", "nodes", _node(OWN)), ("ADDED", "nodes", _node(OWN, zone="b", uid="2"))],
     "a lost node": [("DELETED", "nodes", _node(OWN))],
     "trafficDistribution": _modified(_service(trafficDistribution="PreferClose")),
     "conditions": _modified(_slice("web-1", _endpoint(1, conditions={"ready": False}), SECOND)),
@@ -190,7 +191,8 @@ MISSED: dict[str, set[str]] = {
     "reads-slices-of-names": {"a slice of names"},
     "uses-every-address": {"an endpoint of two addresses"},
     "needs-node-ports-for-load-balancers": {"no node port"},
-    "skips-endpoints-of-lost-nodes": {"a lost node"},
+    "skips-endpoints-of-lost-nodes": {"a lost node", "a Node of the same name"},
+    "knows-its-node-by-the-uid": {"a Node of the same name"},
     "named-by-its-hostname-label": {"a hostname label"},
     "freezes-after-fifty-changes": MANY,
     "freezes-after-nine-hundred-changes": {"a thousand changes"},

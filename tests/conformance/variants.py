@@ -158,6 +158,7 @@ SAMPLES = {
         "SERVICE/dual-stack-cluster-ips",
         "SERVICE/external-local-stays-on-the-node",
     ),
+    "ends-with-its-node": ("CHANGES/a-node-is-created-anew", "KEP-4444/lost-node-changes-no-routing"),
     "beside-others": _SILENCE,
     "backwards": ("AFFINITY/leaves-with-its-endpoint", "SERVICE/removed-endpoint-gets-nothing"),
     "refuses-by-host-unreachable": (*_SILENCE, "KEP-536/missing-label-matches-nobody"),
