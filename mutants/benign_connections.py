@@ -193,7 +193,7 @@ BENIGN: list[Mutant] = [
     Mutant("translates-at-the-client", "TCP of a pod is translated in its own netns, before its node sees it.",
            "Cilium, socket-level load balancing",
            proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient),
-           unmet=frozenset({"CHANGES/source-ranges-of-a-service"})),
+           unmet=frozenset({"CHANGES/source-ranges-of-a-service", "CHANGES/source-ranges-of-both-families"})),
     Mutant("closes-what-has-left", "Open connections to a pod that is no endpoint any more are cut.",
            "data planes that flush connection tracking", proxy=_Closing),
 ]  # fmt: skip

@@ -86,6 +86,18 @@ def source_ranges_outlive_their_removal(service: Object, before: Object) -> Obje
     return with_spec(service, loadBalancerSourceRanges=ranges[0] or ranges[1])
 
 
+def _without_ipv6_ranges(event: Event) -> Event:
+    if event.resource != "services" or not (ranges := event.object["spec"].get("loadBalancerSourceRanges")):
+        return event
+    ipv4 = [each for each in ranges if ":" not in each]
+    return Event(event.type, event.resource, with_spec(event.object, loadBalancerSourceRanges=ipv4))
+
+
+_hears("source-ranges-of-ipv4-alone", "IPv6 ranges among loadBalancerSourceRanges are not looked at.")(
+    rewriting(_without_ipv6_ranges)
+)
+
+
 @_of_services("affinity-timeout-is-frozen", "A Service keeps the timeoutSeconds that it had first.", symptom="expected")
 def affinity_timeout_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, sessionAffinityConfig=before["spec"].get("sessionAffinityConfig"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.features import CLUSTER_IP, EXTERNAL_IPS, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
+from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
 from conformance.live_changes.views import NOBODY, as_now, by_all, expect_now, give_node_port, ports_of
 from harness import (
     MUST,
     NO_ANSWER,
     SHOULD,
     AddressKind,
+    Client,
     Cluster,
     Expected,
     Pod,
@@ -340,3 +341,42 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
             three_zones.patch_service(service, {"spec": {"loadBalancerSourceRanges": ranges}})
             seen: Traffic = {**nobody_else, **by_all(a1, b1, of=clients)}
             expect_now(three_zones, Question(f"ranges {ranges}", service, seen, to="load-balancer"))
+
+
+@requirement(
+    "CHANGES/source-ranges-of-both-families",
+    "The load balancer addresses of a dual-stack Service answer, in each IP family, the clients in "
+    "loadBalancerSourceRanges of that family alone: a range of one family opens nothing of the other.",
+    level=SHOULD,  # as above; ranges of one family alone are not asked, as no text says what becomes of the other
+    features={LOAD_BALANCER, IPV6_SERVICES},
+    source="core/v1 ServiceSpec.loadBalancerSourceRanges (restricted to the specified client IPs)",
+    kills={"source-ranges-of-ipv4-alone"},
+)
+def test_source_ranges_of_both_families(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="LoadBalancer", dual_stack=True)
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    outside, inside = external_client("c1"), pod_client("a2")
+    outside_v4 = f"{three_zones.backend.client_address(outside, 'IPv4')}/32"
+    inside_v6 = f"{three_zones.backend.client_address(inside, 'IPv6')}/128"
+
+    def expect(ranges: list[str] | None, **clients: list[Client]) -> None:
+        three_zones.patch_service(service, {"spec": {"loadBalancerSourceRanges": ranges}})
+        nobody: Traffic = {outside: NO_ANSWER, inside: NO_ANSWER}
+        expect_now(
+            three_zones,
+            *(
+                Question(
+                    f"{family}, ranges {ranges}",
+                    service,
+                    {**nobody, **by_all(a1, b1, of=of)},
+                    to="load-balancer",
+                    family=family,
+                )
+                for family, of in clients.items()
+            ),
+        )
+
+    expect(None, IPv4=[outside, inside], IPv6=[outside, inside])
+    expect([outside_v4, inside_v6], IPv4=[outside], IPv6=[inside])
+    expect(["203.0.113.0/24", "::/0"], IPv4=[], IPv6=[outside, inside])
