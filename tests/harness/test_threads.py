@@ -79,17 +79,17 @@ def _wake(backend: NetnsBackend) -> None:
         socket.create_connection((url.hostname, url.port), 0.1).close()
     with contextlib.suppress(OSError), backend.namespace_of(node).socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.connect(("127.0.0.1", METRICS_PORT))
-    client: Any = backend.control_plane
+    plane: Any = backend.control_plane
     slice_ = {
         "metadata": {"generateName": "odd-", "labels": {"kubernetes.io/service-name": "odd"}},
         "addressType": "IPv4",
         "endpoints": [{"addresses": ["10.9.9.9"], "hints": {"forZones": [{"name": "a"}]}}],
         "ports": [],
     }
-    client.client.create("endpointslices", "default", slice_)
+    plane.client("test").create("endpointslices", "default", slice_)
     pod = manifests.pod("odd", "a1")
     del pod["metadata"]["name"]
-    client.client.create("pods", "default", {**pod, "metadata": {"generateName": "odd-"}})
+    plane.client("test").create("pods", "default", {**pod, "metadata": {"generateName": "odd-"}})
 
 
 def _kill(thread: threading.Thread, backend: NetnsBackend) -> None:
