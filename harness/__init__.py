@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from harness.model.generation import Generation
     from harness.model.manifests import TCP, UDP, Endpoint, Hints, Port
     from harness.model.outcomes import REFUSED, TIMED_OUT
-    from harness.model.release import API_SERVER, CONTROLLER, DNS_SERVER, PROXY, Component, Release, release
+    from harness.model.release import (
+        API_SERVER,
+        CONTROLLER,
+        DNS_SERVER,
+        LOCATOR_CONTROLLER,
+        PROXY,
+        Component,
+        Release,
+        release,
+    )
     from harness.model.requirements import MAY, MUST, SHOULD, Feature, Profile, requirement
     from harness.model.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
     from harness.model.workloads import Client, Pod, external_client, node_client, pod_client
@@ -77,6 +86,7 @@ __all__ = [
     "CONTROLLER",
     "DNS_SERVER",
     "HOSTNAME_LABEL",
+    "LOCATOR_CONTROLLER",
     "MAY",
     "MERGE_PATCH",
     "MUST",
@@ -180,7 +190,7 @@ _NAMES = {
     "harness.model.generation": "Generation",
     "harness.model.manifests": "TCP UDP Endpoint Hints Port",
     "harness.model.outcomes": "REFUSED TIMED_OUT",
-    "harness.model.release": "API_SERVER CONTROLLER DNS_SERVER PROXY Component Release release",
+    "harness.model.release": "API_SERVER CONTROLLER DNS_SERVER LOCATOR_CONTROLLER PROXY Component Release release",
     "harness.model.requirements": "MAY MUST SHOULD Feature Profile requirement",
     "harness.model.topology": "HOSTNAME_LABEL REGION_LABEL ZONE_LABEL",
     "harness.model.workloads": "Client Pod external_client node_client pod_client",

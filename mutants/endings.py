@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any
 
 from mutants.mutant import Mutant
-from reference.client import Client, Event, Object
+from reference.client import Client, Event, Key, Object
 from reference.dns import DnsServer
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
+from reference.pod_locator import PodLocatorController
+from reference.pod_locator.location import node_name
 from reference.proxy import ServiceProxy
 
 IsOdd = Callable[[Object], bool]
@@ -74,6 +76,17 @@ class _EndingDns(_Hanging, DnsServer):
         super()._apply(event)
 
 
+class _EndingLocators(_Hanging, PodLocatorController):
+    """Ends when it works on a pod whose node does not exist, or with `hangs` works on nothing any more."""
+
+    def _sync(self, key: Key) -> None:
+        super()._sync(key)
+        node = node_name(self._locations._pods.get(key, {}))
+        if node and node not in self._locations._nodes:
+            self._wait_if_it_hangs()
+            self._loop._events.put(None)
+
+
 def _of_unknown_readiness(obj: Object) -> bool:
     return any("ready" not in (each.get("conditions") or {}) for each in obj.get("endpoints") or ())
 
@@ -130,5 +143,17 @@ MUTANTS = [
         "The DNS server answers nothing any more after a slice of type FQDN.",
         symptom=HANGS,
         dns=partial(_EndingDns, hangs=True),
+    ),
+    Mutant(
+        "locator-controller-crashes-on-strange-nodes",
+        "The controller of PodLocators ends at a pod whose node does not exist.",
+        symptom=ENDED,
+        pod_locators=_EndingLocators,
+    ),
+    Mutant(
+        "locator-controller-hangs-on-strange-nodes",
+        "The controller of PodLocators works on nothing any more after a pod whose node does not exist.",
+        symptom=HANGS,
+        pod_locators=partial(_EndingLocators, hangs=True),
     ),
 ]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from conformance.features import POD_LOCATORS
 from harness import (
     HOSTNAME_LABEL,
+    LOCATOR_CONTROLLER,
     MUST,
     SHOULD,
     ZONE_LABEL,
     Cluster,
+    expect_becomes,
     expect_locators,
+    expect_running,
     locator_of,
     manifests,
     requirement,
@@ -182,3 +185,33 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
     # The locator of the later pod is written, so the controller has worked on all earlier events.
     now = locator_of(three_zones, "web")
     three_zones.expect_equal("PodLocator of pod web", expected=before, observed=now)
+
+
+@requirement(
+    "KEP-536/locator-controller-keeps-running",
+    "A controller of PodLocators runs on, and works on what is written, whatever the API server stores: pods in any "
+    "phase, without node, or of nodes that are not there, nodes without labels, PodLocators of no pod or without "
+    "fields. It does so in all other scenarios of a run, too.",
+    level=MUST,
+    features={POD_LOCATORS},
+    source=f"{RESOURCE} (1:1 with Pod); {CONTROLLER} (populate)",
+    kills={"locator-controller-crashes-on-strange-nodes", "locator-controller-hangs-on-strange-nodes"},
+    last=True,
+)
+def test_locator_controller_keeps_running(three_zones: Cluster) -> None:
+    three_zones.backend.dns()
+    with expect_running(three_zones, LOCATOR_CONTROLLER):
+        for phase in ("Pending", "Succeeded", "Failed", "Unknown"):
+            three_zones.create_pod(f"odd-{phase.lower()}", "a1", phase=phase)
+        three_zones.create_pod("odd-nowhere", "", phase="Pending", ready=False)
+        three_zones.create_pod("odd-strange", "nobody")
+        three_zones.api.create("podlocators", three_zones.namespace, {"metadata": {"name": "of-nobody"}})
+        three_zones.nodes.create("x1", "")
+        three_zones.nodes.label("x1", {HOSTNAME_LABEL: None})
+        three_zones.create_pod("web", "x1")
+        expect_becomes(
+            three_zones,
+            "node of the PodLocator of pod web",
+            lambda: (locator_of(three_zones, "web") or {}).get("nodeName"),
+            expected="x1",
+        )

@@ -37,12 +37,12 @@ from harness.backends.protocols import (
     Sockets,
     VirtualAddresses,
 )
-from harness.dns.dns import ClusterDns
+from harness.dns.dns import ClusterDns, KeepsLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, UnavailableError
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation, Unknown
-from harness.model.release import DNS_SERVER, Component, Release
+from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER, Component, Release
 from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod, node_client
@@ -106,7 +106,7 @@ class NetnsBackend(
         self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # what has logs, by name
         self._dns: tuple[ClusterDns, Host] | None = None
         self._components = Components(
-            (Component.CONTROLLER, Component.PROXY, DNS_SERVER), self._is_synced, self._lacking
+            (Component.CONTROLLER, Component.PROXY, LOCATOR_CONTROLLER, DNS_SERVER), self._is_synced, self._lacking
         )
 
     def start(self) -> Self:
@@ -137,7 +137,12 @@ class NetnsBackend(
                 return self.control_plane.synced()
             case Component.PROXY:
                 return self.proxy.synced()
-        return self._dns is None or self._dns[0].synced()
+        if self._dns is None:
+            return True
+        dns = self._dns[0]
+        if component == LOCATOR_CONTROLLER:
+            return dns.locators_synced() if isinstance(dns, KeepsLocators) else True
+        return dns.synced()
 
     def _lacking(self, component: str) -> str:
         """Return why a component has not worked on everything; "" if it does not tell."""
@@ -436,4 +441,4 @@ def _component(client: str) -> str:
     """Return which component a client of the API server is, by its user agent: proxies have many."""
     if client.startswith("kube-controller-manager/"):
         return Component.CONTROLLER
-    return client if client in (Component.CONTROLLER, DNS_SERVER) else Component.PROXY
+    return client if client in (Component.CONTROLLER, LOCATOR_CONTROLLER, DNS_SERVER) else Component.PROXY

@@ -7,7 +7,7 @@ without the other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from harness.netns.fabric import Host
 
@@ -34,6 +34,14 @@ class ClusterDns(Protocol):
 
     def evidence(self) -> dict[str, str]:
         """Return its log and configuration, as texts by file name."""
+
+
+@runtime_checkable
+class KeepsLocators(Protocol):
+    """Has a controller that writes PodLocators."""
+
+    def locators_synced(self) -> bool:
+        """Return whether it has worked on everything written so far. Raises `EndedError` if it has ended by itself."""
 
 
 MakeDns = Callable[["ControlPlane"], ClusterDns]

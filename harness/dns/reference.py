@@ -13,8 +13,8 @@ from collections.abc import Callable
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.dns.dns import PORT
-from harness.errors import UnavailableError
-from harness.model.release import DNS_SERVER
+from harness.errors import EndedError, UnavailableError
+from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
 from reference.dns import DnsServer
@@ -37,7 +37,7 @@ class ReferenceDns:
     ) -> None:
         if not isinstance(plane, EmbeddedControlPlane):
             raise UnavailableError("PodLocators are served by the embedded control plane alone")
-        self._controller = controller(plane.client(DNS_SERVER))
+        self._controller = controller(plane.client(LOCATOR_CONTROLLER))
         self._server = server(plane.client(DNS_SERVER))
 
     def start(self, pod: Host) -> None:
@@ -54,8 +54,17 @@ class ReferenceDns:
         self._controller.stop()
 
     def synced(self) -> bool:
-        """Return whether the controller has worked on all events, and the server on all PodLocators."""
-        return self._controller.synced() and self._server.synced()
+        """Return whether the server has worked on everything written so far."""
+        return self._server.synced()
+
+    def locators_synced(self) -> bool:
+        """Return whether the controller has worked on everything written so far.
+
+        Raises `EndedError` if it has ended by itself.
+        """
+        if not self._controller.running:
+            raise EndedError(f"the {LOCATOR_CONTROLLER} has ended by itself")
+        return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:
         """Return the threads of both, of each unless it is another than the reference's own."""

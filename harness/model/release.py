@@ -20,8 +20,8 @@ class Component(enum.StrEnum):
 
 API_SERVER, CONTROLLER, PROXY = Component.API_SERVER, Component.CONTROLLER, Component.PROXY
 
-DNS_SERVER = "dns-server"
-"""The name of the cluster's DNS, which a scenario watches and never changes."""
+DNS_SERVER, LOCATOR_CONTROLLER = "dns-server", "pod-locator-controller"
+"""The names of the cluster's DNS and of what keeps its PodLocators: a scenario watches both, and changes neither."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ class PodLocatorController:
         self._loop.stop()
 
     @property
+    def running(self) -> bool:
+        """True from `start` to `stop`, unless it has ended through a fault of its own."""
+        return self._loop.running
+
+    @property
     def threads(self) -> tuple[threading.Thread, ...]:
         """Its thread, which runs from `start` to `stop`."""
         return self._loop.threads

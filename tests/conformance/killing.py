@@ -12,7 +12,7 @@ FAR = 6.0
 """The seconds for which what a mutant has to do is waited for."""
 
 _SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
-_COMPONENT = r"^the (service-proxy|endpointslice-controller|dns-server):"
+_COMPONENT = r"^the (service-proxy|endpointslice-controller|pod-locator-controller|dns-server):"
 _PREPARATION = re.compile(
     r"^wrong (first )?answer\b|^connection of |^the connection of .* was made to|^the flow of .* began with|"
     r" became as expected within "

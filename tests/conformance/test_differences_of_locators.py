@@ -86,6 +86,11 @@ SAID: Mapping[str, tuple[str, ...]] = {
     "locator-believes-what-it-says": ("somebody names another node",),
 }
 
+OTHERWISE: Mapping[str, str] = {
+    "locator-controller-crashes-on-strange-nodes": "it ends in its thread, which is not here",
+    "locator-controller-hangs-on-strange-nodes": "it hangs in its thread, which is not here",
+}
+
 
 def _kept(mutant: Mutant) -> Mapping[str, object]:
     """What PodLocators say after each step, and how often one was written."""
@@ -113,7 +118,9 @@ def _right() -> Mapping[str, object]:
 
 
 def test_every_mutant_that_keeps_locators_is_here() -> None:
-    assert {name for name, each in MUTANTS.items() if each.pod_locators is not PodLocatorController} == SAID.keys()
+    assert {name for name, each in MUTANTS.items() if each.pod_locators is not PodLocatorController} == (
+        SAID.keys() | OTHERWISE.keys()
+    )
 
 
 @pytest.mark.parametrize("name", SAID)
