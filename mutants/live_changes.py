@@ -115,6 +115,19 @@ def proxy_name_at_first_sight(service: Object, before: Object) -> Object:
     return {**service, "metadata": {**service["metadata"], "labels": labels}}
 
 
+def _for_this_proxy(event: Event) -> Event:
+    if (event.resource, event.type) != ("services", "ADDED"):
+        return event
+    metadata = event.object["metadata"]
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != PROXY_NAME}
+    return Event(event.type, event.resource, {**event.object, "metadata": {**metadata, "labels": labels}})
+
+
+_hears("proxy-name-of-living-services-alone", "A Service that is created for another proxy is answered for.")(
+    rewriting(_for_this_proxy)
+)
+
+
 def _as_formerly(service: Object, before: Object) -> Object:
     if service["metadata"].get("uid") == before["metadata"].get("uid"):
         return service

@@ -87,25 +87,32 @@ def test_addresses_are_used_again(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/a-service-is-left-to-another-proxy",
-    "A living Service that gets the label service.kubernetes.io/service-proxy-name is not answered for any more, and "
-    "is again when the label is removed; a Service beside it loses nothing.",
+    "A Service that is created with the label service.kubernetes.io/service-proxy-name is not answered for, one that "
+    "gets it later is not any more, and both are when the label is removed; a Service beside them loses nothing.",
     level=SHOULD,  # "tells kube-proxy to ignore this service"
     features={CLUSTER_IP},
     source="Kubernetes, Well-Known Labels: service.kubernetes.io/service-proxy-name",
-    kills={"proxy-name-at-first-sight"},
+    kills={"proxy-name-at-first-sight", "proxy-name-of-living-services-alone"},
 )
 def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
-    service, beside = three_zones.create_service(), three_zones.create_service()
+    service, former, beside = (three_zones.create_service(name) for name in ("labelled", "born", "beside"))
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    for each in (service, beside):
+    for each in (service, former, beside):
         three_zones.publish(each, [endpoint(a1), endpoint(b1)])
-    expect_now(three_zones, Question("no label", service, by_all(a1, b1)))
+    expect_now(three_zones, *(Question(f"{each.name}, no label", each, by_all(a1, b1)) for each in (service, former)))
 
     with expect_no_loss(three_zones, beside, from_=["a2"], allowed={a1, b1}):
+        three_zones.delete_service(former)
+        address = former.object["spec"]["clusterIP"]
+        born = three_zones.create_service("born", labels={OTHERS: "another"}, clusterIP=address)
         three_zones.patch_service(service, {"metadata": {"labels": {OTHERS: "another"}}})
-        expect_now(three_zones, Question("labelled", service, NOBODY))
-        three_zones.patch_service(service, {"metadata": {"labels": {OTHERS: None}}})
-        expect_now(three_zones, Question("the label is removed", service, by_all(a1, b1)))
+        expect_now(three_zones, Question("labelled", service, NOBODY), Question("born with the label", born, NOBODY))
+        for each in (service, born):
+            three_zones.patch_service(each, {"metadata": {"labels": {OTHERS: None}}})
+        expect_now(
+            three_zones,
+            *(Question(f"{each.name}, the label is gone", each, by_all(a1, b1)) for each in (service, born)),
+        )
 
 
 @requirement(

@@ -117,6 +117,10 @@ CHANGES: dict[str, list[Told]] = {
     "source ranges removed": _modified(_service(loadBalancerSourceRanges=["192.0.2.0/24"]), SERVICE),
     "the time of affinity": _modified(_service(sessionAffinityConfig={"clientIP": {"timeoutSeconds": 8}})),
     "the name of a proxy": _modified(_labelled(**OTHER_PROXY)),
+    "a new Service with the name of a proxy": [
+        ("DELETED", "services", SERVICE),
+        ("ADDED", "services", _labelled(**OTHER_PROXY)),
+    ],
     "a Service of the same name": [("DELETED", "services", SERVICE), ("ADDED", "services", _anew("web", "2", **PLAIN))],
     "a Service of the same address": [
         ("DELETED", "services", SERVICE),
@@ -183,6 +187,7 @@ MISSED: dict[str, set[str]] = {
     "source-ranges-of-ipv4-alone": {"source ranges of both families"},
     "affinity-timeout-is-frozen": {"the time of affinity"},
     "proxy-name-at-first-sight": {"the name of a proxy"},
+    "proxy-name-of-living-services-alone": {"a new Service with the name of a proxy"},
     "remembers-a-name": {"a Service of the same name"},
     "addresses-are-used-once": {"a Service of the same name", "a Service of the same address"},
     "slice-port-names-are-frozen": {"the port name of a slice"},
