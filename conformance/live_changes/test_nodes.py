@@ -1,7 +1,7 @@
 """A living node whose Node changes: which labels say where it is, and another Node of the same name.
 
-Its addresses stay: no document says when a node port is to follow them. kube-proxy reads them once, newer releases end
-themselves when they change, and `--nodeport-addresses` chooses among them. A pod CIDR never changes (core/v1 Node).
+Its addresses stay: no document says when a node port is to follow them. kube-proxy reads them once, ends when
+they change in newer releases, and chooses among them by `--nodeport-addresses`. A pod CIDR never changes.
 """
 
 from __future__ import annotations
