@@ -38,7 +38,7 @@ def for_code(text: str) -> str:
 
 def for_json(text: str) -> str:
     """Return a JSON document, or a YAML document whose odd texts are in double quotes, of the same value."""
-    return "".join(f"\\u{ord(each):04x}" if _is_obeyed(each) and each not in "\n\t" else each for each in text)
+    return text.translate({ord(each): f"\\u{ord(each):04x}" for each in {*text} - {*"\n\t"} if _is_obeyed(each)})
 
 
 def for_viewer(value: Any) -> Any:

@@ -143,17 +143,12 @@ class Dialer:
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
         for (probe, _), dialed in self._pool.each(lambda each: self._dial(each[0], each[1], read), work):
             seen[probe].append(dialed)
-        self._note_in_vain(seen)
         doubted = self._ask_again(seen, self._doubted(seen), read)
         outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
         for probe, indices in places.items():
             for index, outcome in zip(indices, self._counted(probe, seen[probe], doubted), strict=True):
                 outcomes[index] = outcome
         return outcomes
-
-    def _note_in_vain(self, seen: Mapping[Probe, Sequence[Dialed]]) -> None:
-        for probe, dialed in seen.items():
-            self._syns.in_vain(_client(probe), sum(each.outcomes.count(TIMED_OUT) for each in dialed))
 
     def _doubted(self, seen: Mapping[Probe, Sequence[Dialed]]) -> set[ClientPod]:
         """Return clients on their node's network with late answers, where SYNs were repeated, maybe by others."""
@@ -182,7 +177,6 @@ class Dialer:
     def _glance(self, probe: Probe) -> Dialed:
         dialed = self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)
         self._note(probe, dialed.outcomes)
-        self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT), go_on=True)
         if dialed.seconds >= REPEATED_SYN:
             self._syns.may_have_repeated(_client(probe))
         return dialed
@@ -195,7 +189,6 @@ class Dialer:
         """Send a number of tries, one after the other, and count lost ones."""
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
-        self._note_in_vain({probe: [dialed]})
         return Dialed(self._counted(probe, [dialed], self._doubted({probe: [dialed]})), dialed.seconds)
 
     def _note(self, probe: Probe, outcomes: Sequence[Observation]) -> None:
@@ -222,15 +215,21 @@ class Dialer:
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
+        sent, in_vain = self._syns.sent(client, tries), 0
         begin = time.monotonic()
         try:
             query = _query(protocol, probe.address, probe.port, request, tries)
             response = self._ask(client, "dial", query, limit or tries * FULL_WAIT + OVERHEAD)
+            seconds = time.monotonic() - begin
+            dialed = Dialed(self._told(probe, _outcomes(response, tries, read, client), seconds), seconds)
+            in_vain = dialed.outcomes.count(TIMED_OUT)
         except InconclusiveError as error:
             seconds = time.monotonic() - begin
-            return Dialed([TIMED_OUT if 0 < limit <= seconds else Unknown(str(error))] * tries, seconds)
-        seconds = time.monotonic() - begin
-        return Dialed(self._told(probe, _outcomes(response, tries, read, client), seconds), seconds)
+            dialed = Dialed([TIMED_OUT if 0 < limit <= seconds else Unknown(str(error))] * tries, seconds)
+            in_vain = tries
+        finally:
+            self._syns.ended(client, sent, in_vain, go_on=limit > 0)
+        return dialed
 
     def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
         """Return the outcomes without false refusals: a client without answers may have no route, and a neighbour that

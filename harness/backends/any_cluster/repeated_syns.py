@@ -1,7 +1,8 @@
 """Counts the lost first packets of client pods, by their kernels' counts of repeated SYNs.
 
 A try without answer repeats its SYN too, for as long as agnhost waits, which may be longer than the harness did. So the
-SYNs that such tries can have repeated do not count as lost packets.
+SYNs that such tries can have repeated do not count as lost packets, nor those of single tries that are under way: they
+may end without answer.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Generic, TypeVar
 
 from harness.errors import InconclusiveError
+from harness.probes.probe import REPEATED_SYN
 
 NETSTAT = "cat /proc/net/netstat"
 FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
@@ -23,22 +27,33 @@ IN_VAIN = 4  # the most SYNs that are repeated in that time: one a second (tcp_s
 T = TypeVar("T", bound=Hashable)
 
 
+@dataclass(eq=False, slots=True)
+class Sent:
+    """A request to a client: when it began, how many of its tries are or may be without answer, and when they ended."""
+
+    begin: float
+    in_vain: int
+    end: float = inf
+
+    def explains(self, since: float, now: float) -> int:
+        """Return the most SYNs that its tries can have repeated in that time."""
+        span = min(now, self.end) - max(since, self.begin)
+        if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
+            return 0
+        return self.in_vain * min(IN_VAIN, int(span) + 1)
+
+
 @dataclass(slots=True)
 class _Known:
     total: int = 0
-    since: float = 0.0  # when `total` was read
-    in_vain: list[float] = field(default_factory=list)  # the latest ends of tries without answer
+    since: float = 0.0  # when `total` was asked for
+    sent: list[Sent] = field(default_factory=list)  # the latest requests with tries without answer, or under way
     is_old: bool = False  # tries that are not judged may have added to it
 
-    def explained(self, now: float) -> int:
-        """Return the most SYNs that tries without answer can have repeated since `total` was read."""
-        spans = (min(now, end) - max(self.since, end - FULL_WAIT) for end in self.in_vain)
-        return sum(min(IN_VAIN, int(span) + 1) for span in spans if span > 0)
-
-    def read(self, total: int, now: float) -> None:
-        """Set a new `total`, and forget the tries that have ended."""
-        self.total, self.since, self.is_old = total, now, False
-        self.in_vain = [end for end in self.in_vain if end > now]
+    def read(self, total: int, since: float) -> None:
+        """Set a new `total`, and forget the requests that had ended then."""
+        self.total, self.since, self.is_old = total, since, False
+        self.sent = [each for each in self.sent if each.end > since]
 
 
 class RepeatedSyns(Generic[T]):
@@ -46,39 +61,52 @@ class RepeatedSyns(Generic[T]):
 
     def __init__(self, read: Callable[[T], str]) -> None:
         self._read = read
-        self._clients: dict[T, _Known] = {}
-        self._lock = threading.Lock()
+        self._clients: defaultdict[T, _Known] = defaultdict(_Known)
+        self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: T, *, alone: bool = True) -> None:
         """Prepare for tries that will be judged: read the count anew unless it is current.
 
         A client that is not `alone` shares its count with others, so it is always read.
         """
-        with self._lock:
-            known = self._clients.setdefault(client, _Known())
-            if known.in_vain or known.is_old or not alone:
-                known.read(repeated_syns(self._read(client)), time.monotonic())
+        with self._reading:
+            with self._lock:
+                known = self._clients[client]
+                is_current = alone and not known.sent and not known.is_old
+            if not is_current:
+                since, total = time.monotonic(), repeated_syns(self._read(client))
+                with self._lock:
+                    known.read(total, since)
 
     def may_have_repeated(self, client: T) -> None:
         """Note a long try that is not judged."""
         with self._lock:
-            self._clients.setdefault(client, _Known()).is_old = True
+            self._clients[client].is_old = True
 
-    def in_vain(self, client: T, tries: int, *, go_on: bool = False) -> None:
-        """Note tries without answer; with `go_on` they were not waited for, and still run in the pod."""
-        if tries:
-            with self._lock:
-                known = self._clients.setdefault(client, _Known())
-                known.in_vain += [time.monotonic() + (FULL_WAIT if go_on else 0.0)] * tries
+    def sent(self, client: T, tries: int) -> Sent:
+        """Note a request of tries, one after the other, which begins now."""
+        sent = Sent(time.monotonic(), int(tries == 1))  # more are asked of who has answered
+        with self._lock:
+            self._clients[client].sent.append(sent)
+        return sent
+
+    def ended(self, client: T, sent: Sent, in_vain: int, *, go_on: bool = False) -> None:
+        """Note how many tries had no answer; with `go_on` they were not waited for, and still run in the pod."""
+        with self._lock:
+            sent.in_vain, sent.end = in_vain, time.monotonic() + (FULL_WAIT if go_on else 0.0)
+            if not in_vain:
+                self._clients[client].sent.remove(sent)
 
     def lost(self, client: T) -> int:
         """Return the SYNs repeated since the last call that no try without answer explains."""
-        with self._lock:
-            known = self._clients.setdefault(client, _Known())
-            total, now = repeated_syns(self._read(client)), time.monotonic()
-            lost = max(0, total - known.total - known.explained(now))
-            known.read(total, now)
-            return lost
+        with self._reading:
+            since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()
+            with self._lock:
+                known = self._clients[client]
+                explained = sum(each.explains(known.since, now) for each in known.sent)
+                lost = max(0, total - known.total - explained)
+                known.read(total, since)
+                return lost
 
 
 def repeated_syns(netstat: str) -> int:

@@ -105,7 +105,7 @@ def test_repeated_syns_are_lost_packets_unless_tries_in_vain_explain_them(monkey
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: next(clock))
     assert syns.lost("a1") == 3
     assert syns.lost("a1") == 0
-    syns.in_vain("a1", 1)
+    syns.ended("a1", syns.sent("a1", 1), 1)
     assert syns.lost("a1") == 2  # of six, a try that nobody answered may have made four
     assert syns.lost("a1") == 3  # it has ended
 
@@ -115,10 +115,43 @@ def test_a_try_that_goes_on_explains_one_syn_a_second(monkeypatch: pytest.Monkey
     syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
-    syns.in_vain("a1", 1, go_on=True)
+    syns.ended("a1", syns.sent("a1", 1), 1, go_on=True)
     syns.begin("a1")
     now = 100.5
     assert syns.lost("a1") == 4  # in half a second it may have repeated one
+
+
+@pytest.mark.parametrize(("tries", "seconds", "lost"), [(1, 2.5, 0), (1, 0.5, 3), (20, 2.5, 3)])
+def test_single_tries_under_way_may_have_repeated_syns(
+    monkeypatch: pytest.MonkeyPatch, tries: int, seconds: float, lost: int
+) -> None:
+    """Those of steady traffic are counted while others of the same client, that expect silence, still wait."""
+    said = iter([netstat(3), netstat(3)])
+    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    now = 100.0
+    monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
+    sent = syns.sent("a1", tries)
+    now += seconds
+    assert syns.lost("a1") == lost
+    syns.ended("a1", sent, 0)
+    assert syns.lost("a1") == 0
+
+
+def test_what_is_repeated_while_the_count_is_read_is_explained_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    said = iter([netstat(0), netstat(2)])
+
+    def read(_client: str) -> str:
+        nonlocal now
+        now += 2.0
+        return next(said)
+
+    syns: RepeatedSyns[str] = RepeatedSyns(read)
+    monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
+    sent = syns.sent("a1", 1)
+    assert syns.lost("a1") == 0
+    syns.ended("a1", sent, 1)
+    assert syns.lost("a1") == 0
 
 
 def test_what_a_late_glance_repeated_is_over_when_tries_begin() -> None:
