@@ -1,4 +1,7 @@
-"""What both can run, the embedded cluster and the same cluster by its API alone judge alike: whole profiles."""
+"""What both can run, the embedded cluster and the same cluster by its API alone judge alike: whole profiles.
+
+What could not be told beside other workers is asked again alone, and must be told then.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,16 @@ def trafficdist(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def verdicts(folder: Path, *options: str) -> dict[str, str]:
     """By requirement, of those that were run."""
-    run = trafficdist("run", *options, f"--output-dir={folder}")
-    assert run.returncode in JUDGED, run.stdout + run.stderr
+    found = run(folder, *options)
+    unclear = [each for each, verdict in found.items() if verdict == "inconclusive"]
+    others = [each for each in options if not each.startswith("--run-test=")]
+    alone = [*others, "-n0", *(f"--run-test={each}" for each in unclear)]
+    return {**found, **run(folder.with_name(f"{folder.name}-alone"), *alone)} if unclear else found
+
+
+def run(folder: Path, *options: str) -> dict[str, str]:
+    done = trafficdist("run", *options, f"--output-dir={folder}")
+    assert done.returncode in JUDGED, done.stdout + done.stderr
     tests = yaml.safe_load((folder / "report.yaml").read_text())["tests"]
     return {each["id"]: each["verdict"] for each in tests if each["verdict"] != "skipped"}
 
