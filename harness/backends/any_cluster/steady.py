@@ -1,4 +1,7 @@
-"""Steady traffic from client pods: each sends small batches, one after the other, until it is stopped."""
+"""Steady traffic from client pods: each sends small batches, one after the other, until it is stopped.
+
+Hundreds that began at once would wait for each other, so that their answers came late: each begins in its own moment.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ class Steady:
     def __init__(self, dialer: Dialer, interval: float, probes: Sequence[Probe]) -> None:
         self._dialer = dialer
         self._interval = interval
+        self._count = len(probes)
         self._samples: list[Sample] = []
         self._ended = threading.Event()
         self._threads = [
@@ -41,6 +45,9 @@ class Steady:
         return sorted(self._samples, key=lambda sample: sample.at)
 
     def _ask(self, number: int, probe: Probe) -> None:
+        self._ended.wait(TRIES * self._interval * number / self._count)
+        if self._ended.is_set():
+            return
         self._dialer.begin(probe)
         while not self._ended.is_set():
             begin = time.monotonic()
