@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -21,7 +22,9 @@ from harness.probes.probe import REPEATED_SYN
 
 NETSTAT = "cat /proc/net/netstat"
 FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
-IN_VAIN = 4  # the most SYNs that are repeated in that time: one a second (tcp_syn_linear_timeouts, since Linux 6.5)
+REPEATED = (1, 2, 3, 4, 5, 7, 11, 19, 35, 67)
+"""Seconds after the first SYN at which others follow, at most (tcp_syn_linear_timeouts, since Linux 6.5): a client on a
+busy machine gives up later than it means to."""
 
 
 T = TypeVar("T", bound=Hashable)
@@ -37,10 +40,11 @@ class Sent:
 
     def explains(self, since: float, now: float) -> int:
         """Return the most SYNs that its tries can have repeated in that time."""
-        span = min(now, self.end) - max(since, self.begin)
+        until = min(now, self.end)
+        span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
             return 0
-        return self.in_vain * min(IN_VAIN, int(span) + 1)
+        return self.in_vain * min(bisect_right(REPEATED, until - self.begin), int(span) + 1)
 
 
 @dataclass(slots=True)
