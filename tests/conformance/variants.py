@@ -168,6 +168,7 @@ SAMPLES = {
     "translates-at-the-client": (
         *_CLIENTS,
         "CHANGES/source-ranges-of-a-service",
+        "CHANGES/source-ranges-of-both-families",
         "KEP-3015/node-then-zone-then-anywhere",
         "KEP-4444/hints-come-and-go-on-a-live-service",
         "SERVICE/removed-endpoint-gets-nothing",
