@@ -1,6 +1,7 @@
 """What both can run, the embedded cluster and the same cluster by its API alone judge alike: whole profiles.
 
-What could not be told beside other workers is asked again alone, and must be told then.
+What could not be told beside other workers is asked again alone, and must be told then, but on a crowded machine: there
+it is no verdict, and is not compared.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import yaml
 from harness.binaries import find
 from harness.commands import cluster_state
 from harness.errors import UnavailableError
+from harness.eventually import crowding
 from harness.judging.exit_codes import ExitCode
 
 RUN = [sys.executable, "-c", "from harness.commands.main import main; main()"]
 NAME = f"same-verdicts-{os.getpid()}"
+UNTOLD = "could not be told beside this load"
 JUDGED = {ExitCode.PASSED, ExitCode.FAILED, ExitCode.INCONCLUSIVE, ExitCode.PARTIAL}
 PROFILES = ["--profile=service-proxy", "--profile=endpointslice-controller", "--profile=api-server"]
 
@@ -47,7 +50,10 @@ def verdicts(folder: Path, *options: str) -> dict[str, str]:
     unclear = [each for each, verdict in found.items() if verdict == "inconclusive"]
     others = [each for each in options if not each.startswith("--run-test=")]
     alone = [*others, "-n0", *(f"--run-test={each}" for each in unclear)]
-    return {**found, **run(folder.with_name(f"{folder.name}-alone"), *alone)} if unclear else found
+    if unclear:
+        found.update(run(folder.with_name(f"{folder.name}-alone"), *alone))
+    crowded = crowding() > 1
+    return {each: UNTOLD if crowded and verdict == "inconclusive" else verdict for each, verdict in found.items()}
 
 
 def run(folder: Path, *options: str) -> dict[str, str]:
@@ -72,6 +78,14 @@ def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
     trafficdist("cluster", "down", "--name", NAME)
 
 
+def alike(one: dict[str, str], other: dict[str, str]) -> bool:
+    """Whether what both told is the same; prints what is not."""
+    both = {each: {one.get(each), other.get(each)} for each in {**one, **other}}
+    unlike = {each: said for each, said in both.items() if len(said) > 1 and UNTOLD not in said}
+    print(unlike)  # noqa: T201  pytest shows it with a failure
+    return not unlike
+
+
 def there() -> list[str]:
     """The options of who comes with a kubeconfig."""
     return ["--backend=kubeconfig", f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}"]
@@ -85,7 +99,7 @@ def test_verdicts_are_the_same(made_of: Sequence[str], tmp_path: Path) -> None:
     by_api = verdicts(tmp_path / "api", "-n4", *there(), "--allow-disruptive", *claims)
     assert len(by_api) > 50
     here = verdicts(tmp_path / "netns", "-n2", *made_of, *claims, *[f"--run-test={each}" for each in by_api])
-    assert by_api == here
+    assert alike(by_api, here)
 
 
 @pytest.mark.slow
@@ -95,4 +109,4 @@ def test_four_workers_on_one_cluster_judge_as_none_does(made_of: Sequence[str], 
     claims = [*made_of, *there(), "--allow-disruptive", "--all-features", "--follow=kep", PROFILES[0]]
     together, alone = (verdicts(tmp_path / f"n{workers}", f"-n{workers}", *claims) for workers in (4, 0))
     assert len(alone) > 50
-    assert together == alone
+    assert alike(together, alone)
