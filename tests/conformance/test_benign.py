@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from harness.errors import InconclusiveError
 from harness.judging.statistics import allowed_set
 from harness.model.requirements import MUST
+from harness.run.plan import check_ids, matches
 from mutants import BENIGN, MUTANTS, Mutant
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
@@ -104,7 +104,8 @@ def test_variant_meets_all_that_it_claims(
 
 
 def _chosen(requirements: Iterable[str]) -> list[str]:
-    return [each for each in requirements if any(fnmatchcase(each, pattern) for pattern in CHOSEN)]
+    check_ids(CHOSEN, [each.requirement for each in SCENARIOS.values()], "ID: ")
+    return [each for each in requirements if matches(each, CHOSEN)]
 
 
 def test_every_edit_of_chains_changes_some() -> None:
