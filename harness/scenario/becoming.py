@@ -67,7 +67,7 @@ def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
             raise
         said = str(error)
     except AssertionError:
-        said = _end_of(cluster, component)
+        said = cluster.end_of(component)
         if not said:
             raise
     _compare(cluster, component, said)
@@ -76,15 +76,6 @@ def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
 def _compare(cluster: Cluster, component: str, end: str) -> None:
     first, _, rest = end.partition("\n")
     cluster.expect_equal(f"the {component}", expected="runs", observed=first or "runs", explanation=rest)
-
-
-def _end_of(cluster: Cluster, component: str) -> str:
-    """Return how a component has ended; "" if it runs."""
-    try:
-        cluster.backend.check_instruments()
-    except EndedError as error:
-        return str(error) if error.component == component else ""
-    return ""
 
 
 class Counted:

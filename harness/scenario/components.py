@@ -60,17 +60,17 @@ class Components:
         try:
             self.backend.settle()
         except EndedError as error:
-            if error.component != component or self._runs():
+            if error.component != component or not self.end_of(component):
                 raise
             self.restart(component, on=on)
 
-    def _runs(self) -> bool:
-        """Return whether no component has ended by itself."""
+    def end_of(self, component: str) -> str:
+        """Return how a component has ended by itself; "" if it runs."""
         try:
             self.backend.check_instruments()
-        except EndedError:
-            return False
-        return True
+        except EndedError as error:
+            return str(error) if error.component == component else ""
+        return ""
 
     @step("stop {component}")
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
