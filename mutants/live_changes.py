@@ -106,21 +106,23 @@ def affinity_timeout_is_frozen(service: Object, before: Object) -> Object:
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
+def _for_proxy(name: str, service: Object) -> Object:
+    """Return a Service that is for the proxy of this name alone; "" is for the usual one."""
+    labels = {key: value for key, value in (service["metadata"].get("labels") or {}).items() if key != PROXY_NAME}
+    if name:
+        labels[PROXY_NAME] = name
+    return {**service, "metadata": {**service["metadata"], "labels": labels}}
+
+
 @_of_services("proxy-name-at-first-sight", "Whether a Service is for another proxy is looked at once.")
 def proxy_name_at_first_sight(service: Object, before: Object) -> Object:
-    labels = {**(service["metadata"].get("labels") or {})}
-    labels.pop(PROXY_NAME, None)
-    if value := (before["metadata"].get("labels") or {}).get(PROXY_NAME):
-        labels[PROXY_NAME] = value
-    return {**service, "metadata": {**service["metadata"], "labels": labels}}
+    return _for_proxy((before["metadata"].get("labels") or {}).get(PROXY_NAME, ""), service)
 
 
 def _for_this_proxy(event: Event) -> Event:
     if (event.resource, event.type) != ("services", "ADDED"):
         return event
-    metadata = event.object["metadata"]
-    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != PROXY_NAME}
-    return Event(event.type, event.resource, {**event.object, "metadata": {**metadata, "labels": labels}})
+    return Event(event.type, event.resource, _for_proxy("", event.object))
 
 
 _hears("proxy-name-of-living-services-alone", "A Service that is created for another proxy is answered for.")(
