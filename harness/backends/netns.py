@@ -140,9 +140,9 @@ class NetnsBackend(
         if self._dns is None:
             return True
         dns = self._dns[0]
-        if component == LOCATOR_CONTROLLER:
-            return dns.locators_synced() if isinstance(dns, KeepsLocators) else True
-        return dns.synced()
+        if component == DNS_SERVER:
+            return dns.synced()
+        return not isinstance(dns, KeepsLocators) or dns.locators_synced()
 
     def _lacking(self, component: str) -> str:
         """Return why a component has not worked on everything; "" if it does not tell."""

@@ -45,8 +45,7 @@ class Steady:
         return sorted(self._samples, key=lambda sample: sample.at)
 
     def _ask(self, number: int, probe: Probe) -> None:
-        self._ended.wait(TRIES * self._interval * number / self._count)
-        if self._ended.is_set():
+        if self._ended.wait(TRIES * self._interval * number / self._count):
             return
         self._dialer.begin(probe)
         while not self._ended.is_set():
