@@ -53,7 +53,7 @@ from harness.netns.namespace import Namespace
 from harness.probes.beside import Beside
 from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
 from harness.probes.probe import from_error
-from harness.proxies.proxy import TellsWhatLacks
+from harness.proxies.proxy import HasClusterPart, TellsWhatLacks
 from harness.tracing import follower
 from harness.tracing.path import Followed
 
@@ -180,6 +180,8 @@ class NetnsBackend(
         pod_cidrs = [addresses.POD_CIDRS[family] for family in self.families]
         self.proxy = self._implementation.proxy(self.control_plane, pod_cidrs)
         begun.callback(self.proxy.close)
+        if isinstance(self.proxy, HasClusterPart):
+            self.proxy.setup_cluster(self.network.external)
         for place in self.topology.nodes:
             host = self.network.nodes[place.name]
             planned = self.network.plan(place.name).pod_cidrs

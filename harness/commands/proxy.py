@@ -18,7 +18,7 @@ from harness.errors import UsageError
 from harness.model.files import is_there, shown
 from harness.settings.options import BY_NAME, resolve
 
-_USED = ("mode", "kubernetes-version", "feature-gates", "families", "time-scale", "keep", "output-dir")
+_USED = ("mode", "control-plane", "kubernetes-version", "feature-gates", "families", "time-scale", "keep", "output-dir")
 
 
 @dataclass(frozen=True, slots=True)

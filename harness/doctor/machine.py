@@ -53,7 +53,7 @@ def examine_implementation(settings: Settings) -> list[Check]:
 
 def examine_recipe(name: str, recipe: Recipe) -> list[Check]:
     """Check that each program of a recipe is there, and each thing that it requires."""
-    found = [_program(name, recipe, each.command[0]) for each in recipe.programs]
+    found = [_program(name, recipe, each.command[0]) for each in (*recipe.cluster_programs, *recipe.programs)]
     absent = needs.missing(recipe.needs)
     return found + [
         unusable(f"{name}: {each}", absent[each]) if each in absent else ok(f"{name}: {each}", "is here")

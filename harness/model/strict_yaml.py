@@ -20,6 +20,7 @@ from harness.model.files import MEGABYTE, content, shown
 
 MAX_DEPTH = 40
 MAX_VALUES = 100_000
+MAX_DOCUMENTS = 100
 MAX_ALIASED = 10_000
 """Of a report of the whole suite there are some 15,000; no file of ours has an alias."""
 
@@ -38,11 +39,21 @@ def read(path: str | Path, *, what: str, most: int = MEGABYTE) -> Any:
     return parse(content(path, what=what, most=most), f"{what} {shown(path)}")
 
 
+def read_all(path: str | Path, *, what: str, most: int = MEGABYTE) -> list[Any]:
+    """Read all documents of a YAML file, but empty ones; as `read` else."""
+    values = _parse(content(path, what=what, most=most), f"{what} {shown(path)}", documents=MAX_DOCUMENTS)
+    return [value for value in values if value is not None]
+
+
 def parse(data: str | bytes, where: str) -> Any:
     """Return the value of a YAML document, None for an empty one. Raises `UsageError` that begins with `where`."""
+    return next(iter(_parse(data, where, documents=1)), None)
+
+
+def _parse(data: str | bytes, where: str, *, documents: int) -> list[Any]:
     try:
         text = data.decode() if isinstance(data, bytes) else data
-        return _Builder().value(iter(yaml.parse(text, Loader=_PARSER)))
+        return _Builder(documents).values(iter(yaml.parse(text, Loader=_PARSER)))
     except _RefusedError as error:
         raise UsageError(f"{where}: {error}") from None
     except (yaml.YAMLError, UnicodeError) as error:
@@ -73,28 +84,30 @@ class _Open:
 
 
 class _Builder:
-    """Builds the value of a document from events, without recursion."""
+    """Builds the values of documents from events, without recursion."""
 
-    def __init__(self) -> None:
-        self._root: Any = None
+    def __init__(self, documents: int) -> None:
+        """`documents` is how many there may be."""
+        self._most = documents
+        self._roots: list[Any] = []
         self._open: list[_Open] = []
         self._named: dict[str, tuple[Any, int]] = {}  # what an anchor names, and the number of values in it
         self._number = 0
         self._aliased = 0
-        self._documents = 0
         self._scalars: Any = yaml.SafeLoader("")
 
-    def value(self, events: Iterator[Any]) -> Any:
+    def values(self, events: Iterator[Any]) -> list[Any]:
         for event in events:
             self._see(event)
-        return self._root
+        return self._roots
 
     def _see(self, event: Any) -> None:
         match event:
             case yaml.DocumentStartEvent():
-                self._documents += 1
-                if self._documents > 1:
-                    raise _RefusedError("it has more than one document", event.start_mark)
+                if len(self._roots) == self._most:
+                    more = "one document" if self._most == 1 else f"{self._most} documents"
+                    raise _RefusedError(f"it has more than {more}", event.start_mark)
+                self._named = {}  # an anchor is known in its own document
             case yaml.ScalarEvent():
                 self._take(self._scalar(event), 1, event.start_mark, event.anchor)
             case yaml.AliasEvent():
@@ -125,7 +138,7 @@ class _Builder:
         if self._open:
             self._open[-1].take(value, mark)
         else:
-            self._root = value
+            self._roots.append(value)
 
     def _scalar(self, event: Any) -> Any:
         text: str = event.value

@@ -8,43 +8,57 @@ from harness.control_planes.control_plane import ControlPlane
 from harness.errors import UnavailableError
 from harness.model.release import Release
 from harness.netns.addresses import family_of
+from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 from harness.proxies.rules import rules_of
-from harness.recipes.programs import Programs
+from harness.recipes.programs import CLUSTER, Programs
 from harness.recipes.recipe import Recipe
 
 
 class ExecutableProxy:
-    """One program of a recipe a node."""
+    """The programs of a recipe, on each node, and those that run once a cluster."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe, *, pod_cidrs: Sequence[str], mode: str = "unknown") -> None:
         self.name, self.version, self.mode = recipe.name, recipe.version, mode
         self._pod_cidrs = pod_cidrs
         self._booted: Release | None = None
         self._namespaces: dict[str, Namespace] = {}
+        self._families = [family_of(cidr) for cidr in pod_cidrs]
+        self._has_cluster_programs = bool(recipe.cluster_programs)
+        self._outside: Host | None = None
         self._programs = Programs(plane, recipe)
 
+    def setup_cluster(self, outside: Host) -> None:
+        """Apply the objects of the recipe; its programs that run once will run there. Raises `StartError`."""
+        self._outside = outside
+        self._programs.apply_objects()
+
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the program of a node. It has only one version: raises `UnavailableError` for another release."""
+        """Start the programs of a node, after those that run once if no node has any yet.
+
+        They have only one version: raises `UnavailableError` for another release.
+        """
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
             raise UnavailableError(f"{self.name} is one program, which cannot be of release {release}")
-        values = {
-            "node": node,
-            "node_ip": self._address_of(node),
-            "cluster_cidrs": ",".join(self._pod_cidrs),
-            "mode": self.mode,
-        }
+        assert self._outside is not None, "setup_cluster() comes first"
+        address = next(iter(self._outside.addresses.values()))
+        values = {"cluster_cidrs": ",".join(self._pod_cidrs), "mode": self.mode, "address": address}
+        if self._has_cluster_programs and not self._programs.running:
+            self._programs.start_of_cluster(self._outside.namespace, self._families, values)
         self._namespaces[node] = namespace
-        self._programs.start(node, namespace, [family_of(cidr) for cidr in self._pod_cidrs], values)
+        of_node = {"node": node, "node_ip": self._address_of(node)}
+        self._programs.start(node, namespace, self._families, values | of_node)
 
     def _address_of(self, node: str) -> str:
         addresses = self._programs.api.get("nodes", "", node)["status"]["addresses"]
         return next(str(each["address"]) for each in addresses if each["type"] == "InternalIP")
 
     def stop(self, node: str) -> None:
-        """Stop the program of a node, if one runs; its rules stay as they are."""
+        """Stop the programs of a node; its rules stay as they are. With the last node those stop that run once."""
         self._programs.stop(node)
+        if not self._programs.running:
+            self._programs.stop(CLUSTER)
 
     def close(self) -> None:
         """Stop all programs; their rules end with the nodes."""
@@ -68,7 +82,8 @@ class ExecutableProxy:
         return self._programs.decisions(node)
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the log and the rules of a node, and the files of its program."""
+        """Return the logs and the rules of a node, the files of its programs, and the same of those that run once."""
+        of_cluster = self._programs.evidence(CLUSTER)
         if node not in self._namespaces:
-            return {}
-        return self._programs.evidence(node) | rules_of(node, self._namespaces[node], self.mode)
+            return of_cluster
+        return of_cluster | self._programs.evidence(node) | rules_of(node, self._namespaces[node], self.mode)

@@ -14,6 +14,7 @@ from harness.netns.namespace import Namespace
 
 if TYPE_CHECKING:  # which in turn need nothing of a proxy
     from harness.control_planes.control_plane import ControlPlane
+    from harness.netns.fabric import Host
 
 
 class Proxy(Protocol):
@@ -58,6 +59,14 @@ class TellsWhatLacks(Protocol):
     @property
     def lacking(self) -> str:
         """The node and the check that did not hold in the last look; "" if all held."""
+
+
+@runtime_checkable
+class HasClusterPart(Protocol):
+    """A proxy of which something is there once a cluster, beside what runs on each node."""
+
+    def setup_cluster(self, outside: Host) -> None:
+        """Make it, before any node is set up; a program of it runs `outside` of the nodes. Raises `StartError`."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]

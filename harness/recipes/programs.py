@@ -22,11 +22,15 @@ from harness.recipes.checks import ProgramPlace, missing
 from harness.recipes.explaining import ByLog, answer
 from harness.recipes.filling import fill
 from harness.recipes.node_processes import Connections, NodeProcesses
+from harness.recipes.objects import apply
 from harness.recipes.recipe import Program, Recipe
 
 BARRIER_SECONDS = 1.0
 LINES = 40  # of what a command says, at most, in an explanation
 SERVICES = 10  # about which a command is asked for the evidence
+CLUSTER = "cluster"
+"""Where the programs run that run once, in names of files and in errors."""
+
 _LOOK = 0.01
 
 
@@ -69,12 +73,14 @@ class _Part:
 
 
 class Programs:
-    """The programs of one recipe, on each node or in one pod."""
+    """The programs of one recipe, on each node or in one pod, and those that run once in a cluster."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self._recipe = recipe
         self._connections = Connections(plane)
         self._parts = [_Part(self._connections, each) for each in recipe.programs]
+        self._of_cluster = [_Part(self._connections, each) for each in recipe.cluster_programs]
+        self._all = [*self._of_cluster, *self._parts]
         self._rooms: dict[str, Room] = {}
         self._filled: dict[str, dict[str, str]] = {}  # the values of placeholders that all have, by place
         self.lacking = ""  # which check did not hold in the last look of `synced`, and where
@@ -84,17 +90,34 @@ class Programs:
         """A client of the API server that the programs have."""
         return self._connections.api
 
+    @property
+    def running(self) -> bool:
+        """True if programs of a node were started, and not stopped."""
+        return any(part.processes.running for part in self._parts)
+
+    def apply_objects(self) -> None:
+        """Apply the objects of the recipe. Raises `StartError`."""
+        apply(self.api, self._recipe.objects, self._recipe.name)
+
+    def start_of_cluster(self, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
+        """Start the programs that run once, as `start` does it."""
+        self._start(CLUSTER, self._of_cluster, namespace, {**values, **self._values(CLUSTER, namespace, families)})
+
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
         """Start the programs in a netns, in place of those that run there, each when the one before is ready.
 
         `values` are those of the kind's own placeholders. Raises `StartError` with the first error of a log; none runs
         there then.
         """
-        self.stop(where)
         self._filled[where] = {**values, **self._values(where, namespace, families)}
+        self._start(where, self._parts, namespace, self._filled[where])
+
+    def _start(self, where: str, parts: Iterable[_Part], namespace: Namespace, values: Mapping[str, str]) -> None:
+        self.stop(where)
+        room = self._room(where) if where != CLUSTER else None
         try:
-            for part in self._parts:
-                part.start(where, namespace, self._filled[where], self._room(where))
+            for part in parts:
+                part.start(where, namespace, values, room)
         except HarnessError:
             self.stop(where)
             raise
@@ -120,13 +143,13 @@ class Programs:
         }
 
     def stop(self, where: str) -> None:
-        """Stop the programs of a node that run, the last one first."""
-        for part in reversed(self._parts):
+        """Stop the programs that run there, the last one first."""
+        for part in reversed(self._all):
             part.processes.stop(where)
 
     def close(self) -> None:
         """Stop all programs, and remove their files. Idempotent."""
-        for part in reversed(self._parts):
+        for part in reversed(self._all):
             part.processes.close()
         for room in self._rooms.values():
             room.close()
@@ -140,10 +163,10 @@ class Programs:
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds
         since = time.monotonic()
         while True:
-            for part in self._parts:
+            for part in self._all:
                 part.processes.check()
             asked = time.monotonic()
-            self.lacking = next(filter(None, (part.lacking() for part in self._parts)), "")
+            self.lacking = next(filter(None, (part.lacking() for part in self._all)), "")
             if self.lacking:
                 since = time.monotonic()
             elif asked - since >= self._recipe.quiet_seconds:
@@ -189,7 +212,7 @@ class Programs:
     def evidence(self, where: str) -> dict[str, str]:
         """Return the logs of the programs and their files, as texts by file name; empty where none ever ran."""
         folder = self._connections.folder / where
-        return {name: text for part in self._parts for name, text in part.evidence(where, folder).items()}
+        return {name: text for part in self._all for name, text in part.evidence(where, folder).items()}
 
 
 def _of_service(service: Object) -> dict[str, str]:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.errors import UsageError
@@ -22,6 +23,7 @@ from harness.netns.needs import NEEDS
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
 from harness.recipes.filling import PLACEHOLDER, fill
+from harness.recipes.objects import defines_kinds, parse_objects
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -80,14 +82,17 @@ class Kind:
 
 OF_PROXY = Kind(
     "proxy",
-    ("modes", "judges", "follows", "explain", "services"),
+    ("modes", "judges", "follows", "explain", "services", "objects", "cluster_programs"),
     {
         "node": "the name of the node",
         "node_ip": "the node's first address",
         "cluster_cidrs": "the CIDRs of all pods, with commas",
         "mode": "the mode that was asked for",
+        "address": "the address of the cluster's programs, as nodes reach it",
     },
 )
+OF_CLUSTER = Kind("proxy", (), {name: OF_PROXY.own_placeholders[name] for name in ("cluster_cidrs", "mode", "address")})
+"""What the programs of a cluster have, which run on no node."""
 OF_DNS = Kind(
     "DNS",
     (),
@@ -110,7 +115,10 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A proxy or a DNS server that is one program or several, which are started in their order."""
+    """A proxy or a DNS server that is one program or several, which are started in their order.
+
+    Before them `objects` are applied, and the `cluster_programs` started, which run once.
+    """
 
     name: str
     programs: tuple[Program, ...]
@@ -126,6 +134,13 @@ class Recipe:
     explain: Explain = USUAL
     services: Mapping[str, Any] = field(default_factory=dict)
     converges_within: float = 0.0
+    objects: tuple[dict[str, Any], ...] = ()
+    cluster_programs: tuple[Program, ...] = ()
+
+    @property
+    def defines_kinds(self) -> bool:
+        """True if it brings a CustomResourceDefinition."""
+        return defines_kinds(self.objects)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -136,22 +151,29 @@ class Recipe:
 def read_recipe(path: str, kind: Kind) -> Recipe:
     """Read the recipe in a file. Raises `UsageError` with the file, the key and the allowed values."""
     what = f"{kind.name} file"
-    loaded = strict_yaml.read(os.path.expanduser(path), what=what)  # noqa: PTH111  pathlib's raises for unknown users
+    place = os.path.expanduser(path)  # noqa: PTH111  pathlib's raises for unknown users
+    loaded = strict_yaml.read(place, what=what)
     try:
-        return parse_recipe(loaded, kind)
+        return parse_recipe(loaded, kind, Path(place).parent)
     except UsageError as error:
         raise UsageError(f"{what} {shown(path)}: {error}") from None
 
 
-def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
-    """Parse the recipe in a YAML value. Raises `UsageError` with the key and the allowed values."""
+def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
+    """Parse the recipe in a YAML value, whose files are in a folder.
+
+    Raises `UsageError` with the key and the allowed values.
+    """
     if not isinstance(loaded, dict):
         raise UsageError(f"want a mapping of keys to values, not {type(loaded).__name__}")
     _refuse_unknown(loaded, kind.keys, "")
     _insist(loaded, "name", "")
+    programs = _programs(loaded, kind)
+    of_cluster = _listed(loaded, "cluster_programs", OF_CLUSTER) if "cluster_programs" in loaded else ()
+    _refuse_twice([each.name for each in (*programs, *of_cluster)], "name")
     return Recipe(
         name=_name(loaded["name"], "name"),
-        programs=_programs(loaded, kind),
+        programs=programs,
         version=_line(loaded.get("version", ""), "version"),
         modes=_texts(loaded.get("modes", ["unknown"]), "modes", some=True),
         quiet_seconds=_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
@@ -164,6 +186,8 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
         explain=_explain(loaded["explain"], kind) if "explain" in loaded else USUAL,
         services=_services(loaded.get("services", {})),
         converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
+        objects=parse_objects(loaded.get("objects", []), folder),
+        cluster_programs=of_cluster,
     )
 
 
@@ -174,12 +198,17 @@ def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
         return (_program({"name": loaded["name"], **at_top}, "", kind),)
     if at_top:
         raise UsageError(f"key {next(iter(at_top))}: where there are programs, each has its own")
-    listed = loaded["programs"]
+    return _listed(loaded, "programs", kind)
+
+
+def _listed(loaded: Mapping[str, Any], key: str, kind: Kind) -> tuple[Program, ...]:
+    """Return the programs of a list, which share a folder."""
+    listed = loaded[key]
     if not isinstance(listed, list) or not listed:
-        raise UsageError(f"key programs: want a list of programs, not {_shown(listed)}")
-    found = tuple(_program(each, f"programs[{number}].", kind) for number, each in enumerate(listed))
-    _refuse_twice([each.name for each in found], "key programs: name")
-    _refuse_twice([name for each in found for name, _ in each.files], "key programs: file")
+        raise UsageError(f"key {key}: want a list of programs, not {_shown(listed)}")
+    found = tuple(_program(each, f"{key}[{number}].", kind) for number, each in enumerate(listed))
+    _refuse_twice([each.name for each in found], f"key {key}: name")
+    _refuse_twice([name for each in found for name, _ in each.files], f"key {key}: file")
     return found
 
 

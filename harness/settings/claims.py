@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.control_planes.choice import choose
+from harness.control_planes.choice import EMBEDDED, choose
 from harness.errors import UnavailableError, UsageError
 from harness.model import release_features
+from harness.model.files import shown
 from harness.model.judged import PACKETS
 from harness.model.release import PROXY, parse_gates
 
@@ -115,6 +116,11 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
         from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
 
         recipe = recipes.read_recipe(proxy.file, recipes.OF_PROXY)
+        if recipe.defines_kinds and choose(values["control_plane"] or "", values["controller"] or "").plane == EMBEDDED:
+            raise UsageError(
+                f"proxy file {shown(proxy.file)}: key objects: the embedded API server serves no kinds of a "
+                "CustomResourceDefinition: --control-plane binaries:VERSION has one that does"
+            )
         return Claims(
             mode=_mode(values, recipe.modes, f"--proxy {proxy}"),
             judges=recipe.judges,

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.backends.implementation import reference
+from harness.backends.netns import NetnsBackend
+from harness.model.topology import grid
 from harness.netns import sandbox
 from harness.netns.namespace import Namespace
+from harness.proxies.executable import ExecutableProxy
+from harness.recipes.recipe import OF_PROXY, parse_recipe
 
 _HEAD = """
 import http.server, os, signal, sys, threading, time
@@ -34,6 +41,9 @@ BODIES = {
 }
 
 MakeFake = Callable[[str], list[str]]
+Boot = Callable[..., NetnsBackend]
+
+ONE_NODE = grid("one-node", {"a": 1})
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -57,3 +67,38 @@ def fake(tmp_path: Path) -> MakeFake:
         return [sys.executable, str(script)]
 
     return make
+
+
+def program(name: str, script: str, **more: Any) -> dict[str, Any]:
+    """One that runs until it is stopped; its script says "up" when it is ready."""
+    return {"name": name, "command": ["sh", "-c", f"{script}; exec sleep 600"], "ready": [{"log": "^up"}]} | more
+
+
+@pytest.fixture
+def boot(fake: MakeFake) -> Iterator[Boot]:
+    """Boots a cluster, of one node unless `topology` says otherwise, with a fake proxy."""
+    booted: list[NetnsBackend] = []
+
+    def make(what: str, *, topology: Any = ONE_NODE, control_plane: Any = None, **changes: Any) -> NetnsBackend:
+        recipe = parse_recipe(
+            {"name": "fake", "quiet_seconds": 0}
+            | ({} if "programs" in changes else {"command": fake(what), "ready": [{"http": {"port": 10256}}]})
+            | changes,
+            OF_PROXY,
+        )
+
+        def proxy(plane: Any, pod_cidrs: Any) -> ExecutableProxy:
+            return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs)
+
+        implementation = replace(
+            reference(),
+            proxy=proxy,
+            services=recipe.services,
+            control_plane=control_plane or reference().control_plane,
+        )
+        booted.append(NetnsBackend(topology, implementation=implementation))
+        return booted[-1].start()
+
+    yield make
+    for each in booted:
+        each.close()

@@ -7,27 +7,22 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.errors import DistrustError, EndedError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model import manifests
 from harness.model.release import PROXY, Release, release
-from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes import explaining
 from harness.recipes.checks import LogCheck
-from harness.recipes.recipe import OF_PROXY, parse_recipe
-from tests.harness.proxies.conftest import MakeFake
+from tests.harness.proxies.conftest import Boot, MakeFake, program
 from tests.harness.proxies.test_process import exists
 
 SUITE = """
@@ -43,35 +38,6 @@ def test_fails(three_zones):
     time.sleep(1)  # as long as a measuring window
     raise AssertionError("nobody answered")
 """
-
-ONE_NODE = grid("one-node", {"a": 1})
-
-Boot = Callable[..., NetnsBackend]
-
-
-@pytest.fixture
-def boot(fake: MakeFake) -> Iterator[Boot]:
-    """Boots a cluster of one node with a fake proxy."""
-    booted: list[NetnsBackend] = []
-
-    def make(what: str, **changes: Any) -> NetnsBackend:
-        recipe = parse_recipe(
-            {"name": "fake", "quiet_seconds": 0}
-            | ({} if "programs" in changes else {"command": fake(what), "ready": [{"http": {"port": 10256}}]})
-            | changes,
-            OF_PROXY,
-        )
-
-        def proxy(plane: Any, pod_cidrs: Any) -> ExecutableProxy:
-            return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs)
-
-        implementation = replace(reference(), proxy=proxy, services=recipe.services)
-        booted.append(NetnsBackend(ONE_NODE, implementation=implementation))
-        return booted[-1].start()
-
-    yield make
-    for each in booted:
-        each.close()
 
 
 def pid_of(backend: NetnsBackend) -> int:
@@ -145,11 +111,6 @@ def test_program_reaches_the_api_server_from_its_netns(boot: Boot) -> None:
     command = [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), "{kubeconfig}"]
     backend = boot("runs", command=command, ready=[{"log": "^nodes 1$"}])
     assert "nodes 1" in backend.proxy.evidence("a1")["fake-a1.log"].splitlines()
-
-
-def program(name: str, script: str, **more: Any) -> dict[str, Any]:
-    """One that runs until it is stopped; its script says "up" when it is ready."""
-    return {"name": name, "command": ["sh", "-c", f"{script}; exec sleep 600"], "ready": [{"log": "^up"}]} | more
 
 
 def test_each_program_is_started_when_the_one_before_is_ready(boot: Boot) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness.errors import UsageError
 from harness.recipes.checks import HttpCheck, LogCheck, MetricsCheck
@@ -89,6 +90,41 @@ AGENT = {"name": "agent", "command": ["agent"], "ready": [{"log": "up"}]}
 def test_what_is_wrong_with_programs_is_said_with_its_key(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_recipe({"name": "mine"} | given, OF_PROXY)
+
+
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"cluster_programs": []}, r"key cluster_programs: want a list of programs, not \[\]"),
+        ({"cluster_programs": [{"name": "x"}]}, r"key cluster_programs\[0\].command is missing"),
+        (
+            {"cluster_programs": [AGENT | {"command": ["x", "{node}"]}]},
+            r"key cluster_programs\[0\].command\[1\]: unknown placeholder \{node\}; allowed: \{cluster_cidrs\}, ",
+        ),
+        ({"cluster_programs": [AGENT | {"name": "mine"}]}, "name 'mine' is that of two programs"),
+        ({"objects": CONFIG}, "key objects: want a list of manifests"),
+        ({"objects": [CONFIG, 1]}, r"key objects\[1\]: want a manifest, a mapping with apiVersion"),
+        ({"objects": [{"kind": "ConfigMap"}]}, r"key objects\[0\]: apiVersion is missing, or no text"),
+        ({"objects": [CONFIG | {"metadata": {}}]}, r"key objects\[0\]: metadata.name is missing, or no text"),
+        ({"objects": [CONFIG | {"metadata": {"name": "x", "namespace": 1}}]}, "metadata.namespace is no text"),
+        ({"objects": ["gone.yaml"]}, r"key objects\[0\]: file gone.yaml: cannot be read: No such file"),
+    ],
+)
+def test_what_is_wrong_with_what_a_cluster_has_once_is_said_with_its_key(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_recipe(MINIMAL | given, OF_PROXY)
+
+
+def test_objects_stand_in_the_recipe_or_in_files_beside_it(tmp_path: Path) -> None:
+    documents = [CONFIG | {"metadata": {"name": name}} for name in ("one", "two")]
+    (tmp_path / "more.yaml").write_text("---\n" + yaml.safe_dump_all(documents) + "---\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(MINIMAL | {"objects": [CONFIG, "more.yaml"]}), encoding="utf-8")
+    recipe = read_recipe(str(tmp_path / "mine.yaml"), OF_PROXY)
+    assert [each["metadata"]["name"] for each in recipe.objects] == ["mine", "one", "two"]
+    assert not recipe.defines_kinds
 
 
 def test_isolation_is_among_what_the_machine_must_have() -> None:

@@ -1,0 +1,114 @@
+"""Objects of the Kubernetes API that a recipe has created before its programs start: definitions, configuration.
+
+They are applied, in their order, as `kubectl apply --server-side` does it: one that is there already is changed. What a
+CustomResourceDefinition brings is served before anything else is done.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from harness.api.client import Api, Object
+from harness.errors import InconclusiveError, StartError, UsageError
+from harness.eventually import eventually
+from harness.model import strict_yaml
+
+SERVED_SECONDS = 20.0
+_DEFINITION = "CustomResourceDefinition"
+_APPLY = "application/apply-patch+yaml"
+
+
+def parse_objects(given: Any, folder: Path) -> tuple[Object, ...]:
+    """Return the objects of a list, of manifests and of YAML files in a folder. Raises `UsageError` with the key."""
+    if not isinstance(given, list):
+        raise UsageError("key objects: want a list of manifests, and of YAML files that have some")
+    found = []
+    for number, each in enumerate(given):
+        key = f"key objects[{number}]"
+        try:
+            listed = strict_yaml.read_all(folder / each, what="file") if isinstance(each, str) else [each]
+        except UsageError as error:
+            raise UsageError(f"{key}: {error}") from None
+        for one in listed:
+            _check(one, key)
+        found += listed
+    return tuple(found)
+
+
+def _check(given: Any, key: str) -> None:
+    if not isinstance(given, dict):
+        raise UsageError(f"{key}: want a manifest, a mapping with apiVersion, kind and metadata.name")
+    metadata = given.get("metadata")
+    named = metadata if isinstance(metadata, dict) else {}
+    wanted = {"apiVersion": given.get("apiVersion"), "kind": given.get("kind"), "metadata.name": named.get("name")}
+    for name, value in wanted.items():
+        if not value or not isinstance(value, str):
+            raise UsageError(f"{key}: {name} is missing, or no text")
+    if not isinstance(named.get("namespace", ""), str):
+        raise UsageError(f"{key}: metadata.namespace is no text")
+
+
+def defines_kinds(objects: tuple[Object, ...]) -> bool:
+    """Return whether a CustomResourceDefinition is among them."""
+    return any(each["kind"] == _DEFINITION for each in objects)
+
+
+def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
+    """Apply them in their order. Raises `StartError` that names `who` wants it, the object, and why it is refused."""
+    for each in objects:
+        what = f"{who}: object {each['kind']} {each['metadata']['name']}"
+        path = _path_of(api, each, what)
+        query = {"fieldManager": "trafficdist-recipe", "force": "true"}
+        answer = api.request("PATCH", path, each, content_type=_APPLY, query=query)
+        if answer.code >= 400:
+            raise StartError(f"{what} is refused: {answer.code} {answer.body.get('message', '')}", exited=True)
+        if each["kind"] == _DEFINITION:
+            _await_served(api, path, what)
+
+
+def _path_of(api: Api, manifest: Object, what: str) -> str:
+    """Return the URL path of an object, by what the API server says that it serves."""
+    version, metadata = manifest["apiVersion"], manifest["metadata"]
+    served = next((each for each in _served(api, version) if each["kind"] == manifest["kind"]), None)
+    if served is None:
+        raise StartError(f"{what}: the API server serves no such kind in {version}", exited=True)
+    namespace = f"/namespaces/{quote(metadata.get('namespace', 'default'), safe='')}" if served["namespaced"] else ""
+    return f"{_root(version)}{namespace}/{served['name']}/{quote(metadata['name'], safe='')}"
+
+
+def _served(api: Api, version: str) -> list[Object]:
+    """Return the resources of a group and version, without their subresources; none where it is not served."""
+    answer = api.request("GET", _root(version))
+    listed = answer.body.get("resources") or () if answer.code == 200 else ()
+    return [each for each in listed if "/" not in each["name"]]
+
+
+def _root(version: str) -> str:
+    return f"/apis/{quote(version)}" if "/" in version else f"/api/{quote(version)}"
+
+
+def _await_served(api: Api, path: str, what: str) -> None:
+    """Wait until the kinds of a definition are established, and served in all their versions."""
+    lacking = "the condition Established"
+
+    def served() -> bool:
+        nonlocal lacking
+        found = api.request("GET", path).body
+        conditions = {each["type"]: each for each in (found.get("status") or {}).get("conditions") or ()}
+        told = conditions.get("Established") or {}
+        lacking = f"the condition Established ({told.get('message', 'not there yet')})"
+        if told.get("status") != "True":
+            return False
+        spec = found["spec"]
+        for version in [f"{spec['group']}/{each['name']}" for each in spec["versions"] if each.get("served")]:
+            lacking = f"{version} in what the API server serves"
+            if all(each["kind"] != spec["names"]["kind"] for each in _served(api, version)):
+                return False
+        return True
+
+    try:
+        eventually(served, within=SERVED_SECONDS, describe=lambda: lacking, every=0.05, error=InconclusiveError)
+    except InconclusiveError as error:
+        raise StartError(f"{what}: {error}", exited=True) from error

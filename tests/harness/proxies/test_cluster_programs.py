@@ -1,0 +1,205 @@
+"""What a recipe has once a cluster: objects that are there before any program starts, and programs on no node."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.api.client import Object
+from harness.backends.netns import NetnsBackend
+from harness.control_planes.binaries import BinariesControlPlane
+from harness.errors import DistrustError, EndedError, InconclusiveError, UnavailableError
+from harness.eventually import eventually
+from harness.model.release import PROXY, Release
+from harness.model.topology import grid
+from harness.proxies.executable import ExecutableProxy
+from tests.harness.proxies.conftest import Boot, program
+from tests.harness.proxies.test_process import exists
+
+NEWEST = "1.37"
+CONFIG: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {"zones": "on"}}
+DEFINITION: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "pools.mine.example"},
+    "spec": {
+        "group": "mine.example",
+        "scope": "Cluster",
+        "names": {"plural": "pools", "singular": "pool", "kind": "Pool"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+                    }
+                },
+            }
+        ],
+    },
+}
+POOL: Object = {"apiVersion": "mine.example/v1", "kind": "Pool", "metadata": {"name": "all"}, "spec": {"size": 3}}
+
+GET = """
+import json, ssl, sys, urllib.request
+config = json.load(open(sys.argv[1]))
+asked = urllib.request.Request(
+    config["clusters"][0]["cluster"]["server"] + sys.argv[2],
+    headers={"Authorization": "Bearer " + config["users"][0]["user"]["token"]},
+)
+print(urllib.request.urlopen(asked, context=ssl._create_unverified_context()).read().decode())
+"""
+"""Prints what the API server of a kubeconfig answers at a path."""
+
+LISTEN = """
+import socket
+server = socket.create_server(("0.0.0.0", 7777))
+print("up", flush=True)
+while True:
+    server.accept()[0].sendall(b"told")
+"""
+TALK = """
+import socket, sys
+print("up:", socket.create_connection((sys.argv[1], 7777), 5).recv(4).decode(), flush=True)
+"""
+
+
+def read_from(path: str) -> dict[str, Any]:
+    """A program that prints what it reads from the API server, and is up then."""
+    return program("operator", f"{sys.executable} {{folder}}/get.py {{kubeconfig}} {path}; echo up") | {
+        "files": {"get.py": GET.replace("{", "{{").replace("}", "}}")}
+    }
+
+
+def pid_of(backend: NetnsBackend) -> int:
+    """The process of the first program of the cluster."""
+    assert isinstance(backend.proxy, ExecutableProxy)
+    return backend.proxy._programs._of_cluster[0].processes.running["cluster"].pid
+
+
+def test_program_of_the_cluster_runs_once_and_is_reached_from_every_node(boot: Boot) -> None:
+    controller = {"name": "controller", "command": [sys.executable, "-c", LISTEN], "ready": [{"log": "^up"}]}
+    agent = program("agent", f"{sys.executable} {{folder}}/talk.py {{address}}", files={"talk.py": TALK})
+    two = grid("two-nodes", {"a": 1, "b": 1})
+    backend = boot("", topology=two, cluster_programs=[controller], programs=[agent])
+    logs = backend._logs()
+    assert (logs["agent-a1.log"], logs["agent-b1.log"]) == ("up: told\n", "up: told\n")
+    assert [name for name in logs if name.startswith("controller")] == ["controller-cluster.log"]
+
+
+def test_objects_are_there_before_any_program_starts(boot: Boot) -> None:
+    backend = boot("runs", objects=[CONFIG], cluster_programs=[read_from("/api/v1/namespaces/default/configmaps/mine")])
+    said = backend.proxy.evidence("a1")["operator-cluster.log"].splitlines()
+    assert json.loads(said[0])["data"] == CONFIG["data"]
+
+
+def test_object_that_is_there_already_is_changed(boot: Boot) -> None:
+    named = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "labels": {"mine": "yes"}}}
+    backend = boot("runs", objects=[named])
+    assert backend.api.get("namespaces", "", "kube-system")["metadata"]["labels"]["mine"] == "yes"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (CONFIG | {"data": 3}, "fake: object ConfigMap mine is refused: "),
+        (
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"}},
+            "object ClusterRole all: the API server serves no such kind in rbac.authorization.k8s.io/v1",
+        ),
+    ],
+)
+def test_object_that_is_refused_ends_the_start_by_name(boot: Boot, given: Object, said: str) -> None:
+    with pytest.raises(DistrustError, match=said):
+        boot("runs", objects=[given])
+
+
+def test_program_of_the_cluster_that_ends_is_found_and_named(boot: Boot) -> None:
+    backend = boot("runs", cluster_programs=[program("operator", "echo up")])
+    os.kill(pid_of(backend), signal.SIGKILL)
+    with pytest.raises(EndedError, match="operator on cluster was ended by SIGKILL"):
+        eventually(lambda: backend.settle() < 0, within=5, describe="its end")
+
+
+def test_program_of_the_cluster_is_waited_for_by_its_checks(boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.backends.netns.BOOT_SECONDS", 0.3)
+    operator = program("operator", "echo up", synced=[{"log": "^done$"}])
+    with pytest.raises(InconclusiveError, match=r"\(operator on cluster: no line of the log matches '\^done\$'\)"):
+        boot("runs", cluster_programs=[operator])
+
+
+def test_program_of_the_cluster_starts_again_with_the_first_node_and_ends_with_the_last(boot: Boot) -> None:
+    backend = boot("runs", cluster_programs=[program("operator", "echo up")])
+    first = pid_of(backend)
+    backend.start_component(PROXY, Release(), ["a1"])
+    assert pid_of(backend) == first
+    backend.stop_component(PROXY, ["a1"])
+    assert not exists(first)
+    backend.start_component(PROXY, Release(), ["a1"])
+    second = pid_of(backend)
+    backend.close()
+    assert not exists(second)
+
+
+def test_program_of_the_cluster_that_does_not_get_ready_leaves_its_log_and_no_process(boot: Boot) -> None:
+    last = program("last", "echo bad flag: --x; exit 3")
+    with pytest.raises(DistrustError, match=r"last on cluster exited with 3; .*bad flag: --x") as raised:
+        boot("runs", cluster_programs=[program("first", "echo pid $$; echo up"), last])
+    assert not exists(int(raised.value.logs["first-cluster.log"].split()[1]))
+
+
+def test_custom_resources_are_served_before_any_program_starts(boot: Boot) -> None:
+    def plane(_: Release) -> BinariesControlPlane:
+        made = BinariesControlPlane(Release(NEWEST))
+        try:
+            made._processes.find("kube-apiserver", NEWEST)
+            made._processes.find("kube-controller-manager", NEWEST)
+        except UnavailableError:
+            made.stop()
+            raise
+        return made
+
+    operator = read_from("/apis/mine.example/v1/pools/all")
+    try:
+        backend = boot("runs", control_plane=plane, objects=[DEFINITION, POOL], cluster_programs=[operator])
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+    said = backend.proxy.evidence("a1")["operator-cluster.log"].splitlines()
+    assert json.loads(said[0])["spec"] == {"size": 3}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=lambda how: how.name)
+def test_program_of_the_cluster_ends_with_who_started_it(how: signal.Signals, tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    recipe = {
+        "name": "fake",
+        "cluster_programs": [program("operator", f"echo $$ > {told}.new; mv {told}.new {told}; echo up")],
+        **program("fake", "echo no") | {"name": "fake", "ready_seconds": 60},
+    }
+    (tmp_path / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    checking = subprocess.Popen(
+        [str(Path(sys.executable).with_name("trafficdist")), "proxy", "check", str(tmp_path / "fake.yaml")],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: told.exists() or checking.poll() is not None, within=20, describe="its start")
+        checking.send_signal(how)
+        checking.wait(20)
+        pid = int(told.read_text())
+        eventually(lambda: not exists(pid), within=5, describe="the end of its program")
+    finally:
+        checking.kill()
+        checking.wait()
