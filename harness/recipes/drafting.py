@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from harness.errors import UsageError
+from harness.netns.isolation import OWN
 from harness.recipes.recipe import OF_PROXY, QUIET_SECONDS, READY_SECONDS, parse_recipe
 
 _LEAST = {"name": "any", "command": ["any"], "ready": [{"http": {"port": 1}}]}
@@ -38,6 +39,16 @@ command:
 #   config.yaml: |
 #     node: {{node}}
 
+# Several programs a node: a list, each with a name and its own keys from command to synced, in place of those here.
+# programs:
+#   - {{name: agent, command: [mine-agent], ready: [{{log: listening}}]}}
+
+# Once a cluster, before anything runs on nodes: objects that are created, in manifests or files beside this one, and
+# programs on no node, such as a controller; nodes reach them at {{address}}.
+# objects: [definitions.yaml, {{apiVersion: v1, kind: ConfigMap, metadata: {{name: mine}}}}]
+# cluster_programs:
+#   - {{name: controller, command: [mine-controller, "{{kubeconfig}}"], ready: [{{log: listening}}]}}
+
 # The values of --mode, the usual one first.
 modes: {modes}
 
@@ -62,6 +73,21 @@ follows: released
 
 # Seconds within which it promises to take up every change: later is a failure. Without it late is not wrong.
 # converges_within: 5
+
+# What every Service gets, for a proxy that must be asked: annotations, labels, fields of the spec.
+# services: {{spec: {{trafficDistribution: PreferClose}}}}
+
+# What a node has of its own beside its network: {isolation}.
+# isolation: [run, hostname]
+
+# What the machine must have; docs/proxies.md has the names, and `trafficdist doctor --proxy {file}` tries each.
+# requires: [root, bpf]
+
+# How it tells why a node decides so: lines of its log, or a command. Without it, lines with namespace/name.
+# explain: {{command: [mine-maps, dump, "--ip={{cluster_ip}}"]}}
+
+# What packets follow: the proxy itself (packets), or rules that a small program writes from its decisions (decisions).
+# judges: packets
 """
 
 
@@ -95,6 +121,7 @@ class Draft:
             quiet_seconds=QUIET_SECONDS if self.synced else _UNTOLD_QUIET_SECONDS,
             supported=_scalar(self.features),
             exempt=_scalar([] if self.zone_hints else ["ZoneHints"]),
+            isolation=", ".join(OWN),
         )
 
 

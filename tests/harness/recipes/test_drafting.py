@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,9 +30,12 @@ ANSWERS = {
 PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=30)
 
 
+def text(**changes: str) -> str:
+    return Draft(**{key: read_answer(key, each) for key, each in {**ANSWERS, **changes}.items()}).as_text("mine.yaml")
+
+
 def drafted(**changes: str) -> Recipe:
-    answers = {key: read_answer(key, answer) for key, answer in {**ANSWERS, **changes}.items()}
-    return parse_recipe(strict_yaml.parse(Draft(**answers).as_text("mine.yaml"), "draft"), OF_PROXY)
+    return parse_recipe(strict_yaml.parse(text(**changes), "draft"), OF_PROXY)
 
 
 def test_recipe_says_what_was_answered() -> None:
@@ -48,6 +54,24 @@ def test_proxy_that_tells_nothing_is_waited_for_longer() -> None:
 
 def test_proxy_without_hints_does_not_claim_them() -> None:
     assert drafted(zone_hints="no").exempt_features == ("ZoneHints",)
+
+
+@pytest.mark.parametrize("key", OF_PROXY.keys)
+def test_each_key_of_a_recipe_is_there_or_in_a_comment(key: str) -> None:
+    assert re.search(rf"^(# )?{key}:", text(), re.MULTILINE)
+
+
+def test_keys_in_comments_are_right_once_they_are_none(tmp_path: Path) -> None:
+    """But `programs`, which excludes the keys that are answered."""
+    examples = re.findall(r"^# ([a-z_]+:(?: .*)?\n(?:#   .*\n)*)", text(), re.MULTILINE)
+    said = "".join(each.replace("\n# ", "\n") for each in examples if not each.startswith("programs"))
+    (tmp_path / "definitions.yaml").write_text(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}})
+    )
+    given = strict_yaml.parse(text(), "draft") | strict_yaml.parse(said, "comments")
+    recipe = parse_recipe(given, OF_PROXY, tmp_path)
+    assert recipe.converges_within == 5
+    assert (len(recipe.objects), len(recipe.cluster_programs), len(recipe.programs[0].files)) == (2, 1, 1)
 
 
 @given(PRINTABLE, PRINTABLE)
