@@ -11,9 +11,13 @@ from collections.abc import Callable, Sequence
 
 from harness import eventually
 from harness.errors import EndedError, InconclusiveError
+from harness.model.release import PROXY
 
 AGAIN = 1.0
 """Seconds, before the time scale, for components one of which was waited for in vain; it may have been slow."""
+
+ASKED_EVERY = 10.0
+"""Seconds, before the time scale, between two times that proxies are asked which took up nothing."""
 
 CHAIN = 1.5
 """How much longer than for one change is waited for all: a component hears late of its own writes too, and goes on."""
@@ -23,18 +27,25 @@ class Components:
     """The components of one cluster, by name, in the order in which they work on what those before them write."""
 
     def __init__(
-        self, names: Sequence[str], synced: Callable[[str], bool], lacking: Callable[[str], str] = lambda _: ""
+        self,
+        names: Sequence[str],
+        synced: Callable[[str], bool],
+        lacking: Callable[[str], str] = lambda _: "",
+        silent: Callable[[float], str] = lambda _: "",
     ) -> None:
         """`synced` says whether one has worked on everything, and raises `EndedError` if that has ended by itself.
 
-        `lacking` says why it has not, as far as that is known.
+        `lacking` says why it has not, as far as that is known. `silent` says how the proxies have shown, within so many
+        seconds before the time scale, that they take up nothing, whatever they say of themselves; "" if they do.
         """
-        self._names, self._synced, self._lacking = names, synced, lacking
+        self._names, self._synced, self._lacking, self._silent = names, synced, lacking, silent
+        self._heard_nothing, self._asked_at = "", 0.0
         self._in_vain: tuple[str, str] | None = None  # what was said, and of which component
 
     def started(self) -> None:
         """One was replaced: wait for all as if for the first time."""
         self._in_vain = None
+        self._heard_nothing = ""
 
     def settle(self, within: float | None = None) -> float:
         """Wait until all have worked on everything written so far, and on what came of it.
@@ -42,6 +53,8 @@ class Components:
         Returns the seconds until the last look at which they had not. Raises `EndedError`, which names the first that
         has ended, or has not got there in time.
         """
+        if self._heard_nothing:
+            self.expect_work()
         begin = busy_at = time.monotonic()
         behind = ""
 
@@ -76,6 +89,23 @@ class Components:
         """Raise `EndedError` for the first that has ended by itself."""
         for name in self._names:
             self._ask(name)
+
+    def expect_work(self) -> None:
+        """Raise `EndedError` if the proxies take up nothing that is written, though they may claim it.
+
+        Where they do not, that takes as long as a change is waited for; later it is said at once, and asked again now
+        and then.
+        """
+        if self._heard_nothing and time.monotonic() - self._asked_at < ASKED_EVERY * eventually.time_scale():
+            raise EndedError(self._heard_nothing, PROXY)
+        said = self._silent(AGAIN if self._heard_nothing else eventually.FAR)
+        self._asked_at = time.monotonic()
+        if not said:
+            self._heard_nothing = ""
+            return
+        claim = "though it claims to have worked on everything"
+        self._heard_nothing = self._heard_nothing or f"{PROXY} works no longer on what is written: {said}, {claim}"
+        raise EndedError(self._heard_nothing, PROXY)
 
     def _behind(self) -> str:
         """Return the first that has work left; "" if none has."""

@@ -37,6 +37,7 @@ from harness.backends.protocols import (
     Sockets,
     VirtualAddresses,
 )
+from harness.backends.pulse import Pulse
 from harness.dns.dns import ClusterDns, KeepsLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, UnavailableError
 from harness.model import manifests
@@ -106,8 +107,13 @@ class NetnsBackend(
         self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # what has logs, by name
         self._dns: tuple[ClusterDns, Host] | None = None
         self._components = Components(
-            (Component.CONTROLLER, Component.PROXY, LOCATOR_CONTROLLER, DNS_SERVER), self._is_synced, self._lacking
+            (Component.CONTROLLER, Component.PROXY, LOCATOR_CONTROLLER, DNS_SERVER),
+            self._is_synced,
+            self._lacking,
+            self._silent,
         )
+        self._without_proxy: set[str] = set()  # nodes on which a scenario has stopped it
+        self._pulse = Pulse(self)
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
@@ -149,6 +155,13 @@ class NetnsBackend(
         if component == Component.PROXY and isinstance(self.proxy, TellsWhatLacks):
             return self.proxy.lacking
         return ""
+
+    def _silent(self, within: float) -> str:
+        """Return on which nodes that are on, and have a proxy, nothing new is taken up."""
+        names = [node.name for node in self.topology.nodes]
+        return self._pulse.silent(
+            [each for each in names if each not in self._without_proxy | self._off.keys()], within
+        )
 
     def _await_boot(self) -> None:
         try:
@@ -216,6 +229,7 @@ class NetnsBackend(
             case Component.PROXY:
                 for node in nodes:
                     self.proxy.setup(node, self.network.nodes[node].namespace, release)
+                self._without_proxy.difference_update(nodes)
         self._components.started()
         self.settle(None if component is not Component.API_SERVER else RECONNECTED)
 
@@ -227,6 +241,7 @@ class NetnsBackend(
             case Component.CONTROLLER:
                 self.control_plane.stop_controller()
             case Component.PROXY:
+                self._without_proxy.update(nodes)
                 for node in nodes:
                     self.proxy.stop(node)
 
@@ -293,8 +308,12 @@ class NetnsBackend(
 
     def delete_namespace(self, namespace: str) -> None:
         """Delete a namespace with everything in it, and wait until controller and proxies have worked on that."""
-        super().delete_namespace(namespace)
+        self.remove_namespace(namespace)
         self.settle()
+
+    def remove_namespace(self, namespace: str) -> None:
+        """Delete a namespace with everything in it, and wait for nobody."""
+        super().delete_namespace(namespace)
 
     def forget_connections(self) -> None:
         """Flush the nodes' connection tracking."""
@@ -309,7 +328,9 @@ class NetnsBackend(
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
         """Send probes, and return their outcomes in the same order."""
-        return self._loop.probe(probes, in_flight=in_flight)
+        observed = self._loop.probe(probes, in_flight=in_flight)
+        self._pulse.feel(probes, observed)
+        return observed
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send all probes with `probe`, which is quick here: as many at once as a socket holds datagrams."""
@@ -391,9 +412,13 @@ class NetnsBackend(
         return self._components.settle(within)
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` if a component has ended by itself, and `DistrustError` if the fabric is broken."""
+        """Raise `EndedError` if a component has ended by itself, and `DistrustError` if the fabric is broken.
+
+        A proxy that takes up nothing that is written, whatever it claims, counts as one that has ended.
+        """
         self._components.check()
         fabric_check.check(self.network)
+        self._components.expect_work()
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""

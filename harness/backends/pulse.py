@@ -1,0 +1,109 @@
+"""Whether proxies take up anything at all that is written, asked of a cluster in which a requirement has just failed.
+
+A proxy that hangs may claim that it has worked on everything: what tells of its progress runs on, or was never right.
+Each requirement would then be waited for in vain, and seem to have a fault of its own. So a Service that is as plain as
+can be, with an endpoint on each node, is written beside what has failed. Whoever does not reach it has a proxy that
+works no longer, if Services were reached before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from harness.api.client import Api, RefusedError
+from harness.backends.backend import WantedPod
+from harness.errors import HarnessError
+from harness.eventually import seen_last
+from harness.model import manifests
+from harness.model.manifests import Endpoint
+from harness.model.outcomes import Observation, Reached
+from harness.model.workloads import Client, Pod, pod_client
+from harness.netns.addresses import SERVICE_CIDRS, Family
+from harness.netns.namespace import Namespace
+from harness.probes.loop import Probe
+
+_VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
+
+
+class Around(Protocol):
+    """The cluster that is asked."""
+
+    api: Api
+    families: tuple[Family, ...]
+
+    def create_namespace(self, namespace: str) -> None:
+        """Create a Kubernetes namespace."""
+
+    def remove_namespace(self, namespace: str) -> None:
+        """Delete it with all that is in it, and wait for nobody."""
+
+    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
+        """Run pods, each with an echo server."""
+
+    def namespace_of(self, client: Client | Pod) -> Namespace:
+        """Return the netns of a client."""
+
+    def probe(self, probes: Sequence[Probe]) -> list[Observation]:
+        """Send probes, and return their outcomes in the same order."""
+
+
+class Pulse:
+    """What is known of the proxies of one cluster: whether Services were ever reached."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._felt = False
+        self._number = 0
+
+    def feel(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> None:
+        """Note whether a cluster IP was reached; quick once one was."""
+        self._felt = self._felt or any(
+            isinstance(outcome, Reached) and _is_virtual(probe.address)
+            for probe, outcome in zip(probes, observed, strict=True)
+        )
+
+    def silent(self, nodes: Sequence[str], within: float) -> str:
+        """Return on which of these nodes a new Service is not reached in so many seconds before the time scale.
+
+        "" if it is on all, or if that cannot be told: it was reached never before, or something else is out of order.
+        """
+        if not self._felt or not nodes:
+            return ""
+        self._number += 1
+        namespace = f"td-pulse-{self._number}"
+        try:
+            deaf = self._deaf(namespace, nodes, within)
+        except (HarnessError, RefusedError):
+            return ""
+        finally:
+            with contextlib.suppress(HarnessError, RefusedError):
+                self._around.remove_namespace(namespace)
+        return f"a new Service is not reached on {', '.join(deaf)} after {within:g} s" if deaf else ""
+
+    def _deaf(self, namespace: str, nodes: Sequence[str], within: float) -> list[str]:
+        around, family = self._around, self._around.families[0]
+        around.create_namespace(namespace)
+        pods = around.run_pods(namespace, [WantedPod(f"pulse-{node}", node) for node in nodes])
+        made = around.api.create("services", namespace, manifests.service("pulse"))
+        endpoints = [Endpoint(pod.addresses, node=pod.node, zone=pod.zone) for pod in pods]
+        written = manifests.endpoint_slice("pulse", "pulse", endpoints, family=family)
+        around.api.create("endpointslices", namespace, written)
+        left = list(nodes)
+
+        def look() -> list[str]:
+            probes = [
+                Probe(around.namespace_of(pod_client(node)), "TCP", made["spec"]["clusterIP"], 80) for node in left
+            ]
+            seen = zip(left, around.probe(probes), strict=True)
+            left[:] = [node for node, outcome in seen if not isinstance(outcome, Reached)]
+            return left
+
+        return seen_last(look, lambda seen: not seen, within=within, every=0.02, describe="a new Service to be reached")
+
+
+def _is_virtual(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    return any(parsed in each for each in _VIRTUAL)

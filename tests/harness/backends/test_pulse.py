@@ -1,0 +1,105 @@
+"""A proxy that hangs, and claims to have worked on everything: it is found once, named, and waited for no more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.backends import components
+from harness.backends.backend import WantedPod
+from harness.backends.implementation import reference
+from harness.backends.netns import NetnsBackend
+from harness.errors import EndedError
+from harness.eventually import eventually
+from harness.model import manifests
+from harness.model.manifests import Endpoint
+from harness.model.outcomes import Reached
+from harness.model.release import PROXY
+from harness.model.topology import grid
+from harness.model.workloads import pod_client
+from harness.probes.loop import Probe
+from harness.proxies.executable import ExecutableProxy
+from harness.recipes.recipe import OF_PROXY, parse_recipe
+from tests.conformance.trials import time_scaled
+
+ROOT = Path(__file__).parents[3]
+SMALL = [sys.executable, str(ROOT / "examples/small-proxy/small_proxy.py"), "{node}", "{kubeconfig}", "{cluster_cidrs}"]
+
+
+@pytest.fixture
+def cluster() -> Iterator[NetnsBackend]:
+    """Two nodes, each with a proxy that is a program, and says nothing of its progress."""
+    recipe = parse_recipe({"name": "small", "command": [*SMALL, "10300"], "ready": [{"log": "serving"}]}, OF_PROXY)
+
+    def proxy(plane: Any, pod_cidrs: Any) -> ExecutableProxy:
+        return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs)
+
+    topology = grid("two-nodes", {"a": 1, "b": 1})
+    with NetnsBackend(topology, implementation=replace(reference(), proxy=proxy)) as booted:
+        yield booted
+
+
+def reach_a_service(cluster: NetnsBackend) -> None:
+    cluster.create_namespace("mine")
+    (pod,) = cluster.run_pods("mine", [WantedPod("server", "a1")])
+    made = cluster.api.create("services", "mine", manifests.service("web"))
+    endpoints = [Endpoint(pod.addresses, node="a1", zone="a")]
+    cluster.api.create("endpointslices", "mine", manifests.endpoint_slice("web", "web", endpoints))
+    probe = Probe(cluster.namespace_of(pod_client("a1")), "TCP", made["spec"]["clusterIP"], 80)
+    eventually(lambda: isinstance(cluster.probe([probe])[0], Reached), within=10, describe="a Service")
+
+
+def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
+    assert isinstance(cluster.proxy, ExecutableProxy)
+    os.kill(cluster.proxy._programs._parts[0].processes.running[node].pid, how)
+
+
+def test_proxy_that_hangs_is_found_once_and_waited_for_no_more(
+    cluster: NetnsBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reach_a_service(cluster)
+    cluster.check_instruments()
+    hang(cluster, "b1", signal.SIGSTOP)
+    cluster.settle()
+    said = r"service-proxy works no longer on what is written: a new Service is not reached on b1 after 30 s, though"
+    with time_scaled(0.03):
+        with pytest.raises(EndedError, match=said) as ended:
+            cluster.check_instruments()
+        assert ended.value.component == PROXY
+        begin = time.monotonic()
+        with pytest.raises(EndedError, match=said):
+            cluster.settle()
+        assert time.monotonic() - begin < 0.2
+    hang(cluster, "b1", signal.SIGCONT)
+    monkeypatch.setattr(components, "ASKED_EVERY", 0.0)
+    cluster.settle()
+    cluster.check_instruments()
+
+
+def test_node_without_a_proxy_is_not_asked(cluster: NetnsBackend) -> None:
+    reach_a_service(cluster)
+    cluster.stop_component(PROXY, ["b1"])
+    cluster.check_instruments()
+
+
+def test_node_that_is_off_is_not_asked(cluster: NetnsBackend) -> None:
+    reach_a_service(cluster)
+    cluster.stop_node("b1")
+    cluster.check_instruments()
+
+
+def test_proxy_by_which_no_service_was_ever_reached_is_judged_by_that(cluster: NetnsBackend) -> None:
+    hang(cluster, "a1", signal.SIGSTOP)
+    hang(cluster, "b1", signal.SIGSTOP)
+    cluster.check_instruments()
+    hang(cluster, "a1", signal.SIGCONT)
+    hang(cluster, "b1", signal.SIGCONT)
+    assert not [each for each in cluster.api.list("namespaces") if each["metadata"]["name"].startswith("td-pulse")]
