@@ -215,7 +215,8 @@ class Dialer:
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
-        sent, in_vain = self._syns.sent(client, tries), 0
+        sent = self._syns.sent(client, tries) if probe.protocol == "TCP" else None
+        in_vain = 0
         begin = time.monotonic()
         try:
             query = _query(protocol, probe.address, probe.port, request, tries)
@@ -228,7 +229,8 @@ class Dialer:
             dialed = Dialed([TIMED_OUT if 0 < limit <= seconds else Unknown(str(error))] * tries, seconds)
             in_vain = tries
         finally:
-            self._syns.ended(client, sent, in_vain, go_on=limit > 0)
+            if sent is not None:
+                self._syns.ended(client, sent, in_vain, go_on=limit > 0)
         return dialed
 
     def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:

@@ -269,3 +269,24 @@ def test_what_a_glance_in_vain_repeats_is_no_loss_of_what_comes_after(
     now = 101.5
     late = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]
     assert TIMED_OUT not in dialer._counted(probe, late, set())
+
+
+LATE = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]
+
+
+@pytest.mark.parametrize(("protocol", "lost"), [("TCP", 0), ("UDP", 1)])
+def test_datagrams_without_answer_repeat_no_syns(
+    new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, protocol: str, lost: int
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
+
+    def ask(_client: ClientPod, path: str, _seconds: float) -> Response:
+        nonlocal now
+        now += 5.0
+        return Response(200, {"output": netstat(1)} if path.startswith("shell") else {"errors": ["i/o timeout"]})
+
+    dialer = new_dialer(ask)
+    dialer._dial(Probe(CLIENT, protocol, "10.96.0.1", 81), 1, identity)
+    seen = dialer._counted(Probe(CLIENT, "TCP", "10.96.0.1", 80), LATE, set())
+    assert seen.count(TIMED_OUT) == lost
