@@ -1,6 +1,7 @@
 """Steady traffic from client pods: each sends small batches, one after the other, until it is stopped.
 
 Hundreds that began at once would wait for each other, so that their answers came late: each begins in its own moment.
+While there is no answer each try is a request of its own: SYNs that it repeats are no lost packets of other probes.
 """
 
 from __future__ import annotations
@@ -48,13 +49,15 @@ class Steady:
         if self._ended.wait(TRIES * self._interval * number / self._count):
             return
         self._dialer.begin(probe)
+        tries = 1
         while not self._ended.is_set():
             begin = time.monotonic()
-            dialed = self._dialer.dial(probe, TRIES)
-            step = (time.monotonic() - begin) / TRIES
+            dialed = self._dialer.dial(probe, tries)
+            step = (time.monotonic() - begin) / tries
             # agnhost does not tell which try had which outcome: tries without answer count as the first ones.
             ordered = sorted(dialed.outcomes, key=lambda outcome: outcome != TIMED_OUT)
             self._samples += [
                 Sample(begin + index * step, outcome, number, step) for index, outcome in enumerate(ordered)
             ]
-            self._ended.wait(begin + TRIES * self._interval - time.monotonic())
+            self._ended.wait(begin + tries * self._interval - time.monotonic())
+            tries = 1 if TIMED_OUT in dialed.outcomes else TRIES

@@ -8,18 +8,21 @@ from typing import cast
 from harness.backends.any_cluster.dialing import Dialed, Dialer
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.steady import TRIES, Steady
-from harness.model.outcomes import Reached
+from harness.model.outcomes import TIMED_OUT, Reached
 from harness.probes.loop import Probe
 
 CLIENT = ClientPod("td-abcd1234-main-clients", "client-a1", 8080)
 
 
 class _Dialer:
-    """Answers at once, and says when all of these ports were asked for."""
+    """Answers at once, but for the first requests, and says when all of these ports were asked for, so often."""
 
-    def __init__(self, awaited: set[int]) -> None:
+    def __init__(self, awaited: set[int], silent: int = 0, requests: int = 1) -> None:
         self.asked: list[int] = []
+        self.tries: list[int] = []
         self._awaited = awaited
+        self._silent = silent
+        self._requests = requests
         self.done = threading.Event()
 
     def begin(self, probe: Probe) -> None:
@@ -27,27 +30,35 @@ class _Dialer:
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
         self.asked.append(probe.port)
-        if self._awaited <= {*self.asked}:
+        self.tries.append(tries)
+        if self._awaited <= {*self.asked} and len(self.asked) >= self._requests:
             self.done.set()
-        return Dialed([Reached("td-x-main-1/a1")] * tries, 0.001)
+        silent = len(self.asked) <= self._silent
+        return Dialed([TIMED_OUT if silent else Reached("td-x-main-1/a1")] * tries, 0.001)
 
 
-def _ports(interval: float, awaited: set[int]) -> tuple[list[int], int]:
-    """The ports that four streams asked for, and the number of their samples."""
-    dialer = _Dialer(awaited)
-    steady = Steady(
-        cast("Dialer", dialer), interval, [Probe(CLIENT, "TCP", "10.96.0.1", 80 + each) for each in range(4)]
-    )
+def _run(dialer: _Dialer, interval: float, streams: int = 4) -> int:
+    """The number of samples."""
+    probes = [Probe(CLIENT, "TCP", "10.96.0.1", 80 + each) for each in range(streams)]
+    steady = Steady(cast("Dialer", dialer), interval, probes)
     assert dialer.done.wait(30)
-    samples = steady.stop()
-    return dialer.asked, len(samples)
+    return len(steady.stop())
 
 
 def test_each_stream_begins_in_its_own_moment() -> None:
     """The second one would in 25 s."""
-    assert _ports(10.0, {80}) == ([80], TRIES)
+    dialer = _Dialer({80})
+    assert _run(dialer, 10.0) == 1
+    assert dialer.asked == [80]
 
 
 def test_all_streams_are_sent() -> None:
-    asked, samples = _ports(0.004, {80, 81, 82, 83})
-    assert samples == TRIES * len(asked)
+    dialer = _Dialer({80, 81, 82, 83})
+    assert _run(dialer, 0.004) == sum(dialer.tries)
+
+
+def test_each_try_is_a_request_until_one_is_answered() -> None:
+    """So it is known at each time how many tries may be without answer: the SYNs that they repeat are not lost."""
+    dialer = _Dialer({80}, silent=3, requests=6)
+    _run(dialer, 0.001, streams=1)
+    assert dialer.tries[:6] == [1, 1, 1, 1, TRIES, TRIES]
