@@ -13,8 +13,10 @@ did not come in time.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -175,11 +177,22 @@ class Dialer:
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _glance(self, probe: Probe) -> Dialed:
-        dialed = self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)
-        self._note(probe, dialed.outcomes)
-        if dialed.seconds >= REPEATED_SYN:
-            self._syns.may_have_repeated(_client(probe))
-        return dialed
+        """Send one try, which is listened to when it is no longer waited for: until then it may repeat its SYN."""
+        limit, answer = probe.timeout + GLANCE, Future[Dialed]()
+
+        def look() -> None:
+            try:
+                dialed = self._dial(probe, 1, identity, is_judged=False)
+                self._note(probe, dialed.outcomes)
+                answer.set_result(dialed)
+            except BaseException as error:  # noqa: BLE001  raised where it is waited for
+                answer.set_exception(error)
+
+        threading.Thread(target=look, name="glance", daemon=True).start()
+        try:
+            return answer.result(limit)
+        except TimeoutError:
+            return Dialed([TIMED_OUT], limit)
 
     def begin(self, probe: Probe) -> None:
         """Ignore earlier losses in the next `dial`."""
@@ -207,30 +220,33 @@ class Dialer:
         """Make a TCP connection, and close it without a word: `Reached` "" if that was possible."""
         target = f"[{probe.address}]:{probe.port}" if ":" in probe.address else f"{probe.address}:{probe.port}"
         command = f"/agnhost connect {target} --timeout={probe.timeout:.0f}s"
-        response = self._ask(_client(probe), "shell", {"cmd": command}, probe.timeout + OVERHEAD)
+        sent = self._syns.sent(_client(probe), 1)
+        try:
+            response = self._ask(_client(probe), "shell", {"cmd": command}, probe.timeout + OVERHEAD)
+        finally:
+            self._syns.ended(_client(probe), sent, 1)
         return _connected(response)
 
-    def _dial(self, probe: Probe, tries: int, read: Reader, *, limit: float = 0.0) -> Dialed:
-        """Send one request; with a limit, silence counts after that time."""
+    def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> Dialed:
+        """Send one request. Unless it is judged, SYNs that it repeats are no lost packets even if it is answered."""
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
         sent = self._syns.sent(client, tries) if probe.protocol == "TCP" else None
-        in_vain = 0
+        in_vain, goes_on = tries, FULL_WAIT
         begin = time.monotonic()
         try:
             query = _query(protocol, probe.address, probe.port, request, tries)
-            response = self._ask(client, "dial", query, limit or tries * FULL_WAIT + OVERHEAD)
+            response = self._ask(client, "dial", query, tries * FULL_WAIT + OVERHEAD)
             seconds = time.monotonic() - begin
             dialed = Dialed(self._told(probe, _outcomes(response, tries, read, client), seconds), seconds)
-            in_vain = dialed.outcomes.count(TIMED_OUT)
+            if response.code == 200:
+                in_vain, goes_on = dialed.outcomes.count(TIMED_OUT) if is_judged else tries, 0.0
         except InconclusiveError as error:
-            seconds = time.monotonic() - begin
-            dialed = Dialed([TIMED_OUT if 0 < limit <= seconds else Unknown(str(error))] * tries, seconds)
-            in_vain = tries
+            dialed = Dialed([Unknown(str(error))] * tries, time.monotonic() - begin)
         finally:
             if sent is not None:
-                self._syns.ended(client, sent, in_vain, go_on=limit > 0)
+                self._syns.ended(client, sent, in_vain, goes_on=goes_on)
         return dialed
 
     def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:

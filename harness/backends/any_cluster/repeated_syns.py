@@ -2,7 +2,7 @@
 
 A try without answer repeats its SYN too, for as long as agnhost waits, which may be longer than the harness did. So the
 SYNs that such tries can have repeated do not count as lost packets, nor those of single tries that are under way: they
-may end without answer.
+may end without answer. A try is under way until the pod has answered: on a crowded machine it begins seconds late.
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(eq=False, slots=True)
 class Sent:
-    """A request to a client: when it began, how many of its tries are or may be without answer, and when they ended."""
+    """A request to a client: when it began, how many of its tries are or may be without answer, and when they ended.
+
+    SYNs that its other tries repeat are lost packets.
+    """
 
     begin: float
     in_vain: int
     end: float = inf
 
     def explains(self, since: float, now: float) -> int:
-        """Return the most SYNs that its tries can have repeated in that time."""
+        """Return the most SYNs that its tries, one after the other, can have repeated in that time."""
         until = min(now, self.end)
         span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
             return 0
-        return self.in_vain * min(bisect_right(REPEATED, until - self.begin), int(span) + 1)
+        return min(self.in_vain * bisect_right(REPEATED, until - self.begin), int(span) + 1)
 
 
 @dataclass(slots=True)
@@ -52,11 +55,10 @@ class _Known:
     total: int = 0
     since: float = 0.0  # when `total` was asked for
     sent: list[Sent] = field(default_factory=list)  # the latest requests with tries without answer, or under way
-    is_old: bool = False  # tries that are not judged may have added to it
 
     def read(self, total: int, since: float) -> None:
         """Set a new `total`, and forget the requests that had ended then."""
-        self.total, self.since, self.is_old = total, since, False
+        self.total, self.since = total, since
         self.sent = [each for each in self.sent if each.end > since]
 
 
@@ -76,16 +78,11 @@ class RepeatedSyns(Generic[T]):
         with self._reading:
             with self._lock:
                 known = self._clients[client]
-                is_current = alone and not known.sent and not known.is_old
+                is_current = alone and not known.sent
             if not is_current:
                 since, total = time.monotonic(), repeated_syns(self._read(client))
                 with self._lock:
                     known.read(total, since)
-
-    def may_have_repeated(self, client: T) -> None:
-        """Note a long try that is not judged."""
-        with self._lock:
-            self._clients[client].is_old = True
 
     def sent(self, client: T, tries: int) -> Sent:
         """Note a request of tries, one after the other, which begins now."""
@@ -94,11 +91,11 @@ class RepeatedSyns(Generic[T]):
             self._clients[client].sent.append(sent)
         return sent
 
-    def ended(self, client: T, sent: Sent, in_vain: int, *, go_on: bool = False) -> None:
-        """Note how many tries had no answer; with `go_on` they were not waited for, and still run in the pod."""
+    def ended(self, client: T, sent: Sent, in_vain: int, *, goes_on: float = 0.0) -> None:
+        """Note how many tries may have repeated SYNs that nobody lost, and how long (s) the pod may still try."""
         with self._lock:
-            sent.in_vain, sent.end = in_vain, time.monotonic() + (FULL_WAIT if go_on else 0.0)
-            if not in_vain:
+            sent.in_vain, sent.end = in_vain, time.monotonic() + goes_on
+            if not in_vain or sent.end - sent.begin < REPEATED_SYN:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: T) -> int:
