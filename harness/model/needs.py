@@ -76,7 +76,4 @@ def as_yaml(needs: Mapping[str, Needs]) -> str:
     import yaml  # noqa: PLC0415  the same
 
     table = {name: needs[name].to_json() for name in sorted(needs)}
-    return "".join(
-        yaml.safe_dump({name: values}, default_flow_style=None, width=10_000, sort_keys=True)
-        for name, values in table.items()
-    )
+    return yaml.safe_dump(table, default_flow_style=None, width=10_000, sort_keys=True)

@@ -75,14 +75,17 @@ def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, 
     }
 
 
-class _Plain(yaml.SafeDumper):
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Plain(_DUMPER):  # type: ignore[misc]
     """Writes a value that is there twice twice, without an anchor, and texts that terminals would obey in quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _text(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain(text) else '"')
 
 
