@@ -13,7 +13,7 @@ Timed = tuple[float, Observation]
 
 def longest_gap(samples: Sequence[Timed]) -> float:
     """Return the longest time in ms from one answered question to the next; first and last count as answered."""
-    return max((round((after - before) * 1000, 1) for before, after in gaps(samples)), default=0.0)
+    return round(max((after - before for before, after in gaps(samples)), default=0.0) * 1000, 1)
 
 
 def gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:

@@ -102,10 +102,10 @@ def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
 
 _LONGEST = 1e6  # seconds of a test
 
-_TEXTS = (
+_TEXTS = {
     "cause", "client", "explanation", "message", "parameters", "phase", "reason", "relation", "rerun", "sentence",
     "source", "test", "unknown", "verdict", "what", "worker",
-)  # fmt: skip
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -129,8 +129,8 @@ class _Reader:
         self._workers: dict[str, _Worker] = {}
 
     def read(self, record: Mapping[str, Any]) -> None:
-        for name in _TEXTS:
-            if not isinstance(record.get(name, ""), str):
+        for name, value in record.items():
+            if not isinstance(value, str) and name in _TEXTS:
                 raise TypeError(f"{name} is no text")
         worker = self._workers.setdefault(record.get("worker", ""), _Worker())
         match record["kind"]:
@@ -180,7 +180,9 @@ class _Reader:
     def _observed(self, record: Mapping[str, Any], window: WindowStory) -> None:
         """Add the counts of a client; those of steady traffic must be the counts of its questions."""
         counted = as_json.read_tally(record["tally"])
-        window.tallies.setdefault(record["client"], Tally()).add(counted)
+        if record["client"] not in window.tallies:
+            window.tallies[record["client"]] = Tally()
+        window.tallies[record["client"]].add(counted)
         if "flow" in record:
             samples = as_json.read_flow(record["flow"])
             window.flows[record["client"]] = samples

@@ -126,11 +126,14 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Add other counts."""
-        self.pods += other.pods
         self.timed_out += other.timed_out
         self.refused += other.refused
-        self.refused_by += other.refused_by
-        self.unknown += other.unknown
+        if other.pods:
+            self.pods += other.pods
+        if other.refused_by:
+            self.refused_by += other.refused_by
+        if other.unknown:
+            self.unknown += other.unknown
         self.gap_ms = max(self.gap_ms, other.gap_ms)
 
 
@@ -179,9 +182,11 @@ def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, S
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}
 
+    alike = Counter((_kind(expected), narrow[client]) for client, expected in expectation.items())
+
     def clients(client: str) -> int:
-        alike = [each for each, other in expectation.items() if _kind(other) is _kind(expectation[client])]
-        return sum(narrow[each] >= narrow[client] for each in alike)
+        kind = _kind(expectation[client])
+        return alike[kind, True] + (0 if narrow[client] else alike[kind, False])
 
     return {client: plan(expected, rates, clients=clients(client)) for client, expected in expectation.items()}
 
@@ -220,7 +225,7 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
         raise ValueError(f"nothing is expected of {', '.join(strangers)}")
     pods, clients = _clients(expectation, tallies, planned)
     verdict = combine(client.verdict for client in clients)
-    told = sum(client.tally.told for client in clients)
+    told = sum(client.told for client in clients)
     reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
     if verdict is Verdict.PASSED:
         probes = f"all of {told} probes by {_many(len(clients), 'client')}"
@@ -254,7 +259,7 @@ def _clients(
     ]
 
 
-OFFENCES = frozenset({Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN})
+OFFENCES = (Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN)
 
 
 class _Client:
@@ -264,17 +269,17 @@ class _Client:
         self.name = name
         self.expected = expected
         self.tally = tally
+        self.told = tally.told
         self.needed = planned.samples
         self.allowed = pods_of(expected)
         self.bounds = self._share_bounds(planned.miss)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
+        self.verdict = self._verdict([cell.mark for _, cell in self.cells])
 
-    @property
-    def verdict(self) -> Verdict:
-        marks = {cell.mark for _, cell in self.cells}
-        if marks & OFFENCES:
+    def _verdict(self, marks: Sequence[Mark]) -> Verdict:
+        if any(each in marks for each in OFFENCES):
             return Verdict.FAILED
-        doubtful = marks & {Mark.UNKNOWN, Mark.UNSURE} or self.tally.told < self.needed
+        doubtful = Mark.UNKNOWN in marks or Mark.UNSURE in marks or self.told < self.needed
         return Verdict.INCONCLUSIVE if doubtful else Verdict.PASSED
 
     def row(self) -> Row:
@@ -290,15 +295,15 @@ class _Client:
         found = [
             f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
         ]
-        if not found and tally.told < self.needed:
-            found = [f"{self.name} has {tally.told} observations, and the stated error rates need {self.needed}"]
+        if not found and self.told < self.needed:
+            found = [f"{self.name} has {self.told} observations, and the stated error rates need {self.needed}"]
         return found
 
     def _share_bounds(self, miss: float) -> tuple[int, int]:
         """Return the bounds of a pod's count for an equal share, or no bounds if there are too few observations."""
-        if isinstance(self.expected, Evenly) and self.tally.told >= self.needed:
-            return share_bounds(self.tally.told, len(self.allowed), miss)
-        return 0, self.tally.told
+        if isinstance(self.expected, Evenly) and self.told >= self.needed:
+            return share_bounds(self.told, len(self.allowed), miss)
+        return 0, self.told
 
     def _pod(self, pod: str) -> Cell:
         count = self.tally.pods[pod]
@@ -310,7 +315,7 @@ class _Client:
         if pod not in self.allowed or isinstance(self.expected, AnyOf):
             return Cell(0, Mark.NONE)
         # An unknown outcome may have been just this endpoint, and too few probes may miss it by chance.
-        sure = not self.tally.unknown and self.tally.told >= self.needed
+        sure = not self.tally.unknown and self.told >= self.needed
         return Cell(0, Mark.UNSEEN if sure else Mark.UNSURE)
 
     def _others(self) -> list[tuple[str, Cell]]:

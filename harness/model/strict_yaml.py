@@ -53,11 +53,19 @@ def parse(data: str | bytes, where: str) -> Any:
 def _parse(data: str | bytes, where: str, *, documents: int) -> list[Any]:
     try:
         text = data.decode() if isinstance(data, bytes) else data
-        return _Builder(documents).values(iter(yaml.parse(text, Loader=_PARSER)))
+        return _Builder(documents).values(_events(text))
     except _RefusedError as error:
         raise UsageError(f"{where}: {error}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise UsageError(f"{where}: is not YAML: {' '.join(str(error).split())}") from None
+
+
+def _events(text: str) -> Iterator[Any]:
+    loader = _PARSER(text)
+    try:
+        yield from iter(loader.get_event, None)
+    finally:
+        loader.dispose()
 
 
 @dataclass(slots=True)
@@ -94,6 +102,7 @@ class _Builder:
         self._named: dict[str, tuple[Any, int]] = {}  # what an anchor names, and the number of values in it
         self._number = 0
         self._aliased = 0
+        self._plain: dict[str, Any] = {}  # the values of texts without quotes or tags
         self._scalars: Any = yaml.SafeLoader("")
 
     def values(self, events: Iterator[Any]) -> list[Any]:
@@ -103,13 +112,13 @@ class _Builder:
 
     def _see(self, event: Any) -> None:
         match event:
+            case yaml.ScalarEvent():
+                self._take(self._scalar(event), 1, event.start_mark, event.anchor)
             case yaml.DocumentStartEvent():
                 if len(self._roots) == self._most:
                     more = "one document" if self._most == 1 else f"{self._most} documents"
                     raise _RefusedError(f"it has more than {more}", event.start_mark)
                 self._named = {}  # an anchor is known in its own document
-            case yaml.ScalarEvent():
-                self._take(self._scalar(event), 1, event.start_mark, event.anchor)
             case yaml.AliasEvent():
                 if event.anchor not in self._named:
                     raise _RefusedError(f"*{event.anchor} is no value before it", event.start_mark)
@@ -141,6 +150,13 @@ class _Builder:
             self._roots.append(value)
 
     def _scalar(self, event: Any) -> Any:
+        if not event.implicit[0] or event.tag is not None:
+            return self._new_scalar(event)
+        if event.value not in self._plain:
+            self._plain[event.value] = self._new_scalar(event)
+        return self._plain[event.value]
+
+    def _new_scalar(self, event: Any) -> Any:
         text: str = event.value
         _encodable(text, event.start_mark)
         _of_json(event, "str", "int", "float", "bool", "null")
