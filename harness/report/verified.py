@@ -23,6 +23,7 @@ from harness.judging.judge import Judged
 from harness.judging.judge import judge as judge_records
 from harness.judging.results import Result, left_out
 from harness.judging.verdict import SkipReason
+from harness.model.cycles import unsearched
 from harness.model.files import sha256_of
 from harness.model.requirements import Requirement
 from harness.report import conformance
@@ -74,6 +75,7 @@ def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
     return refusals(folder, report, catalogue)
 
 
+@unsearched()
 def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement]) -> list[Refusal]:
     """Return the reasons why a report that was read from a folder, and meets its schema, is not accepted."""
     history = next((folder / name for name in HISTORIES if (folder / name).exists()), None)
