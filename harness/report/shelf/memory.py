@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content, sha256_of
 from harness.model.requirements import Requirement
 from harness.report.shelf.entry import NEVER_VERIFIED, Entry, entry_of
 from harness.report.shelf.place import REPORT
+from harness.run.machine import this_machine
 
 FILE = "index.json"
 _MOST = 64 * MEGABYTE
@@ -29,14 +32,49 @@ def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, agai
     `again` trusts no memory, and verifies all.
     """
     known = {} if again else _read(shelf / FILE)
-    found = []
+    found: dict[str, Entry] = {}
+    new: list[_New] = []
     for folder in folders(shelf):
         where, digest = str(folder.relative_to(shelf)), digest_of(folder)
         said = known.get(where, {})
         holds = said.get("digest") == digest and said.get("refused") in ("", *NEVER_VERIFIED)
-        whole = _entry(said) if holds else None
-        found.append(whole or entry_of(folder, where, digest, catalogue, refused=said["refused"] if holds else None))
-    return found
+        if whole := _entry(said) if holds else None:
+            found[where] = whole
+        else:
+            new.append(_New(folder, where, digest, said["refused"] if holds else None))
+    found |= {each.place: each for each in _looked_at(new, catalogue)}
+    return [found[where] for where in sorted(found, key=Path)]
+
+
+class _New(NamedTuple):
+    """A report of which nothing is remembered, or no more than what came of its verification."""
+
+    folder: Path
+    place: str
+    digest: str
+    refused: str | None
+
+    def entry(self, catalogue: Callable[[], Sequence[Requirement]]) -> Entry:
+        return entry_of(self.folder, self.place, self.digest, catalogue, refused=self.refused)
+
+
+def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement]]) -> list[Entry]:
+    """Return what is to be known of reports: by a process for each processor."""
+    processes = min(len(new), this_machine().processors)
+    if processes < 2:
+        return [each.entry(catalogue) for each in new]
+    # Forked, they have the catalogue, or what makes it, as it is here.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(processes, context, initializer=_catalogues.append, initargs=(catalogue,)) as pool:
+        return list(pool.map(_entry_of_new, new))
+
+
+_catalogues: list[Callable[[], Sequence[Requirement]]] = []
+"""In a process of the pool, its one catalogue."""
+
+
+def _entry_of_new(new: _New) -> Entry:
+    return new.entry(_catalogues[-1])
 
 
 def folders(shelf: Path) -> list[Path]:
