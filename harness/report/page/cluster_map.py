@@ -7,13 +7,16 @@ pods, so that no box lies in their way.
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from harness.judging.grid import Cell, Mark, Row
-from harness.model.workloads import Client
+from harness.model.workloads import Client, ClientKind
 
 SLOT = 88.0
 """The width of a client or a pod with its label."""
@@ -98,6 +101,24 @@ class ClusterMap:
     arrows: tuple[Arrow, ...]
 
 
+def frame(box: Box) -> Markup:
+    """Return the attributes of the rectangle of a zone or a node."""
+    text = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
+    return Markup(text)  # noqa: S704  numbers of ours
+
+
+def curve(arrow: Arrow) -> str:
+    """Return the path of an arrow to a pod, up to its head."""
+    x1, x2, middle = arrow.x1, arrow.x2, (arrow.y1 + arrow.y2) / 2
+    return f"M{x1:.1f} {arrow.y1:.1f}C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {arrow.y2 - 7:.1f}"
+
+
+def head(arrow: Arrow) -> str:
+    """Return the corners of the head of an arrow to a pod."""
+    x, y = arrow.x2, arrow.y2
+    return f"{x - 5:.1f},{y - 9:.1f} {x + 5:.1f},{y - 9:.1f} {x:.1f},{y:.1f}"
+
+
 _KINDS = {
     Mark.RIGHT: Kind.RIGHT,
     Mark.WRONG: Kind.WRONG,
@@ -106,7 +127,7 @@ _KINDS = {
     Mark.UNSURE: Kind.MISSING,
     Mark.UNKNOWN: Kind.UNKNOWN,
 }
-_CLIENT_LABELS = {"pod": "client", "node": "node", "external": "outside"}
+_CLIENT_LABELS: Mapping[ClientKind, str] = {"pod": "client", "node": "node", "external": "outside"}
 
 
 def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) -> tuple[str, str]:
@@ -114,14 +135,21 @@ def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) 
 
     A client is named as `str(Client)` does, or "pod NAME"; a question's name may follow after " in ".
     """
-    known = {str(Client(kind, node)): (node, kind) for kind in ("pod", "node", "external") for node in nodes}
-    known |= {f"pod {pod}": (place_of_pod(pod, nodes), "pod") for pod in pods}
+    known = _clients_on(tuple(nodes))
     for name in (label, label.partition(" in ")[0]):
+        pod = name.removeprefix("pod ")
+        if pod != name and pod in pods:
+            return place_of_pod(pod, nodes), "client"
         if name in known:
-            node, kind = known[name]
-            return node, _CLIENT_LABELS[kind]
+            return known[name]
     own = label.partition(" in ")[0].removeprefix("pod ")
     return place_of_pod(own, nodes), "client"
+
+
+@functools.cache
+def _clients_on(nodes: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Return the node of each client on these nodes, and what it is, by its label."""
+    return {str(Client(kind, node)): (node, what) for kind, what in _CLIENT_LABELS.items() for node in nodes}
 
 
 def place_of_pod(pod: str, nodes: Sequence[str]) -> str:

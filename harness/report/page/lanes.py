@@ -5,7 +5,6 @@ Pure: from the questions and the changes to coordinates. The x axis is time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -138,16 +137,17 @@ def _gap(left: float, right: float, ms: float) -> Gap:
 
 def _shares(samples: Sequence[Timed], pods: Sequence[str], begin: float, end: float) -> list[Share]:
     """Return who answered, for each of `BINS` times; there is none for a time without an answer."""
-    counts: dict[int, Counter[str]] = {}
+    whole = (end - begin) or 1.0
+    answers: dict[int, list[str]] = {}
     for at, each in samples:
         if isinstance(each, Reached):
-            number = min(BINS - 1, int((at - begin) / ((end - begin) or 1.0) * BINS + _EDGE))
-            counts.setdefault(number, Counter())[each.pod] += 1
+            number = min(BINS - 1, int((at - begin) / whole * BINS + _EDGE))
+            answers.setdefault(number, []).append(each.pod)
     found = []
-    for number, counted in sorted(counts.items()):
+    for number, mine in sorted(answers.items()):
         top = 0.0
         for index, pod in enumerate(pods):
-            if height := counted[pod] / counted.total():
+            if height := mine.count(pod) / len(mine):
                 found.append(Share(index, round(LEFT + number * WIDTH / BINS, 1), round(top, 3), round(height, 3)))
                 top += height
     return found

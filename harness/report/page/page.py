@@ -25,7 +25,7 @@ from harness.model.judged import mark
 from harness.report import reactions
 from harness.report.allure import link
 from harness.report.comparison import judged_by
-from harness.report.page import details, lanes
+from harness.report.page import cluster_map, details, lanes
 from harness.report.summary import COLUMNS, MARKS, conclusion
 from harness.report.template import environment, file, style
 
@@ -76,6 +76,7 @@ def as_html(
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     engine = environment(_PACKAGE)
     engine.filters |= {"packed": _packed, "ribbon": lanes.ribbon, "losses": lanes.losses}
+    engine.filters |= {"frame": cluster_map.frame, "curve": cluster_map.curve, "head": cluster_map.head}
     engine.tests |= {"of_a_packet": _is_path}
     script = file(_PACKAGE, "page.js")
     evidence = _Evidence(read)
