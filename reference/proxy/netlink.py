@@ -24,6 +24,7 @@ _BATCH_BODY = struct.pack(">BBH", 0, 0, uapi.NFNL_SUBSYS_NFTABLES)
 
 _header = struct.Struct("=IHHII")
 _attribute = struct.Struct("=HH")
+_code = struct.Struct("=i")
 
 
 def attribute(kind: int, value: bytes) -> bytes:
@@ -128,13 +129,15 @@ class NftSocket:
         """Ask for one object; whether it is there. Raises `KernelError`."""
         self._sequence += 1
         self._socket.send(pack(uapi.NFNL_SUBSYS_NFTABLES << 8 | kind, NLM_F_REQUEST, self._sequence, body))
-        try:
-            self._raise_errors(self._sequence, ())
-        except KernelError as error:
-            if error.errno == errno.ENOENT:
-                return False
-            raise
-        return True
+        sequence = -1
+        while sequence != self._sequence:
+            length = self._socket.recv_into(self._answer, 0, socket.MSG_DONTWAIT)
+            _, answer, _, sequence, _ = _header.unpack_from(self._answer)
+        if answer != NLMSG_ERROR:
+            return True
+        if _code.unpack_from(self._answer, _header.size)[0] == -errno.ENOENT:
+            return False
+        raise _first_error(memoryview(self._answer)[:length], self._sequence, ()) or KernelError("object", errno.EIO)
 
     def dump(self, kind: int, body: bytes) -> list[bytes]:
         """Ask for all of a kind of objects; their bodies, none if what they belong to is not there. `KernelError`."""
@@ -146,7 +149,7 @@ class NftSocket:
                 if answer == NLMSG_DONE:
                     return found
                 if answer == NLMSG_ERROR:
-                    (code,) = struct.unpack_from("=i", content)
+                    (code,) = _code.unpack_from(content)
                     if code == -errno.ENOENT:
                         return []
                     raise KernelError("dump", -code)
@@ -201,7 +204,7 @@ def answers(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 def _first_error(view: memoryview, first: int, messages: Sequence[Message]) -> KernelError | None:
     for kind, sequence, body in answers(view):
-        (code,) = struct.unpack_from("=i", body)
+        (code,) = _code.unpack_from(body)
         if kind != NLMSG_ERROR or code == 0:
             continue
         index = sequence - first - 1
