@@ -218,7 +218,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
 
 
 def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
-    """Read a requirement that `requirement_to_json` wrote."""
+    """Read a requirement that `requirement_to_json` wrote; it kills nobody unless `kills` was added."""
     features = tuple(
         Feature(each["name"], Profile(each["profile"]), each["core"], each["description"])
         for each in values["features"]
@@ -231,6 +231,7 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
         values["source"],
         values["as"],
         values["insteadOf"],
+        tuple(values.get("kills", ())),
         unless=values["unless"],
         since=values.get("since", ""),
     )

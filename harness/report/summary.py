@@ -1,6 +1,6 @@
 """The summary at the end of a run: counts, failures with their reasons, skipped requirements, and the report's path.
 
-Pure: returns lines of text with a style.
+Returns lines of text with a style. Pure, but for the mutants that are looked up where several requirements fail.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from harness.judging.outcome import Outcome
 from harness.judging.results import Result, count, left_out, rests_on, slowest_convergence
 from harness.judging.verdict import SkipReason
 from harness.model.escaping import for_line
+from harness.report import causes
 from harness.run.folder import PAGE
 from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
@@ -221,6 +222,8 @@ def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: 
         yield Line(f"{MEANINGS[code][0].upper()}{MEANINGS[code][1:]} (exit code {int(code)}).", style)
     if any(result.outcome not in (Outcome.MET, Outcome.NOT_RUN) for result in chosen):
         yield Line(f"{rests_on(chosen)}.")
+    for cause in causes.of(chosen):
+        yield Line(str(cause), "yellow")
     slowest = slowest_convergence(results)
     if slowest and slowest[0] >= _SLOW:
         yield Line(f"The slowest change took {slowest[0]:.1f} s to be taken up, in {slowest[1]}.", "faint")

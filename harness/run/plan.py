@@ -46,7 +46,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for the controller."""
         return {
-            "requirements": [requirement_to_json(each) for each in self.requirements.values()],
+            "requirements": [{**requirement_to_json(each), "kills": each.kills} for each in self.requirements.values()],
             "cases": [asdict(case) for case in self.cases],
             "error": self.error,
             "quick": self.quick.to_json() if self.quick else None,

@@ -32,6 +32,10 @@ class Mutant(Parts, Protocol):
         """The real bug that it repeats, or ""."""
 
     @property
+    def symptom(self) -> str:
+        """A pattern for the first line of a failure that it causes."""
+
+    @property
     def lacks(self) -> frozenset[str]:
         """The names of features that it does not claim, though the reference does."""
 

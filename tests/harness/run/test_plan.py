@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.judging.results import requirement_from_json, requirement_to_json
 from harness.judging.verdict import SkipReason
 from harness.model.requirements import SHOULD, Feature, Profile, Requirement
-from harness.run.plan import reason_to_skip, what_cannot_show
+from harness.run.plan import Plan, reason_to_skip, what_cannot_show
 from harness.settings.options import resolve
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
@@ -31,6 +33,11 @@ def test_claiming_everything_declares_nothing() -> None:
 
 def test_what_rules_a_requirement_out_reaches_the_controller_of_a_run() -> None:
     assert requirement_from_json(requirement_to_json(STRICT)) == STRICT
+
+
+def test_whom_a_requirement_kills_reaches_the_controller_of_a_run() -> None:
+    plan = Plan({STRICT.id: replace(STRICT, kills=("forgets-all",))})
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 KEP = Requirement("KEP-1/dropped", "It is dropped.", SHOULD, (CORE,), "KEP-1, Design", "kep")

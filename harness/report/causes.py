@@ -1,0 +1,79 @@
+"""What failures have in common: the mutants whose one fault would be seen by all of them, as it was seen here.
+
+Each requirement names mutants that it kills, and each mutant the symptom by which it does. A mutant is a likely cause
+where several of the requirements that name it fail with its symptom, and none of them is met. That is a hint for people
+and no verdict: a cause that no mutant stands for is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.judging.results import Result
+from harness.judging.verdict import Verdict
+
+FEWEST = 2
+"""The fewest failures that make a group."""
+
+_MOST_NAMED = 4  # requirements
+_MOST_ALIKE = 3  # mutants that explain the same failures
+
+
+class Fault(Protocol):
+    """What is known of a mutant."""
+
+    @property
+    def sentence(self) -> str:
+        """Its fault."""
+
+    @property
+    def symptom(self) -> str:
+        """A pattern for the first line of a failure that it causes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Requirements, by id, that fail as all these mutants would; these by name, with their faults."""
+
+    requirements: tuple[str, ...]
+    mutants: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        named = ", ".join(self.requirements[:_MOST_NAMED])
+        more = len(self.requirements) - _MOST_NAMED
+        alike = ", or as ".join(f"mutant {name} does: {sentence.rstrip('.')}" for name, sentence in self.mutants)
+        return f"{len(self.requirements)} requirements fail as {alike} ({named}{f' and {more} more' * (more > 0)})."
+
+
+def of(results: Sequence[Result]) -> list[Cause]:
+    """Return what failures have in common, by the mutants that are installed."""
+    if sum(each.verdict is Verdict.FAILED for each in results) < FEWEST:
+        return []
+    from harness.settings.mutants import mutants  # noqa: PLC0415  they bring the reference with them
+
+    return shared(results, mutants())
+
+
+def shared(results: Sequence[Result], faults: Mapping[str, Fault]) -> list[Cause]:
+    """Return likely causes, those of most failures first; each failure stands in one at most."""
+    seen = {name: found for name, fault in faults.items() if len(found := _seen(results, name, fault)) >= FEWEST}
+    causes: list[Cause] = []
+    while seen:
+        most = max(seen.values(), key=len)
+        alike = [name for name, found in seen.items() if found == most][:_MOST_ALIKE]
+        causes.append(Cause(tuple(sorted(most)), tuple((name, faults[name].sentence) for name in alike)))
+        rest = {name: found - most for name, found in seen.items()}
+        seen = {name: found for name, found in rest.items() if len(found) >= FEWEST}
+    return causes
+
+
+def _seen(results: Sequence[Result], name: str, fault: Fault) -> frozenset[str]:
+    """Return which requirements fail with the symptom of a mutant; none where one that would kill it is met."""
+    killers = [each for each in results if name in each.requirement.kills]
+    if any(each.verdict is Verdict.PASSED for each in killers):
+        return frozenset()
+    failed = (each for each in killers if each.verdict is Verdict.FAILED)
+    return frozenset(each.requirement.id for each in failed if re.search(fault.symptom, each.worst.message))

@@ -1,0 +1,62 @@
+"""Failures that one fault would cause are told together, and only where nothing speaks against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.judging.results import CaseResult, Result
+from harness.model.requirements import MUST, Feature, Profile, Requirement
+from harness.report import causes
+from harness.report.causes import Cause
+
+FEATURE = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
+
+
+@dataclass(frozen=True)
+class Fault:
+    sentence: str = "It forgets."
+    symptom: str = "reached"
+
+
+def result(slug: str, *kills: str, verdict: str = "failed", message: str = "a1 reached b1") -> Result:
+    requirement = Requirement(f"KEP-1/{slug}", "It holds.", MUST, (FEATURE,), "KEP-1, Design", kills=kills)
+    return Result(requirement, (CaseResult(f"t::{slug}", requirement.id, verdict=verdict, message=message),))
+
+
+def ids(found: list[Cause]) -> list[tuple[list[str], list[str]]]:
+    """The requirements of each cause, without their document, and its mutants."""
+    return [([each.partition("/")[2] for each in one.requirements], [name for name, _ in one.mutants]) for one in found]
+
+
+def test_failures_that_one_mutant_would_cause_are_told_together() -> None:
+    results = [result("a", "x", "y"), result("b", "x"), result("c"), result("d", "z")]
+    assert ids(causes.shared(results, {"x": Fault(), "y": Fault(), "z": Fault()})) == [(["a", "b"], ["x"])]
+
+
+def test_requirement_that_would_kill_it_and_is_met_speaks_against_a_mutant() -> None:
+    results = [result("a", "x"), result("b", "x"), result("c", "x", verdict="passed")]
+    assert causes.shared(results, {"x": Fault()}) == []
+
+
+def test_failure_without_the_symptom_is_not_of_that_mutant() -> None:
+    results = [result("a", "x"), result("b", "x"), result("c", "x", message="a1 got no answer")]
+    assert ids(causes.shared(results, {"x": Fault()})) == [(["a", "b"], ["x"])]
+
+
+def test_each_failure_stands_in_one_group_and_the_largest_comes_first() -> None:
+    results = [result("a", "x", "y"), result("b", "x", "y"), result("c", "x"), result("d", "y"), result("e", "y", "z")]
+    results += [result("f", "z", verdict="inconclusive"), result("g", "x", "y"), result("h", "x"), result("i", "x")]
+    found = ids(causes.shared(results, {"x": Fault(), "y": Fault(), "z": Fault()}))
+    assert found == [(["a", "b", "c", "g", "h", "i"], ["x"]), (["d", "e"], ["y"])]
+
+
+def test_mutants_that_would_cause_the_same_are_all_named() -> None:
+    (cause,) = causes.shared([result("a", "x", "y"), result("b", "x", "y")], {"x": Fault(), "y": Fault("It mixes.")})
+    assert str(cause) == (
+        "2 requirements fail as mutant x does: It forgets, or as mutant y does: It mixes (KEP-1/a, KEP-1/b)."
+    )
+
+
+def test_many_requirements_are_not_all_named() -> None:
+    (cause,) = causes.shared([result(each, "x") for each in "abcdef"], {"x": Fault()})
+    assert str(cause).endswith("It forgets (KEP-1/a, KEP-1/b, KEP-1/c, KEP-1/d and 2 more).")
