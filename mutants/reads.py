@@ -7,7 +7,7 @@ from typing import Any
 
 from mutants.clients import Wrapped, controller_through
 from mutants.mutant import WRITTEN, Mutant
-from reference.client import ApiError, Client, Object
+from reference.client import ApiError, Client, Event, Object
 from reference.proxy import ServiceProxy
 from reference.proxy.state import State
 
@@ -53,8 +53,49 @@ class _GetsItsNode(State):
             _get_node(self._client, self._own_name)
 
 
+class _WatchesNamespaces(Wrapped):
+    """Begins to watch Namespaces when it first writes hints, and makes nothing of them."""
+
+    _watches = False
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        self._look_at(obj)
+        return self._client.create(resource, namespace, obj)
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        self._look_at(obj)
+        return self._client.update(resource, namespace, obj)
+
+    def _look_at(self, obj: Object) -> None:
+        if not self._watches and any(map(_is_hinted, obj.get("endpoints") or ())):
+            self._watches = True
+            self._client.subscribe(["namespaces"], _make_nothing)
+
+
+class _WatchesPods(State):
+    """Begins to watch pods with the first slice that has hints, and makes nothing of them."""
+
+    def __init__(self, *arguments: Any, client: Client, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._client, self._watches = client, False
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        super().receive(resource, obj, deleted=deleted)
+        if not self._watches and resource == "endpointslices" and any(map(_is_hinted, obj.get("endpoints") or ())):
+            self._watches = True
+            self._client.subscribe(["pods"], _make_nothing)
+
+
+def _make_nothing(event: Event) -> None:
+    """Take an event, and do nothing."""
+
+
 def _gets_its_node(node_name: str, client: Client, **options: Any) -> ServiceProxy:
     return ServiceProxy(node_name, client, state=partial(_GetsItsNode, client=client), **options)
+
+
+def _watches_pods(node_name: str, client: Client, **options: Any) -> ServiceProxy:
+    return ServiceProxy(node_name, client, state=partial(_WatchesPods, client=client), **options)
 
 
 MUTANTS = [
@@ -69,5 +110,17 @@ MUTANTS = [
         "The node's own Node is read of the API server for each slice with hints.",
         symptom=WRITTEN,
         proxy=_gets_its_node,
+    ),
+    Mutant(
+        "watches-namespaces-from-the-first-hint",
+        "Namespaces are watched from the first slice on that gets hints.",
+        symptom=WRITTEN,
+        controller=controller_through(_WatchesNamespaces),
+    ),
+    Mutant(
+        "watches-pods-from-the-first-hint",
+        "Pods are watched from the first slice on that has hints.",
+        symptom=WRITTEN,
+        proxy=_watches_pods,
     ),
 ]

@@ -98,11 +98,12 @@ NO_NEW_CALLS = (
 @requirement(
     "KEP-4444/hints-need-no-read-of-their-own",
     "While Services and pods come and go, a controller reads the API server no more often for a Service with the field "
-    "than for an equal one without it. Reads of the Service are left out where it tells conditions in its status.",
+    "than for an equal one without it, and begins to read no other resource for it. Reads of the Service are left "
+    "out where it tells conditions in its status.",
     level=SHOULD,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
     source=NO_NEW_CALLS,
-    kills={"gets-nodes-for-hints"},
+    kills={"gets-nodes-for-hints", "watches-namespaces-from-the-first-hint"},
 )
 def test_hints_need_no_read_of_their_own(three_zones: Cluster) -> None:
     hints = {None: None, "PreferClose": ZONE_A, "PreferSameNode": Hints(zones=("a",), nodes=("a1",))}
@@ -123,11 +124,11 @@ def test_hints_need_no_read_of_their_own(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/following-hints-needs-no-read",
     "While slices come, change and go, a proxy reads the API server no more often where they have hints than where "
-    "they have none.",
+    "they have none, and begins to read no other resource at the first hint.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source=NO_NEW_CALLS,
-    kills={"gets-its-node-for-hints"},
+    kills={"gets-its-node-for-hints", "watches-pods-from-the-first-hint"},
 )
 def test_following_hints_needs_no_read(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])

@@ -168,6 +168,7 @@ OTHERWISE: Mapping[str, str] = {
     "forgets-for-a-second": "two writes to the kernel are apart in time; what is there in the end is right",
     "udp-forgets-before-it-learns": "two writes to the kernel are apart in time; what is there in the end is right",
     "gets-its-node-for-hints": "it reads more, and does what the reference does",
+    "watches-pods-from-the-first-hint": "it reads more, and does what the reference does",
     "caches-changes": "it is late; what it does in the end is right",
     "flushes-before-it-starts": "two writes to the kernel are apart in time; what is there in the end is right",
     "forgets-all-without-its-server": "it looks for its server by the clock",
