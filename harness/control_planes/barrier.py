@@ -3,8 +3,9 @@
 It watches Services, Pods and Nodes apart, and works on one queue in order. The barrier has one of each, and changes
 them after all other writes: when their slice shows all three changes, the controller has received all earlier ones. It
 gathers events of pods for a moment, and retries a failed sync after a second, so the barrier then waits until the queue
-is empty and no retry is due. The barrier's node is changed only after another node was: each change of a node makes the
-controller sync Services again, and a scenario must not get that sync from the harness.
+is empty and no retry is due. If it hears of the node last, the slice shows the former zone, and changes of a node alone
+make it sync nothing: then the Service is changed once more. The barrier's node is changed only after another node was:
+each change of a node makes the controller sync Services again, and a scenario must not get that sync from the harness.
 
 Proxies ignore its headless Service, and heuristics ignore its node, which is one of the control plane.
 """
@@ -30,6 +31,7 @@ _ARRIVAL = 1.0  # seconds that the barrier's slice may take, before the time sca
 _NAME = "trafficdist-barrier"
 _ADDRESS = "10.246.0.1"
 _ROUND = "trafficdist.dev/round"
+_AGAIN = "trafficdist.dev/again"
 _LABELS = {"app": _NAME}
 _SAMPLE = re.compile(r'^(workqueue_\w+)\{name="endpoint_slice"\} (\S+)$', re.MULTILINE)
 _FAILED = re.compile(r'"Error syncing endpoint slices for service, retrying".* key="([^"]+)"')
@@ -54,6 +56,7 @@ class ControllerBarrier:
         self._nodes: dict[str, str] = {}
         self._zone = ""
         self._round = 0
+        self._agains = 0
         self._revision = ""  # of the API server, when everything had been worked on
         self._failed_at = 0.0  # when a sync of another Service was last seen to have failed
         self._generation = 0  # of the barrier's slice when this controller began
@@ -74,8 +77,9 @@ class ControllerBarrier:
         try:
             if not self._round:
                 self._create()
-            elif not self._arrived():
-                self._wait()  # one round at a time: the pod has two states
+            elif not self._arrived():  # one round at a time: the pod has two states
+                self._again()
+                self._wait()
             self._send(nodes)
             self._wait()
         except NotYetError:
@@ -137,6 +141,11 @@ class ControllerBarrier:
         status = manifests.pod_status({"IPv4": _ADDRESS}, "192.0.2.1", ready=self._ready)
         self._api.patch("pods", _NAME, _NAME, {"status": status}, subresource="status")
         self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
+
+    def _again(self) -> None:
+        """Make the controller sync the barrier's Service once more, by what it knows now of pod and node."""
+        self._agains += 1
+        self._api.patch("services", _NAME, _NAME, {"metadata": {"annotations": {_AGAIN: str(self._agains)}}})
 
     @property
     def _ready(self) -> bool:
