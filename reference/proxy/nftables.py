@@ -91,17 +91,14 @@ class Messages:
         yield from self._fixed_sets
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "pods", pack_intervals(pods, self.family))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "own", pack_intervals(own, self.family))
-        yield from self._fixed_chains
+        for chain in fixed_chains(self.family):
+            yield from self._chain(chain)
         fixed = pack_action(DROP) + pack_action(REJECT)
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", fixed)
 
     @cached_property
     def _fixed_sets(self) -> list[Message]:
         return [self._set(index, spec) for index, spec in enumerate(set_specs(self.family), 1)]
-
-    @cached_property
-    def _fixed_chains(self) -> list[Message]:
-        return [message for chain in fixed_chains(self.family) for message in self._chain(chain)]
 
     def action(self, mark: int) -> Iterator[Message]:
         """Create the chain of a mark, and its element of map `actions`."""

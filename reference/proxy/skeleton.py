@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from reference.proxy import expressions as nft
@@ -112,6 +113,7 @@ def set_specs(family: Family) -> tuple[SetSpec, ...]:
     )  # fmt: skip
 
 
+@cache
 def fixed_chains(family: Family) -> tuple[Chain, ...]:
     """The chains that are always there, each after those to which it jumps."""
     return (
