@@ -6,7 +6,6 @@ An adapter that knows the reference: it computes the decisions of the reference'
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +27,7 @@ from harness.explain.overview import FORMATS, overview
 from harness.explain.text import ASSUMES, as_json, parts, proxies, supposition
 from harness.explain.what_if import supposed
 from harness.guest import errors
+from harness.model.cycles import unsearched
 from harness.model.escaping import for_json
 from reference.features import Reading
 from reference.proxy.objects import UNREADABLE
@@ -93,23 +93,11 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
 
 def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
     """Print the overview, of one namespace or of all; True if some Service does not get what it asks for."""
-    with _uncollected():
+    with unsearched():  # millions of objects that all stay
         cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         view = overview(cluster, namespace)
     console.out(FORMATS[form](view), highlight=False)
     return bool(view.wanting)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Leave the garbage collector off: it would look again and again at millions of objects that all stay."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:

@@ -1,4 +1,4 @@
-"""Puts off the search for cycles while much is read that has none."""
+"""Puts off the search for cycles while much is read that stays, and has none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def unsearched() -> Iterator[None]:
-    """Let no cycles be looked for meanwhile: the collector would walk all records of a history again and again."""
+    """Let no cycles be looked for meanwhile: the collector would walk all that is read again and again."""
     searched = gc.isenabled()
     gc.disable()
     try:
