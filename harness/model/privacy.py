@@ -20,7 +20,8 @@ SOUNDS_SECRET = re.compile(r"token|passw|secret|credential|private_?key|api_?key
 _SHORTEST = 8
 """Letters of a secret, at least; one of letters alone, which could be a word, has half as many more."""
 
-_IN_URL = re.compile(r"""://[^/\s@"'\\<>]+@""")
+_USER = r"""[^/\s@"'\\<>]+"""  # with a password, before the host of a URL
+_IN_URL = re.compile(f"://{_USER}@")
 
 
 @functools.cache
@@ -33,7 +34,7 @@ def _pattern() -> tuple[re.Pattern[str], tuple[str, ...]]:
     home = os.environ.get("HOME", "").rstrip("/")
     known = "|".join(map(re.escape, words)) or r"(?!)"
     folder = rf"(?<![\w/.~-]){re.escape(home)}(?![\w.-])" if len(home) > 1 else r"(?!)"
-    in_url = r"""(?<=://)[^/\s@"'\\<>]+(?=@)"""
+    in_url = f"(?<=://){_USER}(?=@)"
     bearer = r"(?ai:(?<=bearer )|(?<=basic ))[\w.~+/=-]{16,}"
     pattern = re.compile(f"(?P<home>{folder})|{known}|{in_url}|{bearer}")
     return pattern, (*words, *([home] if len(home) > 1 else []))
