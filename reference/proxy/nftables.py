@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache
 
 from reference.proxy import uapi
 from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, RangesElement, forwarding
@@ -88,17 +88,13 @@ class Messages:
 
     def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
         """Create sets, chains and rules, and the elements that do not come from Services."""
-        yield from self._fixed_sets
+        yield from (self._set(index, spec) for index, spec in enumerate(set_specs(self.family), 1))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "pods", pack_intervals(pods, self.family))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "own", pack_intervals(own, self.family))
         for chain in fixed_chains(self.family):
             yield from self._chain(chain)
         fixed = pack_action(DROP) + pack_action(REJECT)
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", fixed)
-
-    @cached_property
-    def _fixed_sets(self) -> list[Message]:
-        return [self._set(index, spec) for index, spec in enumerate(set_specs(self.family), 1)]
 
     def action(self, mark: int) -> Iterator[Message]:
         """Create the chain of a mark, and its element of map `actions`."""

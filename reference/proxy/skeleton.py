@@ -84,6 +84,7 @@ class Chain:
     hook: Hook | None = None
 
 
+@cache
 def set_specs(family: Family) -> tuple[SetSpec, ...]:
     """The sets and maps of a table. In concatenated keys each field is padded to 4 bytes."""
     word = "ipv4_addr" if family == "IPv4" else "ipv6_addr"
