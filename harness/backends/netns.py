@@ -158,10 +158,8 @@ class NetnsBackend(
 
     def _silent(self, within: float) -> str:
         """Return on which nodes that are on, and have a proxy, nothing new is taken up."""
-        names = [node.name for node in self.topology.nodes]
-        return self._pulse.silent(
-            [each for each in names if each not in self._without_proxy | self._off.keys()], within
-        )
+        absent = self._without_proxy | self._off.keys()
+        return self._pulse.silent([node.name for node in self.topology.nodes if node.name not in absent], within)
 
     def _await_boot(self) -> None:
         try:
@@ -310,10 +308,6 @@ class NetnsBackend(
         """Delete a namespace with everything in it, and wait until controller and proxies have worked on that."""
         self.remove_namespace(namespace)
         self.settle()
-
-    def remove_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, and wait for nobody."""
-        super().delete_namespace(namespace)
 
     def forget_connections(self) -> None:
         """Flush the nodes' connection tracking."""

@@ -38,8 +38,11 @@ class NetnsPods(PodLifecycle, PodReports):
         """Create the Kubernetes namespace of a scenario."""
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
-    def delete_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, running pods included, after the Services that they serve."""
+    def remove_namespace(self, namespace: str) -> None:
+        """Delete a namespace with everything in it, running pods included, after the Services that they serve.
+
+        Waits for nobody.
+        """
         for resource in ("services", "endpointslices", "pods"):
             self.api.delete_all(resource, namespace, grace_seconds=0)
         for name in [name for owner, name in list(self._hosts) if owner == namespace]:
