@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,82 +21,84 @@ def _get_node(client: Client, name: str) -> None:
         return
 
 
-def _is_hinted(endpoint: Object) -> bool:
-    return bool(endpoint.get("hints"))
-
-
-class _GetsNodes(Wrapped):
-    """Before it writes hints it gets the Node of each endpoint that has some."""
-
-    def create(self, resource: str, namespace: str, obj: Object) -> Object:
-        self._get_nodes(obj)
-        return self._client.create(resource, namespace, obj)
-
-    def update(self, resource: str, namespace: str, obj: Object) -> Object:
-        self._get_nodes(obj)
-        return self._client.update(resource, namespace, obj)
-
-    def _get_nodes(self, obj: Object) -> None:
-        for each in filter(_is_hinted, obj.get("endpoints") or ()):
-            _get_node(self._client, each.get("nodeName", ""))
-
-
-class _GetsItsNode(State):
-    """Gets its own Node for each slice that has hints."""
-
-    def __init__(self, node_name: str, *arguments: Any, client: Client, **options: Any) -> None:
-        super().__init__(node_name, *arguments, **options)
-        self._client, self._own_name = client, node_name
-
-    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        super().receive(resource, obj, deleted=deleted)
-        if resource == "endpointslices" and any(map(_is_hinted, obj.get("endpoints") or ())):
-            _get_node(self._client, self._own_name)
-
-
-class _WatchesNamespaces(Wrapped):
-    """Begins to watch Namespaces when it first writes hints, and makes nothing of them."""
-
-    _watches = False
-
-    def create(self, resource: str, namespace: str, obj: Object) -> Object:
-        self._look_at(obj)
-        return self._client.create(resource, namespace, obj)
-
-    def update(self, resource: str, namespace: str, obj: Object) -> Object:
-        self._look_at(obj)
-        return self._client.update(resource, namespace, obj)
-
-    def _look_at(self, obj: Object) -> None:
-        if not self._watches and any(map(_is_hinted, obj.get("endpoints") or ())):
-            self._watches = True
-            self._client.subscribe(["namespaces"], _make_nothing)
-
-
-class _WatchesPods(State):
-    """Begins to watch pods with the first slice that has hints, and makes nothing of them."""
-
-    def __init__(self, *arguments: Any, client: Client, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._client, self._watches = client, False
-
-    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        super().receive(resource, obj, deleted=deleted)
-        if not self._watches and resource == "endpointslices" and any(map(_is_hinted, obj.get("endpoints") or ())):
-            self._watches = True
-            self._client.subscribe(["pods"], _make_nothing)
-
-
 def _make_nothing(event: Event) -> None:
     """Take an event, and do nothing."""
 
 
-def _gets_its_node(node_name: str, client: Client, **options: Any) -> ServiceProxy:
-    return ServiceProxy(node_name, client, state=partial(_GetsItsNode, client=client), **options)
+def _hinted(obj: Object) -> list[Object]:
+    """Return the endpoints of a slice that have hints; other objects have none."""
+    return [each for each in obj.get("endpoints") or () if each.get("hints")]
 
 
-def _watches_pods(node_name: str, client: Client, **options: Any) -> ServiceProxy:
-    return ServiceProxy(node_name, client, state=partial(_WatchesPods, client=client), **options)
+class _ReadsAtHints(Wrapped):
+    """Reads something before it writes an object with hints."""
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        self._read(_hinted(obj))
+        return self._client.create(resource, namespace, obj)
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        self._read(_hinted(obj))
+        return self._client.update(resource, namespace, obj)
+
+    def _read(self, hinted: Sequence[Object]) -> None:
+        raise NotImplementedError
+
+
+class _GetsNodes(_ReadsAtHints):
+    """Before it writes hints it gets the Node of each endpoint that has some."""
+
+    def _read(self, hinted: Sequence[Object]) -> None:
+        for each in hinted:
+            _get_node(self._client, each.get("nodeName", ""))
+
+
+class _WatchesNamespaces(_ReadsAtHints):
+    """Begins to watch Namespaces when it first writes hints, and makes nothing of them."""
+
+    _watches = False
+
+    def _read(self, hinted: Sequence[Object]) -> None:
+        if hinted and not self._watches:
+            self._watches = True
+            self._client.subscribe(["namespaces"], _make_nothing)
+
+
+class _ReadsWithHints(State):
+    """Reads something at each slice that has hints."""
+
+    def __init__(self, node_name: str, *arguments: Any, client: Client, **options: Any) -> None:
+        super().__init__(node_name, *arguments, **options)
+        self._client, self._own_name, self._watches = client, node_name, False
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        super().receive(resource, obj, deleted=deleted)
+        if resource == "endpointslices" and _hinted(obj):
+            self._read()
+
+    def _read(self) -> None:
+        raise NotImplementedError
+
+
+class _GetsItsNode(_ReadsWithHints):
+    """Gets its own Node for each slice that has hints."""
+
+    def _read(self) -> None:
+        _get_node(self._client, self._own_name)
+
+
+class _WatchesPods(_ReadsWithHints):
+    """Begins to watch pods with the first slice that has hints, and makes nothing of them."""
+
+    def _read(self) -> None:
+        if not self._watches:
+            self._watches = True
+            self._client.subscribe(["pods"], _make_nothing)
+
+
+def _proxy_with(state: Callable[..., State]) -> Callable[..., ServiceProxy]:
+    """Return a proxy whose state has a client of the API server too."""
+    return lambda node, client, **options: ServiceProxy(node, client, state=partial(state, client=client), **options)
 
 
 MUTANTS = [
@@ -109,7 +112,7 @@ MUTANTS = [
         "gets-its-node-for-hints",
         "The node's own Node is read of the API server for each slice with hints.",
         symptom=WRITTEN,
-        proxy=_gets_its_node,
+        proxy=_proxy_with(_GetsItsNode),
     ),
     Mutant(
         "watches-namespaces-from-the-first-hint",
@@ -121,6 +124,6 @@ MUTANTS = [
         "watches-pods-from-the-first-hint",
         "Pods are watched from the first slice on that has hints.",
         symptom=WRITTEN,
-        proxy=_watches_pods,
+        proxy=_proxy_with(_WatchesPods),
     ),
 ]
