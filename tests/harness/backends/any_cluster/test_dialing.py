@@ -303,23 +303,33 @@ def test_what_a_glance_repeats_is_no_loss_of_other_tries_until_the_pod_has_answe
     assert dialer._counted(probe, LATE, set()).count(TIMED_OUT) == 1, "nobody tries any more"
 
 
-@pytest.mark.parametrize("how", ["answered late", "in vain"])
-def test_what_a_glance_or_a_connection_without_a_word_repeated_is_no_loss_of_what_comes_after(
-    new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def answering(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Callable[[str], Response]
+) -> Callable[[ClientPod, str, float], Response]:
+    """Pods that answer to a path, each time after so many seconds of the clock by which SYNs are counted."""
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
 
     def ask(_client: ClientPod, path: str, _seconds: float) -> Response:
         nonlocal now
-        now += 1.5
+        now += seconds
+        return answer(path)
+
+    return ask
+
+
+@pytest.mark.parametrize("how", ["answered late", "in vain"])
+def test_what_a_glance_or_a_connection_without_a_word_repeated_is_no_loss_of_what_comes_after(
+    new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def answer(path: str) -> Response:
         if "netstat" in path:
             return Response(200, {"output": netstat(2)})
         if path.startswith("shell"):
             return Response(200, {"error": "exit status 1", "output": "TIMEOUT\n"} if how == "in vain" else {})
         return Response(200, {"errors": ["i/o timeout"]} if how == "in vain" else {"responses": ["a1--td-x-main-1"]})
 
-    dialer = new_dialer(ask)
+    dialer = new_dialer(answering(monkeypatch, 1.5, answer))
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     dialer.glance([probe])
     dialer.connect(probe)
@@ -330,36 +340,10 @@ def test_what_a_glance_or_a_connection_without_a_word_repeated_is_no_loss_of_wha
 def test_datagrams_without_answer_repeat_no_syns(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, protocol: str, lost: int
 ) -> None:
-    now = 100.0
-    monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
-
-    def ask(_client: ClientPod, path: str, _seconds: float) -> Response:
-        nonlocal now
-        now += 5.0
+    def answer(path: str) -> Response:
         return Response(200, {"output": netstat(1)} if path.startswith("shell") else {"errors": ["i/o timeout"]})
 
-    dialer = new_dialer(ask)
+    dialer = new_dialer(answering(monkeypatch, 5.0, answer))
     dialer._dial(Probe(CLIENT, protocol, "10.96.0.1", 81), 1, identity)
     seen = dialer._counted(Probe(CLIENT, "TCP", "10.96.0.1", 80), LATE, set())
     assert seen.count(TIMED_OUT) == lost
-
-
-@pytest.mark.parametrize("answer", [Response(503, {}), InconclusiveError("the connection was closed")])
-def test_a_request_that_broke_may_go_on_in_the_pod(
-    new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, answer: Response | InconclusiveError
-) -> None:
-    now = 100.0
-    monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
-
-    def ask(_client: ClientPod, path: str, _seconds: float) -> Response:
-        if path.startswith("shell"):
-            return Response(200, {"output": netstat(1)})
-        if isinstance(answer, InconclusiveError):
-            raise answer
-        return answer
-
-    dialer = new_dialer(ask)
-    probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
-    assert isinstance(dialer.dial(probe, 1).outcomes[0], Unknown)
-    now = 102.0
-    assert TIMED_OUT not in dialer._counted(probe, LATE, set())
