@@ -39,7 +39,7 @@ from harness.backends.protocols import (
 )
 from harness.backends.pulse import Pulse
 from harness.dns.dns import ClusterDns, KeepsLocators
-from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, UnavailableError
+from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation, Unknown
@@ -48,13 +48,13 @@ from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns import addresses, conntrack, fabric_check, http, kernel, kernel_state, sandbox
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Host, Network, Wiring
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.probes.beside import Beside
 from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
 from harness.probes.probe import from_error
-from harness.proxies.proxy import HasClusterPart, TellsWhatLacks
+from harness.proxies.proxy import HasClusterPart, TellsWhatLacks, WiresPods
 from harness.tracing import follower
 from harness.tracing.path import Followed
 
@@ -200,7 +200,18 @@ class NetnsBackend(
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
             self._witnesses[f"proxy-{place.name}"] = partial(self.proxy.evidence, place.name)
             self.proxy.setup(place.name, host.namespace, self.release)
+        if isinstance(self.proxy, WiresPods) and self.proxy.wiring:
+            self._wire_by(self.proxy.wiring)
         begun.enter_context(threads.watched(self._threads))
+
+    def _wire_by(self, wiring: Wiring) -> None:
+        """Let a proxy attach all pods, and try it on each node. Raises `StartError`."""
+        self.network.wire_by(wiring)
+        try:
+            for node in self.network.nodes:
+                self.network.remove_pod(self.network.add_pod(node))
+        except InconclusiveError as error:
+            raise StartError(str(error), exited=True) from error
 
     def _threads(self) -> list[threading.Thread]:
         """Return the threads of all that is not judged."""
@@ -426,7 +437,7 @@ class NetnsBackend(
                 for node in self.topology.nodes
             ],
             "ipFamilies": list(self.families),
-            "podNetwork": "veth",
+            "podNetwork": "veth" if self.network.is_wired_by_us else f"of {self.proxy.name}",
             "cpus": os.cpu_count() or 1,
             **({"services": dict(self._implementation.services)} if self._implementation.services else {}),
         }

@@ -13,7 +13,7 @@ from harness.model import manifests
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Host, Network, PodName
 from harness.probes.loop import Loop, Server, ServerPort
 
 _ALWAYS = (("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT))
@@ -56,7 +56,12 @@ class NetnsPods(PodLifecycle, PodReports):
     def _run_pod(self, namespace: str, wanted: WantedPod) -> Pod:
         """Run a pod whose echo server answers TCP and UDP on the target port (and on its container ports)."""
         name, node = wanted.name, wanted.node
-        host = self.network.nodes[node] if wanted.host_network else self.network.add_pod(node)
+        pod = manifests.pod(
+            name, node, labels=wanted.labels, container_ports=wanted.container_ports, host_network=wanted.host_network
+        )
+        uid = self.api.create("pods", namespace, pod)["metadata"]["uid"]
+        of = PodName(namespace, name, uid)
+        host = self.network.nodes[node] if wanted.host_network else self.network.add_pod(node, of=of)
         listening: dict[str, list[ServerPort]] = {}
         for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):
             identity = f"{namespace}/{name}.{port}" if wanted.tells_port else f"{namespace}/{name}"
@@ -64,10 +69,6 @@ class NetnsPods(PodLifecycle, PodReports):
         servers = [self._loop.serve(host.namespace, identity, ports) for identity, ports in listening.items()]
         with self._lock:
             self._hosts[namespace, name] = (host, servers)
-        pod = manifests.pod(
-            name, node, labels=wanted.labels, container_ports=wanted.container_ports, host_network=wanted.host_network
-        )
-        self.api.create("pods", namespace, pod)
         ips = by_family(host)
         self.report_pod(namespace, name, node, ips, ready=wanted.ready)
         return Pod(name, namespace, node, self.topology.node(node).zone, ips)

@@ -15,7 +15,7 @@ from harness.kubelet.agnhost.engine import Engine
 from harness.kubelet.container_running import RunningContainer, Surroundings, now
 from harness.kubelet.pod_status import Place, status_of
 from harness.netns.addresses import Family
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Host, Network, PodName
 
 Object = dict[str, Any]
 
@@ -96,16 +96,19 @@ class RunningPod:
 
     def _begin(self) -> None:
         """Create its netns and containers, unless it has ended already. Raises `HarnessError`; callers then retry."""
-        spec = self._pod["spec"]
         over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
         if not over and not self._pod["metadata"].get("deletionTimestamp"):
             try:
-                self._host = self._host or (self._node if self._on_node else self._network.add_pod(spec["nodeName"]))
+                self._host = self._host or (self._node if self._on_node else self._add())
             except UsageError as error:  # the node has no address left
                 self._refuse(str(error))
                 return
             self._make_containers(self._host)
         self._begun = True
+
+    def _add(self) -> Host:
+        meta = self._pod["metadata"]
+        return self._network.add_pod(self._node.name, of=PodName(meta["namespace"], meta["name"], self.uid))
 
     def _make_containers(self, host: Host) -> None:
         meta, spec = self._pod["metadata"], self._pod["spec"]

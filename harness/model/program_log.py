@@ -18,6 +18,7 @@ _WORDS = re.compile(
     r"|unrecognized|no such|not found|not permitted|not supported|undefined|missing|[a-z]*exception|abort(ed)?)\b",
     re.IGNORECASE,
 )
+_CNI = re.compile(r'\s*"msg": "')  # of the object that a plugin of CNI writes if it fails
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -52,6 +53,8 @@ def fault_in(log: str) -> str:
 
 
 def _is_error(line: str) -> bool:
+    if _CNI.match(line):
+        return True
     if line.startswith((" ", "\t", _TRACEBACK)):  # part of a traceback or of a help text
         return False
     level = _KLOG.match(line) or _LEVEL.search(line)

@@ -13,11 +13,13 @@ Everything is held by descriptors of this process. No name and no mount exists, 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model.topology import Topology
@@ -48,6 +50,35 @@ class Host:
     node: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class PodName:
+    """How the Kubernetes API knows a pod."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where a pod is attached to its node: the pod's MAC address, and the name for the node's end of the link."""
+
+    pod: Host
+    of: PodName
+    mac: str
+    link: str
+
+
+class Wiring(Protocol):
+    """Makes the interfaces of pods, in the place of our own veth pairs."""
+
+    def attach(self, port: Port) -> None:
+        """Connect a pod, whose loopback is up, with its node. Raises `InconclusiveError`; nothing is left then."""
+
+    def detach(self, pod: Host) -> None:
+        """Undo `attach`. Raises `InconclusiveError`."""
+
+
 @dataclass(slots=True, eq=False)
 class _Pods:
     """The pods of a node by number, and the last number given out: a number rests as long as possible before reuse."""
@@ -75,6 +106,7 @@ class Network:
         self._pods = {name: _Pods({}) for name in self._plans}
         self._lock = threading.RLock()
         self._open: list[Namespace] = []
+        self._wiring: Wiring | None = None
         try:
             self._fabric = self._namespace(sysctls.of_router(self._families))
             self.external = self._attach_external()
@@ -99,11 +131,23 @@ class Network:
             raise UsageError(f"no node {node_name!r}: the cluster has {', '.join(self._plans)}")
         return self._plans[node_name]
 
-    def add_pod(self, node_name: str, *, name: str = "") -> Host:
+    @property
+    def is_wired_by_us(self) -> bool:
+        """True if pods are at the end of our own veth pairs."""
+        return self._wiring is None
+
+    def wire_by(self, wiring: Wiring) -> None:
+        """Let somebody else make the interfaces of all pods from now on, with IPv6 as the kernel has it by itself."""
+        self._wiring = wiring
+        for node in self.nodes.values():
+            sysctls.apply(node.namespace, sysctls.of_neighbours(self._families))
+
+    def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
         """Make a pod on a node; without a name it is called node-number. The node's link to it bears its name.
 
-        A name longer than 15 characters is too long for a link, which is then called pod and the pod's number.
-        Raises `UsageError` when there is no such node, or no address is left on it.
+        A name longer than 15 characters is too long for a link, which is then called pod and the pod's number. `of` is
+        the pod of the Kubernetes API, if it is one. Raises `UsageError` when there is no such node, or no address is
+        left on it, and `InconclusiveError` for one that is not attached by who wires pods.
         """
         plan = self.plan(node_name)
         with self._lock:
@@ -114,7 +158,7 @@ class Network:
             named = name or f"{node_name}-{number}"
             pod = Host(named, namespace, self._of_families(plan.pod(number)), node_name)
             try:
-                self._attach_pod(node_name, number, pod)
+                self._attach_pod(node_name, number, pod, of or PodName("trafficdist", named, str(uuid.uuid4())))
             except BaseException:
                 self._release(namespace)
                 raise
@@ -122,15 +166,21 @@ class Network:
             return pod
 
     def remove_pod(self, pod: Host) -> None:
-        """Remove a pod from its node; its sockets lose their network at once. Does nothing for one that is gone."""
-        with self._lock:
+        """Remove a pod from its node; its sockets lose their network at once. Does nothing for one that is gone.
+
+        Raises `InconclusiveError` for one that is not detached by who wires pods; it is gone nevertheless.
+        """
+        with self._lock, contextlib.ExitStack() as then:
             for node_name, pods in self._pods.items():
                 for number in [number for number, each in pods.by_number.items() if each is pod]:
                     del pods.by_number[number]
+                    then.callback(self._release, pod.namespace)
+                    if self._wiring:
+                        self._wiring.detach(pod)
+                        continue
                     rtnetlink.execute(
                         self.nodes[node_name].namespace, [rtnetlink.remove_link(_FIRST_POD_LINK + number)]
                     )
-                    self._release(pod.namespace)
 
     def cut(self, node_name: str) -> None:
         """Drop all packets that a node and its pods send, as if it were off: they cannot be reached any more."""
@@ -212,9 +262,16 @@ class Network:
         rtnetlink.wait_until_up(self._fabric, link)
         return node
 
-    def _attach_pod(self, node_name: str, number: int, pod: Host) -> None:
+    def _attach_pod(self, node_name: str, number: int, pod: Host, of: PodName) -> None:
         node, link = self.nodes[node_name], _FIRST_POD_LINK + number
-        requests = [_pair(_link_name(pod.name, f"pod{number}"), link, pod.namespace)]
+        link_name = _link_name(pod.name, f"pod{number}")
+        if self._wiring:
+            sysctls.apply(pod.namespace, sysctls.of_neighbours(self._families))
+            _execute(pod.namespace, [rtnetlink.up(LOOPBACK)])
+            mac = f"02:74:64:00:{self.plan(node_name).number:02x}:{number:02x}"
+            self._wiring.attach(Port(pod, of, mac, link_name))
+            return
+        requests = [_pair(link_name, link, pod.namespace)]
         for family, pod_ip in pod.addresses.items():
             requests.append(rtnetlink.route(pod_ip, link, source=node.addresses[family]))
         _execute(node.namespace, requests)

@@ -17,12 +17,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from harness.errors import EndedError, StartError
+from harness.eventually import time_scale
 from harness.model.program_log import fault_in
 from harness.netns.namespace import Namespace
 
@@ -39,6 +41,7 @@ except OSError as error:
 """
 _SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # an ordinary user has them not in PATH; nft and iptables are there
 _LINES, _LETTERS = 20, 8000  # of a log, at most, that stand in an error
+_LOOK = 0.002  # seconds between two looks at one that is to end
 _BEGUN = 1_000_000  # bytes of a log in which the first error is looked for
 
 
@@ -110,6 +113,20 @@ class Process:
         if code is None:
             return ""
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+
+    def finish(self, within: float) -> None:
+        """Wait until it ends by itself, and end what it has left running. `within` is in seconds before the time scale.
+
+        Raises `StartError`, with the first error of its log, if it does not end in time, or not well.
+        """
+        limit = within * time_scale()
+        deadline = time.monotonic() + limit
+        while self.alive and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+        code, how = self._handle.poll(), self._ended() or f"did not end within {limit:g} s"
+        self.stop(grace=0)
+        if code != 0:
+            raise self.broken(how, exited=True)
 
     def stop(self, grace: float = 5.0) -> None:
         """End it, by SIGTERM and after `grace` seconds by SIGKILL, and whatever it has started. Idempotent."""

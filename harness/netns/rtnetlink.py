@@ -37,6 +37,7 @@ _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
 _ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _GETROUTE, _NEWRULE = 2, 16, 17, 18, 20, 24, 26, 32
 _OPERATIONAL = 6  # IF_OPER_UP
 _UNICAST, _LOCAL, _BLACKHOLE = 1, 2, 6
+_LAST = 1024  # the metric of a route that yields to those of the kernel
 _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS = struct.Struct("=BBBBI")
@@ -193,10 +194,11 @@ def route(to: str, index: int, *, via: str = "", source: str = "", table: int = 
 
 
 def blackhole(to: str) -> Request:
-    """Drop what goes to the CIDR `to`, silently, unless a longer prefix has a route."""
+    """Drop what goes to the CIDR `to`, silently, unless a longer prefix has a route, or a link an address in it."""
     family, packed, length = _prefix(to)
     body = _ROUTE.pack(family, length, 0, 0, MAIN_TABLE, 4, _SCOPE_UNIVERSE, _BLACKHOLE, 0)
     body += attribute(1, packed) if length else b""
+    body += attribute(6, _u32(_LAST))  # RTA_PRIORITY, which IPv6 has by itself
     return Request(f"drop what goes to {to}", _NEWROUTE, _CREATE | _EXCL, body)
 
 

@@ -52,6 +52,11 @@ def of_router(families: Iterable[Family]) -> Settings:
     return {path: value for family in families for path, value in {**_HOST[family], **_ROUTER[family]}.items()}
 
 
+def of_neighbours(families: Iterable[Family]) -> Settings:
+    """Settings of a netns in which others make links whose ends ask for each other: they have link-local addresses."""
+    return {"ipv6/conf/default/addr_gen_mode": "0"} if "IPv6" in families else {}
+
+
 def apply(namespace: Namespace, settings: Settings) -> None:
     """Write settings (paths below /proc/sys/net) in that netns. Raises `UnavailableError`."""
     with namespace.entered():

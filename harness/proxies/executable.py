@@ -8,7 +8,7 @@ from harness.control_planes.control_plane import ControlPlane
 from harness.errors import UnavailableError
 from harness.model.release import Release
 from harness.netns.addresses import family_of
-from harness.netns.fabric import Host
+from harness.netns.fabric import Host, Wiring
 from harness.netns.namespace import Namespace
 from harness.proxies.rules import rules_of
 from harness.recipes.programs import CLUSTER, Programs
@@ -67,6 +67,11 @@ class ExecutableProxy:
     def synced(self) -> bool:
         """Return whether all checks of all nodes held for the recipe's time. Takes up to a second more than that."""
         return self._programs.synced()
+
+    @property
+    def wiring(self) -> Wiring | None:
+        """What attaches pods, if the recipe has commands for that."""
+        return self._programs.pods
 
     @property
     def lacking(self) -> str:

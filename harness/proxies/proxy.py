@@ -14,7 +14,7 @@ from harness.netns.namespace import Namespace
 
 if TYPE_CHECKING:  # which in turn need nothing of a proxy
     from harness.control_planes.control_plane import ControlPlane
-    from harness.netns.fabric import Host
+    from harness.netns.fabric import Host, Wiring
 
 
 class Proxy(Protocol):
@@ -67,6 +67,15 @@ class HasClusterPart(Protocol):
 
     def setup_cluster(self, outside: Host) -> None:
         """Make it, before any node is set up; a program of it runs `outside` of the nodes. Raises `StartError`."""
+
+
+@runtime_checkable
+class WiresPods(Protocol):
+    """A proxy that may own the interfaces of pods."""
+
+    @property
+    def wiring(self) -> Wiring | None:
+        """What attaches pods to nodes that have their proxy; None if it owns no interfaces."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]

@@ -80,6 +80,9 @@ follows: released
 # What a node has of its own beside its network: {isolation}.
 # isolation: [run, hostname]
 
+# Commands that attach pods, for a data plane that owns their interfaces; docs/proxies.md has the placeholders.
+# pods: {{attach: [mine-cni, add, "{{pod_netns}}"], detach: [mine-cni, delete, "{{pod_netns}}"]}}
+
 # What the machine must have; docs/proxies.md has the names, and `trafficdist doctor --proxy {file}` tries each.
 # requires: [root, bpf]
 

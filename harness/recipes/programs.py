@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.api.client import Api, Object, RefusedError
 from harness.control_planes.control_plane import ControlPlane
-from harness.errors import HarnessError, UnavailableError
+from harness.errors import HarnessError, InconclusiveError, StartError, UnavailableError
+from harness.netns import process
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
@@ -23,6 +24,7 @@ from harness.recipes.explaining import ByLog, answer
 from harness.recipes.filling import fill
 from harness.recipes.node_processes import Connections, NodeProcesses
 from harness.recipes.objects import apply
+from harness.recipes.pods import PodInterfaces
 from harness.recipes.recipe import Program, Recipe
 
 BARRIER_SECONDS = 1.0
@@ -83,6 +85,7 @@ class Programs:
         self._all = [*self._of_cluster, *self._parts]
         self._rooms: dict[str, Room] = {}
         self._filled: dict[str, dict[str, str]] = {}  # the values of placeholders that all have, by place
+        self.pods = PodInterfaces(recipe.pods, self) if recipe.pods else None
         self.lacking = ""  # which check did not hold in the last look of `synced`, and where
 
     @property
@@ -148,7 +151,9 @@ class Programs:
             part.processes.stop(where)
 
     def close(self) -> None:
-        """Stop all programs, and remove their files. Idempotent."""
+        """Detach all pods, stop all programs, and remove their files. Idempotent."""
+        if self.pods:
+            self.pods.close()
         for part in reversed(self._all):
             part.processes.close()
         for room in self._rooms.values():
@@ -204,15 +209,47 @@ class Programs:
         return {"metadata": {"namespace": namespace, "name": name}, "spec": {}}
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
-        """Return what a command says there; it has the variables of the first program."""
-        values = {**self._filled[where], "log_file": str(self._parts[0].processes.log(where))}
-        room, namespace = self._room(where), self._connections.namespace(where)
-        return answer(namespace, room.entering(command) if room else command, self._parts[0].environment(values))
+        """Return what a command says there."""
+        return answer(self.namespace(where), self._entering(where, command), self._environment(where))
+
+    def _entering(self, where: str, command: Sequence[str]) -> Sequence[str]:
+        room = self._room(where)
+        return room.entering(command) if room else command
+
+    def _environment(self, where: str) -> dict[str, str]:
+        """Return the variables of a command: those of the first program."""
+        log = str(self._parts[0].processes.log(where))
+        return self._parts[0].environment({**self._filled[where], "log_file": log})
+
+    def namespace(self, where: str) -> Namespace:
+        """Return the netns of a place that had programs."""
+        return self._connections.namespace(where)
+
+    def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
+        """Fill in a command, with the values of `more`, and run it to its end; its log is of all about pods there.
+
+        It has so many seconds before the time scale. Raises `InconclusiveError` with the first error of its log.
+        """
+        values = {**self._filled[where], **more}
+        filled = self._entering(where, [fill(part, values) for part in command])
+        who, log = f"{self._recipe.name} on {where}, to {what},", self._log_of_pods(where)
+        running = process.start(
+            who, filled, namespace=self.namespace(where), log=log, environment=self._environment(where)
+        )
+        try:
+            running.finish(within)
+        except StartError as error:
+            raise InconclusiveError(str(error)) from error
+
+    def _log_of_pods(self, where: str) -> Path:
+        return self._connections.folder / f"pods-{where}.log"
 
     def evidence(self, where: str) -> dict[str, str]:
         """Return the logs of the programs and their files, as texts by file name; empty where none ever ran."""
         folder = self._connections.folder / where
-        return {name: text for part in self._all for name, text in part.evidence(where, folder).items()}
+        texts = {name: text for part in self._all for name, text in part.evidence(where, folder).items()}
+        log = self._log_of_pods(where)
+        return texts | ({log.name: log.read_text("utf-8", errors="replace")} if log.exists() else {})
 
 
 def _of_service(service: Object) -> dict[str, str]:

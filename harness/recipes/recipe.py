@@ -24,6 +24,7 @@ from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
 from harness.recipes.filling import PLACEHOLDER, fill
 from harness.recipes.objects import defines_kinds, parse_objects
+from harness.recipes.pods import OF_POD, PodCommands
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -82,7 +83,7 @@ class Kind:
 
 OF_PROXY = Kind(
     "proxy",
-    ("modes", "judges", "follows", "explain", "services", "objects", "cluster_programs"),
+    ("modes", "judges", "follows", "explain", "services", "objects", "cluster_programs", "pods"),
     {
         "node": "the name of the node",
         "node_ip": "the node's first address",
@@ -136,6 +137,7 @@ class Recipe:
     converges_within: float = 0.0
     objects: tuple[dict[str, Any], ...] = ()
     cluster_programs: tuple[Program, ...] = ()
+    pods: PodCommands | None = None
 
     @property
     def defines_kinds(self) -> bool:
@@ -188,6 +190,7 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
         converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
         objects=parse_objects(loaded.get("objects", []), folder),
         cluster_programs=of_cluster,
+        pods=_pods(loaded["pods"], kind) if "pods" in loaded else None,
     )
 
 
@@ -306,12 +309,26 @@ def _explain(value: Any, kind: Kind) -> Explain:
     if not isinstance(value, dict) or len(value) != 1:
         raise UsageError(f"key explain: want command or log, not {_shown(value)}")
     _refuse_unknown(value, ("command", "log"), "key explain: ")
-    allowed = {name: what for name, what in {**OF_SERVICE, **kind.placeholders}.items() if name != "log_file"}
+    allowed = _also(OF_SERVICE, kind)
     if "command" in value:
         return ByCommand(_command(value["command"], "explain.command", allowed))
     template = _template(_text(value["log"], "explain.log"), "explain.log", allowed)
     _pattern(fill(template, dict.fromkeys(allowed, "x")), "key explain.")
     return ByLog(template)
+
+
+def _pods(value: Any, kind: Kind) -> PodCommands:
+    if not isinstance(value, dict):
+        raise UsageError(f"key pods: want attach, and detach if need be, not {_shown(value)}")
+    _refuse_unknown(value, ("attach", "detach"), "key pods: ")
+    _insist(value, "attach", "pods.")
+    allowed = _also(OF_POD, kind)
+    return PodCommands(**{name: _command(given, f"pods.{name}", allowed) for name, given in value.items()})
+
+
+def _also(more: Mapping[str, str], kind: Kind) -> dict[str, str]:
+    """Return the placeholders of a command that is no program: it has some more, and no log of its own."""
+    return {name: what for name, what in {**more, **kind.placeholders}.items() if name != "log_file"}
 
 
 def _services(value: Any) -> dict[str, Any]:

@@ -31,6 +31,7 @@ cleaning up failed
         ('level=info msg="no error yet"\nlevel=fatal msg="stop"\n', 2, 'level=fatal msg="stop"'),
         ('{"level":"info","msg":"bad"}\n{"level":"error","msg":"x"}\n', 2, '{"level":"error","msg":"x"}'),
         ("2026-11-23 06:41:53 INFO bad luck\n2026-11-23 06:41:53 [ERROR] x\n", 2, "2026-11-23 06:41:53 [ERROR] x"),
+        ('{\n    "code": 7,\n    "msg": "no bridge"\n}\n', 3, '"msg": "no bridge"'),
         ("warning: cannot set rlimit\npanic: nil map\n", 2, "panic: nil map"),
     ],
 )

@@ -97,7 +97,7 @@ def test_what_a_node_holds_is_told_one_object_a_line(network: Network) -> None:
     assert {
         "address fd00:10::1/128 dev eth0",
         "route default via 169.254.1.1 dev eth0 src 10.0.0.2",
-        "route blackhole 10.244.1.0/24",
+        "route blackhole 10.244.1.0/24 metric 1024",
         "route 10.244.1.2 dev a1-2 src 10.0.0.2",
         "route fd00:10:244:1::2 dev a1-2 src fd00:10::1 metric 1024",
         "rule IPv4 32766: from all lookup 254",

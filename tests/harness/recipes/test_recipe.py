@@ -192,3 +192,21 @@ def test_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: [", encoding="utf-8")
     with pytest.raises(UsageError, match=r"proxy file .*/bad.yaml: is not YAML"):
         read_recipe(str(tmp_path / "bad.yaml"), OF_PROXY)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], r"key pods: want attach, and detach if need be, not \[\]"),
+        ({"detach": ["x"]}, r"key pods.attach is missing"),
+        ({"attach": ["x"], "cni": "x"}, r"key pods: unknown key 'cni'; allowed: attach, detach"),
+        ({"attach": "x"}, r"key pods.attach: want a list of texts, not 'x'"),
+        (
+            {"attach": ["x", "{log_file}"]},
+            r"key pods.attach\[1\]: unknown placeholder \{log_file\}; allowed: \{pod\}, ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_commands_for_pods_is_said_with_its_key(given: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_recipe(MINIMAL | {"pods": given}, OF_PROXY)

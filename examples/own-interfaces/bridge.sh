@@ -1,0 +1,44 @@
+#!/bin/sh
+# Attaches pods to a bridge on each node, by veth pairs with ARP. It runs in the netns of the node; see bridge.yaml.
+#   bridge.sh attach POD_NETNS INTERFACE HOST_INTERFACE MAC IPV4 IPV6      an address may be empty
+#   bridge.sh detach HOST_INTERFACE IPV4 IPV6
+set -e
+
+make_bridge() {
+    ip link show pods >/dev/null 2>&1 && return
+    ip link add pods type bridge
+    ip link set pods up
+    ip address add 169.254.1.1/32 dev pods
+    [ ! -e /proc/sys/net/ipv6/conf/pods ] || ip address add fe80::1/64 dev pods nodad
+}
+
+in_pod() { nsenter --net="$pod" "$@"; }
+
+case $1 in
+attach)
+    pod=$2 interface=$3 host=$4 mac=$5 ipv4=$6 ipv6=$7
+    make_bridge
+    ip link add "$host" type veth peer name "$interface" address "$mac" netns "$pod"
+    ip link set "$host" master pods up
+    ip link set "$host" type bridge_slave hairpin on  # a pod that reaches itself by a Service, where br_netfilter is on
+    # Neighbours are reached by way of the node too, or else their answers would not come back by its proxy.
+    in_pod sh -c "for each in /proc/sys/net/ipv6/conf/$interface/accept_redirects; do echo 0 >\$each; done"
+    in_pod ip link set "$interface" up
+    if [ "$ipv4" ]; then
+        in_pod ip address add "$ipv4/32" dev "$interface"
+        in_pod ip route add default via 169.254.1.1 dev "$interface" onlink
+        ip route add "$ipv4" dev pods
+    fi
+    if [ "$ipv6" ]; then
+        in_pod ip address add "$ipv6/128" dev "$interface" nodad
+        in_pod ip route add default via fe80::1 dev "$interface"
+        ip route add "$ipv6" dev pods
+    fi
+    ;;
+detach)
+    host=$2 ipv4=$3 ipv6=$4
+    [ -z "$ipv4" ] || ip route delete "$ipv4" dev pods
+    [ -z "$ipv6" ] || ip route delete "$ipv6" dev pods
+    ip link delete "$host"
+    ;;
+esac

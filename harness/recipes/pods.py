@@ -1,0 +1,129 @@
+"""The interfaces of pods that commands of a recipe make: for a data plane that owns them.
+
+Some data planes are at work where a pod is attached: a program of BPF on its interface, a port of a switch. They make
+that interface, as a plugin of CNI or their own agent does it on a machine. The harness makes the pod's netns and
+chooses its addresses, as a container runtime and an IPAM do, and says how the interface is to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.errors import HarnessError, InconclusiveError
+from harness.eventually import eventually
+from harness.netns.addresses import NUMBERS
+from harness.netns.fabric import Host, Port
+from harness.netns.namespace import Namespace
+
+OF_POD: Mapping[str, str] = {
+    "pod": "the name of the pod that is attached or detached",
+    "pod_namespace": "its namespace",
+    "pod_uid": "its UID",
+    "pod_netns": "a path of its netns",
+    "pod_ipv4": "the address that it is to have, empty in a cluster without IPv4",
+    "pod_ipv6": "the same of IPv6",
+    "pod_mac": "a MAC address that no other pod has",
+    "interface": "the name that its interface is to have",
+    "host_interface": "a name for the node's end of the link that no other pod's has",
+}
+"""The placeholders that only the commands of `pods` have, with their meanings."""
+
+INTERFACE = "eth0"
+SECONDS = 10.0  # for a command
+_ANSWER_SECONDS = 5.0  # for a pod to answer its node
+_TRY_SECONDS = 0.2
+_CLOSED_PORT = 9
+
+
+@dataclass(frozen=True, slots=True)
+class PodCommands:
+    """The commands of a recipe; without one to detach a pod, what made its interface ends with its netns."""
+
+    attach: tuple[str, ...]
+    detach: tuple[str, ...] = ()
+
+
+class RunThere(Protocol):
+    """Runs commands on the nodes of a cluster."""
+
+    def run(self, node: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
+        """Fill in a command, with the values of `more`, and run it on a node. Raises `InconclusiveError`."""
+
+    def namespace(self, node: str) -> Namespace:
+        """Return the netns of a node."""
+
+
+class PodInterfaces:
+    """Attaches pods, and detaches them, by commands. A pod is attached when it answers its node."""
+
+    def __init__(self, commands: PodCommands, there: RunThere) -> None:
+        self._commands, self._there = commands, there
+        self._attached: dict[Host, Port] = {}
+
+    def attach(self, port: Port) -> None:
+        """Attach a pod. Raises `InconclusiveError` with the first error of the command; the pod is detached then."""
+        self._attached[port.pod] = port
+        try:
+            self._run("attach", self._commands.attach, port)
+            self._await_answer(port)
+        except InconclusiveError:
+            with contextlib.suppress(InconclusiveError):
+                self.detach(port.pod)
+            raise
+
+    def detach(self, pod: Host) -> None:
+        """Detach a pod. Raises `InconclusiveError` with the first error of the command."""
+        port = self._attached.pop(pod)
+        if self._commands.detach:
+            self._run("detach", self._commands.detach, port)
+
+    def close(self) -> None:
+        """Detach all pods, as far as that can be done. Idempotent."""
+        for pod in list(self._attached):
+            with contextlib.suppress(HarnessError):
+                self.detach(pod)
+
+    def _run(self, verb: str, command: tuple[str, ...], port: Port) -> None:
+        self._there.run(port.pod.node, f"{verb} {_named(port)}", command, _values(port), SECONDS)
+
+    def _await_answer(self, port: Port) -> None:
+        """Wait until the pod answers its node at each of its addresses."""
+        node = self._there.namespace(port.pod.node)
+        for address in port.pod.addresses.values():
+            eventually(
+                lambda address=address: _answers(node, address),  # type: ignore[misc]
+                within=_ANSWER_SECONDS,
+                describe=f"{_named(port)}, which is said to be attached, to answer its node at {address}",
+                error=InconclusiveError,
+            )
+
+
+def _named(port: Port) -> str:
+    return f"pod {port.of.namespace}/{port.of.name}"
+
+
+def _values(port: Port) -> dict[str, str]:
+    pod = port.pod
+    return {
+        "pod": port.of.name,
+        "pod_namespace": port.of.namespace,
+        "pod_uid": port.of.uid,
+        "pod_netns": pod.namespace.proc_path,
+        "pod_ipv4": pod.addresses.get("IPv4", ""),
+        "pod_ipv6": pod.addresses.get("IPv6", ""),
+        "pod_mac": port.mac,
+        "interface": INTERFACE,
+        "host_interface": port.link,
+    }
+
+
+def _answers(node: Namespace, address: str) -> bool:
+    """Return whether a host says, within a moment, that nobody listens at an address."""
+    with node.socket(NUMBERS["IPv6" if ":" in address else "IPv4"], socket.SOCK_STREAM) as asking:
+        asking.settimeout(_TRY_SECONDS)
+        return asking.connect_ex((address, _CLOSED_PORT)) == errno.ECONNREFUSED
