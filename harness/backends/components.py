@@ -32,13 +32,16 @@ class Components:
         synced: Callable[[str], bool],
         lacking: Callable[[str], str] = lambda _: "",
         silent: Callable[[float], str] = lambda _: "",
+        hangs: Callable[[], str] = lambda: "",
     ) -> None:
         """`synced` says whether one has worked on everything, and raises `EndedError` if that has ended by itself.
 
         `lacking` says why it has not, as far as that is known. `silent` says how the proxies have shown, within so many
         seconds before the time scale, that they take up nothing, whatever they say of themselves; "" if they do.
+        `hangs` says at once which of them show that they hang, if it is asked again and again while that is doubted.
         """
         self._names, self._synced, self._lacking, self._silent = names, synced, lacking, silent
+        self._hangs = hangs
         self._heard_nothing, self._asked_at = "", 0.0
         self._in_vain: tuple[str, str] | None = None  # what was said, and of which component
 
@@ -64,6 +67,7 @@ class Components:
             behind = self._behind()
             if behind:
                 busy_at = looked_at
+                self.doubt()
             return not behind
 
         try:
@@ -106,6 +110,13 @@ class Components:
         claim = "though it claims to have worked on everything"
         self._heard_nothing = self._heard_nothing or f"{PROXY} works no longer on what is written: {said}, {claim}"
         raise EndedError(self._heard_nothing, PROXY)
+
+    def doubt(self) -> None:
+        """Raise `EndedError` if the proxies are seen to hang. To be called while it is waited for them."""
+        if said := self._hangs():
+            self._heard_nothing = f"{PROXY} works no longer on what is written: {said}"
+            self._asked_at = time.monotonic()
+            raise EndedError(self._heard_nothing, PROXY)
 
     def _behind(self) -> str:
         """Return the first that has work left; "" if none has."""

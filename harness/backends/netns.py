@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
-from harness import threads
+from harness import eventually, threads
 from harness.api import requests
 from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
@@ -51,10 +51,12 @@ from harness.netns import addresses, conntrack, fabric_check, http, kernel, kern
 from harness.netns.fabric import Host, Network, Wiring
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
+from harness.netns.stillness import EVERY, LOOKS, Stillness
 from harness.probes.beside import Beside
 from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
 from harness.probes.probe import from_error
 from harness.proxies.proxy import HasClusterPart, TellsWhatLacks, WiresPods
+from harness.recipes.node_processes import server_of
 from harness.tracing import follower
 from harness.tracing.path import Followed
 
@@ -111,6 +113,7 @@ class NetnsBackend(
             self._is_synced,
             self._lacking,
             self._silent,
+            self._hangs,
         )
         self._without_proxy: set[str] = set()  # nodes on which a scenario has stopped it
         self._pulse = Pulse(self)
@@ -158,8 +161,18 @@ class NetnsBackend(
 
     def _silent(self, within: float) -> str:
         """Return on which nodes that are on, and have a proxy, nothing new is taken up."""
+        return self._pulse.silent(self._present(), within)
+
+    def _hangs(self) -> str:
+        """Return on which of these nodes programs hang, as the kernel sees them; "" if on none."""
+        found = self._stillness.hang(self._present())
+        seconds = LOOKS * EVERY * eventually.time_scale()
+        asleep = f"has not run for {seconds:g} s, nor wanted to, and has not read what the API server sent"
+        return f"on {', '.join(found)} it {asleep}" if found else ""
+
+    def _present(self) -> list[str]:
         absent = self._without_proxy | self._off.keys()
-        return self._pulse.silent([node.name for node in self.topology.nodes if node.name not in absent], within)
+        return [node.name for node in self.topology.nodes if node.name not in absent]
 
     def _await_boot(self) -> None:
         try:
@@ -185,6 +198,8 @@ class NetnsBackend(
         begun.callback(self.control_plane.stop)
         self._witnesses["control-plane"] = self.control_plane.evidence
         self.control_plane.start()
+        places = {name: host.namespace for name, host in self.network.nodes.items()}
+        self._stillness = Stillness(places, server_of(self.control_plane.kubeconfig())[1][1])
         self.control_plane.reach_pods(self.network.external.namespace.socket)
         self.api = Api(self.control_plane.kubeconfig(), services=self._implementation.services)
         begun.callback(self.api.close)
@@ -334,7 +349,8 @@ class NetnsBackend(
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
         """Send probes, and return their outcomes in the same order."""
         observed = self._loop.probe(probes, in_flight=in_flight)
-        self._pulse.feel(probes, observed)
+        if self._pulse.feel(probes, observed):
+            self._components.doubt()
         return observed
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:

@@ -19,7 +19,7 @@ from harness.errors import HarnessError
 from harness.eventually import seen_last
 from harness.model import manifests
 from harness.model.manifests import Endpoint
-from harness.model.outcomes import Observation, Reached
+from harness.model.outcomes import Observation, Reached, TimedOut
 from harness.model.workloads import Client, Pod, pod_client
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.namespace import Namespace
@@ -56,14 +56,19 @@ class Pulse:
     def __init__(self, around: Around) -> None:
         self._around = around
         self._felt = False
+        self._asking = False
         self._number = 0
 
-    def feel(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> None:
-        """Note whether a cluster IP was reached; quick once one was."""
+    def feel(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
+        """Note whether a cluster IP was reached; quick once one was.
+
+        Returns whether there is doubt: some got no answer, though Services were reached before.
+        """
         self._felt = self._felt or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
             for probe, outcome in zip(probes, observed, strict=True)
         )
+        return self._felt and not self._asking and any(isinstance(each, TimedOut) for each in observed)
 
     def silent(self, nodes: Sequence[str], within: float) -> str:
         """Return on which of these nodes a new Service is not reached in so many seconds before the time scale.
@@ -74,11 +79,13 @@ class Pulse:
             return ""
         self._number += 1
         namespace = f"td-pulse-{self._number}"
+        self._asking = True
         try:
             deaf = self._deaf(namespace, nodes, within)
         except (HarnessError, RefusedError):
             return ""
         finally:
+            self._asking = False
             with contextlib.suppress(HarnessError, RefusedError):
                 self._around.remove_namespace(namespace)
         return f"a new Service is not reached on {', '.join(deaf)} after {within:g} s" if deaf else ""

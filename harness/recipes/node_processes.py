@@ -37,7 +37,7 @@ class Connections:
         self._plane = plane
         self._folder = tempfile.TemporaryDirectory(prefix="trafficdist-programs-")
         self.folder = Path(self._folder.name)
-        self.server, self._address = _server(plane.kubeconfig())
+        self.server, self._address = server_of(plane.kubeconfig())
         self.api = Api(plane.kubeconfig(), timeout=API_SECONDS)
         self.kubeconfig = self.folder / "kubeconfig.json"
         self.kubeconfig.write_text(json.dumps(plane.kubeconfig()), encoding="utf-8")
@@ -144,7 +144,8 @@ class NodeProcesses:
         return {f"{self._name}-{node}.log": self.log(node).read_text("utf-8", errors="replace")[-LOG_LETTERS:]}
 
 
-def _server(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:
+def server_of(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:
+    """Return the URL of the API server of a kubeconfig, and its host and port."""
     url = kubeconfig["clusters"][0]["cluster"]["server"]
     parts = urlsplit(url)
     return url, (parts.hostname or "", parts.port or 443)

@@ -25,6 +25,7 @@ from harness.model.outcomes import Reached
 from harness.model.release import PROXY
 from harness.model.topology import grid
 from harness.model.workloads import pod_client
+from harness.netns import stillness
 from harness.probes.loop import Probe
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes.recipe import OF_PROXY, parse_recipe
@@ -82,6 +83,23 @@ def test_proxy_that_hangs_is_found_once_and_waited_for_no_more(
     monkeypatch.setattr(components, "ASKED_EVERY", 0.0)
     cluster.settle()
     cluster.check_instruments()
+
+
+def test_proxy_that_reads_nothing_and_stands_still_is_found_while_it_is_waited_for(
+    cluster: NetnsBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reach_a_service(cluster)
+    hang(cluster, "b1", signal.SIGSTOP)
+    monkeypatch.setattr(stillness, "EVERY", 0.1)
+    made = cluster.api.create("services", "mine", manifests.service("late"))
+    probe = Probe(cluster.namespace_of(pod_client("b1")), "TCP", made["spec"]["clusterIP"], 80)
+    said = "on b1 it has not run for 5 s, nor wanted to, and has not read what the API server sent"
+    with pytest.raises(EndedError, match=said) as ended:
+        eventually(lambda: isinstance(cluster.probe([probe])[0], Reached), within=20, describe="the end")
+    assert ended.value.component == PROXY
+    with pytest.raises(EndedError, match=said):
+        cluster.settle()
+    hang(cluster, "b1", signal.SIGCONT)
 
 
 def test_node_without_a_proxy_is_not_asked(cluster: NetnsBackend) -> None:
