@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.judging.results import Result
 from harness.judging.verdict import Verdict
@@ -40,6 +40,11 @@ class Cause:
 
     requirements: tuple[str, ...]
     mutants: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as reports have it."""
+        mutants = [{"name": name, "fault": fault} for name, fault in self.mutants]
+        return {"requirements": list(self.requirements), "mutants": mutants}
 
     def __str__(self) -> str:
         named = ", ".join(self.requirements[:_MOST_NAMED])

@@ -25,6 +25,7 @@ from harness.model import strict_yaml
 from harness.model.escaping import for_json, is_plain
 from harness.model.files import MEGABYTE, fault_of_path, shown
 from harness.model.requirements import Level, Profile
+from harness.report import causes
 from harness.report import environment as env
 from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
@@ -49,6 +50,7 @@ def build(
         "profiles": profiles(results, about["features"]),
         "succeededProvisionalTests": [],
         "tests": [test_values(result) for result in results if not result.left_out],
+        "likelyCauses": [each.to_json() for each in causes.of(results)],
         "transitions": list(transitions),
         "artifacts": list(artifacts),
     }

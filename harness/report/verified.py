@@ -26,7 +26,7 @@ from harness.judging.verdict import SkipReason
 from harness.model.cycles import unsearched
 from harness.model.files import sha256_of
 from harness.model.requirements import Requirement
-from harness.report import conformance
+from harness.report import causes, conformance
 from harness.report.environment import catalogue_digest, suite_version
 from harness.report.reactions import by_case, listed
 from harness.report.rejudged import HISTORIES, differences
@@ -239,6 +239,12 @@ def _first_difference(told: Any, made: Any) -> str:
     return f"{told!r} is said, and {made!r} follows"
 
 
+def _causes(run: Evidence) -> Iterator[str]:
+    told, made = run.report.get("likelyCauses"), [each.to_json() for each in causes.of(run.results)]
+    if told is not None and told != made:  # an older report says none
+        yield f"likely causes are not what follows from its tests: {_first_difference(told, made)}"
+
+
 def _features(run: Evidence) -> Iterator[str]:
     names = [each["name"] for each in run.report["features"]]
     known = {each.name: each for each in Plan(dict(run.catalogue)).features()}
@@ -333,6 +339,7 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     "tests": _tests,
     "transitions": _transitions,
     "statistics": _statistics,
+    "causes": _causes,
     "features": _features,
     "run": _run,
     "times": _times,

@@ -57,6 +57,12 @@ def test_mutants_that_would_cause_the_same_are_all_named() -> None:
     )
 
 
+def test_reports_have_all_requirements_of_a_cause_and_its_mutants() -> None:
+    (cause,) = causes.shared([result(each, "x") for each in "abcdef"], {"x": Fault()})
+    mutants = [{"name": "x", "fault": "It forgets."}]
+    assert cause.to_json() == {"requirements": [f"KEP-1/{each}" for each in "abcdef"], "mutants": mutants}
+
+
 def test_many_requirements_are_not_all_named() -> None:
     (cause,) = causes.shared([result(each, "x") for each in "abcdef"], {"x": Fault()})
     assert str(cause).endswith("It forgets (KEP-1/a, KEP-1/b, KEP-1/c, KEP-1/d and 2 more).")
