@@ -94,7 +94,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
             begun.callback(self.api.close)
             self._pod_runner = PodRunner(self.api, self._labels, self._target.registry, self._kubelet_patience)
             begun.callback(self._pod_runner.close)
-            self._dialer = Dialer(self.api, self._begin_watch, aside=self._aside())
+            self._dialer = Dialer(self.api, self._begin_watch, aside=self._aside(), neighbours=self._neighbours)
             begun.callback(self._dialer.close)
             self._clients = self._new_clients()
             begun.callback(self._clients.delete)
@@ -358,6 +358,9 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     def _aside(self) -> Aside | None:
         """Return another way to client pods for when the API server does not answer; None if there is none."""
         return None
+
+    def _neighbours(self, client: ClientPod) -> Sequence[ClientPod]:
+        return self._clients.twins_of(client)
 
     def _new_clients(self) -> Clients:
         return Clients(

@@ -84,13 +84,13 @@ class Clients:
 
         Clients on the network of a node have no twins.
         """
-        return next(self._turns[self._nodes_of[pod]]) if self._twins_of(pod) else pod
+        return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
         """Return the twin on the same node that is not used in turn."""
-        return self._twins_of(pod)[-1] if self._twins_of(pod) else pod
+        return self.twins_of(pod)[-1] if self.twins_of(pod) else pod
 
-    def _twins_of(self, pod: ClientPod) -> list[ClientPod]:
+    def twins_of(self, pod: ClientPod) -> list[ClientPod]:
         """Return the twins of a pod; they are made when the first of them is wanted."""
         if not self._twins and pod in self._places.values() and not pod.on_host:
             self._make_twins()

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
@@ -25,6 +25,7 @@ from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.pool import BeginWatch, Pool
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
+from harness.backends.any_cluster.tcp_flows import TcpFlows
 from harness.backends.any_cluster.udp_flows import PORT_RANGE, UdpFlows, of_new_flows, ports_of
 from harness.errors import InconclusiveError, UnavailableError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
@@ -35,6 +36,7 @@ TRIES = 20  # in one request: an answer takes a millisecond, a request through t
 THREADS = 600  # tries that expect silence wait, so they are made all at once
 OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
 GLANCE = 1.0  # seconds that it may add for `glance`
+ROUNDS = 4  # in which tries are made again that may have met an earlier one
 
 _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
 _REFUSED = {
@@ -51,6 +53,8 @@ _REFUSED = {
 """What Go says of the errors that are refusals: see `harness.probes.probe`."""
 _NOT_PERMITTED = "write: operation not permitted"
 _NO_ROUTE = "ENETUNREACH: the client may have no route, since nobody has answered it over this family"
+_UNTOLD = Unknown("agnhost does not say who answered before the try that failed")
+_MET = Unknown("whether this try met an earlier one, which had no answer and the same source port, cannot be told")
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 
 
@@ -67,6 +71,9 @@ Aside = Callable[[ClientPod, str, float], Response]
 
 Reader = Callable[[str], Observation]
 """Returns the outcome for the text of an answer."""
+
+Neighbours = Callable[[ClientPod], Sequence[ClientPod]]
+"""Returns other client pods on the node of one, which have addresses of their own."""
 
 
 def address_seen(answer: str) -> Observation:
@@ -85,15 +92,22 @@ def from_text(error: str) -> Observation:
 class Dialer:
     """Sends probes from client pods. One for a backend; thread-safe."""
 
-    def __init__(self, api: Api, watch: BeginWatch, *, aside: Aside | None = None) -> None:
-        """`watch` checks nodes while answers are late; `aside` is used when the API server does not answer."""
+    def __init__(
+        self, api: Api, watch: BeginWatch, *, aside: Aside | None = None, neighbours: Neighbours = lambda _: ()
+    ) -> None:
+        """`watch` checks nodes while answers are late; `aside` is used when the API server does not answer.
+
+        `neighbours` are asked when a client has tried in vain before.
+        """
         self._aside = aside
+        self._neighbours = neighbours
         self._api = api
         self._forwards = PortForwards(api)
         self._proxy_is_forbidden = False
         self._pool = Pool(THREADS, watch)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
+        self._tcp_flows: TcpFlows[tuple[ClientPod, str, int]] = TcpFlows()
         self._routed: set[tuple[ClientPod, bool]] = set()  # who had an answer, and whether over IPv6
         self._ports: dict[ClientPod, int] = {}  # the number of source ports of a client
 
@@ -105,15 +119,43 @@ class Dialer:
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
         """Send probes, and return their outcomes; those of equal probes come in any order. Raises `UnavailableError`.
 
-        Outcomes over UDP that an earlier flow explains are replaced: see `harness.backends.any_cluster.udp_flows`.
+        Outcomes that an earlier flow explains are replaced: see `udp_flows` and `tcp_flows` beside this module.
         """
+        begin = time.monotonic()
         outcomes = self._probe(probes, read)
         for probe, indices in _by_probe(probes).items():
-            if probe.protocol == "UDP" and read is identity:
-                told = self._of_new_flows(probe, [outcomes[index] for index in indices])
-                for index, outcome in zip(indices, told, strict=True):
-                    outcomes[index] = outcome
+            seen = [outcomes[index] for index in indices]
+            if probe.protocol == "TCP":
+                told = self._of_new_connections(probe, seen, begin, read)
+            else:
+                told = self._of_new_flows(probe, seen) if read is identity else seen
+            for index, outcome in zip(indices, told, strict=True):
+                outcomes[index] = outcome
         return outcomes
+
+    def _of_new_connections(
+        self, probe: Probe, seen: Sequence[Observation], begin: float, read: Reader
+    ) -> Sequence[Observation]:
+        """Return what was seen, but for tries without answer that earlier ones explain, which are made again."""
+        doubtful = self._tcp_flows.doubtful(_way(probe), begin, len(seen))
+        if not doubtful:
+            return seen
+        neighbours = [replace(probe, namespace=each) for each in self._neighbours(_client(probe))]
+        if not neighbours:
+            return _without(seen, doubtful)
+        now = time.monotonic()
+        witness = next((each for each in neighbours if not self._tcp_flows.earlier(_way(each), now)), None)
+        said = self._probe([witness] * len(seen), read) if witness else [TIMED_OUT]
+        if TIMED_OUT in said:  # they all have lost some, without an earlier one
+            return seen
+        told = _without(seen, doubtful)
+        if any(isinstance(each, Unknown) for each in said):
+            return told
+        for _ in range(ROUNDS):
+            untold = [index for index, each in enumerate(told) if each in (_MET, _UNTOLD)]
+            for index, again in zip(untold, self._probe([probe] * len(untold), read), strict=True):
+                told[index] = _MET if again == TIMED_OUT else again
+        return told
 
     def _of_new_flows(self, probe: Probe, seen: Sequence[Observation]) -> list[Observation]:
         earlier = self._flows.earlier(_way(probe))
@@ -200,9 +242,12 @@ class Dialer:
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
         """Send a number of tries, one after the other, and count lost ones."""
+        begin = time.monotonic()
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
-        return Dialed(self._counted(probe, [dialed], self._doubted({probe: [dialed]})), dialed.seconds)
+        outcomes = self._counted(probe, [dialed], self._doubted({probe: [dialed]}))
+        doubtful = self._tcp_flows.doubtful(_way(probe), begin, tries) if tries > 1 else 0
+        return Dialed(_without(outcomes, doubtful), dialed.seconds)
 
     def _note(self, probe: Probe, outcomes: Sequence[Observation]) -> None:
         if probe.protocol == "UDP":
@@ -225,7 +270,9 @@ class Dialer:
             response = self._ask(_client(probe), "shell", {"cmd": command}, probe.timeout + OVERHEAD)
         finally:
             self._syns.ended(_client(probe), sent, 1)
-        return _connected(response)
+        outcome = _connected(response)
+        self._tcp_flows.note(_way(probe), sent.begin, int(outcome == TIMED_OUT))
+        return outcome
 
     def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> Dialed:
         """Send one request. Unless it is judged, SYNs that it repeats are no lost packets even if it is answered."""
@@ -233,7 +280,7 @@ class Dialer:
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
         sent = self._syns.sent(client, tries) if probe.protocol == "TCP" else None
-        in_vain, goes_on = tries, FULL_WAIT
+        in_vain, silent, goes_on = tries, tries, FULL_WAIT
         begin = time.monotonic()
         try:
             query = _query(protocol, probe.address, probe.port, request, tries)
@@ -241,12 +288,14 @@ class Dialer:
             seconds = time.monotonic() - begin
             dialed = Dialed(self._told(probe, _outcomes(response, tries, read, client), seconds), seconds)
             if response.code == 200:
-                in_vain, goes_on = dialed.outcomes.count(TIMED_OUT) if is_judged else tries, 0.0
+                silent, goes_on = dialed.outcomes.count(TIMED_OUT), 0.0
+                in_vain = silent if is_judged else tries
         except InconclusiveError as error:
             dialed = Dialed([Unknown(str(error))] * tries, time.monotonic() - begin)
         finally:
             if sent is not None:
                 self._syns.ended(client, sent, in_vain, goes_on=goes_on)
+                self._tcp_flows.note(_way(probe), begin, silent)
         return dialed
 
     def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
@@ -353,6 +402,16 @@ def _unsure(dialed: Dialed) -> list[Observation]:
     return [Unknown(why) if isinstance(each, Reached) else each for each in dialed.outcomes]
 
 
+def _without(outcomes: Sequence[Observation], doubtful: int) -> list[Observation]:
+    """Return outcomes with `Unknown` for so many tries without answer."""
+    made: list[Observation] = []
+    for outcome in outcomes:
+        met = doubtful > 0 and outcome == TIMED_OUT
+        doubtful -= met
+        made.append(_MET if met else outcome)
+    return made
+
+
 def _client(probe: Probe) -> ClientPod:
     assert isinstance(probe.namespace, ClientPod)
     return probe.namespace
@@ -387,8 +446,7 @@ def _outcomes(response: Response, tries: int, read: Reader, client: ClientPod) -
             "whether they are dropped or rejected"
         )
     silent = tries - len(answers) - len(errors)
-    untold = [Unknown("agnhost does not say who answered before the try that failed")] * silent
     if response.code != 200 or silent < 0 or (silent and not errors):
         why = response.body.get("message") or f"{len(answers) + len(errors)} outcomes of {tries} tries"
         return [Unknown(f"pod {client.name} could not ask: {response.code} {why}"[:300])] * tries
-    return [*map(read, answers), *map(from_text, errors), *untold]
+    return [*map(read, answers), *map(from_text, errors), *[_UNTOLD] * silent]

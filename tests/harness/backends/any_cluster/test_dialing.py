@@ -12,7 +12,7 @@ import pytest
 from harness.api.client import Api, Response
 from harness.backends.any_cluster import dialing
 from harness.backends.any_cluster import repeated_syns as repeated_syns_module
-from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen
+from harness.backends.any_cluster.dialing import Aside, Dialer, Neighbours, address_seen
 from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
 from harness.errors import InconclusiveError, UnavailableError
@@ -21,6 +21,7 @@ from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unk
 from harness.probes.loop import Probe
 
 CLIENT = ClientPod("td-abcd1234-main-clients", "client-a1", 8080)
+ANSWER = Reached("td-x-main-1/a1")
 TIMEOUT = (
     'Get "http://10.96.0.1:80/hostname": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
 )
@@ -195,8 +196,9 @@ def new_dialer() -> Iterator[Callable[..., Dialer]]:
     with contextlib.ExitStack() as stack:
         api = stack.enter_context(contextlib.closing(Api(configuration)))
 
-        def make(aside: Aside | None = None) -> Dialer:
-            return stack.enter_context(contextlib.closing(Dialer(api, lambda: lambda: None, aside=aside)))
+        def make(aside: Aside | None = None, neighbours: Neighbours = lambda _: ()) -> Dialer:
+            dialer = Dialer(api, lambda: lambda: None, aside=aside, neighbours=neighbours)
+            return stack.enter_context(contextlib.closing(dialer))
 
         yield make
 
@@ -347,3 +349,63 @@ def test_datagrams_without_answer_repeat_no_syns(
     dialer._dial(Probe(CLIENT, protocol, "10.96.0.1", 81), 1, identity)
     seen = dialer._counted(Probe(CLIENT, "TCP", "10.96.0.1", 80), LATE, set())
     assert seen.count(TIMED_OUT) == lost
+
+
+TWIN = ClientPod("td-abcd1234-main-clients", "twin-0-a1", 8080)
+
+
+def of_an_old_client(
+    new_dialer: Callable[..., Dialer], answers: Iterator[int], *, of_twin: int, neighbours: tuple[ClientPod, ...]
+) -> Dialer:
+    """A client whose tries had no answer for some time; now so many are answered of its requests of four, one by one.
+
+    Its twin has so many answers of each four.
+    """
+    told = Probe(CLIENT, "TCP", "10.96.0.1", 80)
+    is_silent = True
+
+    def ask(client: ClientPod, path: str, _seconds: float) -> Response:
+        if path.startswith("shell"):
+            return Response(200, {"output": netstat(0)})
+        tries = int(path.rpartition("=")[2])
+        answered = 0 if is_silent else next(answers) if client == CLIENT else min(tries, of_twin)
+        errors = [TIMEOUT] * (tries - answered)
+        return Response(200, {"responses": ["a1--td-x-main-1"] * answered, "errors": errors})
+
+    dialer = new_dialer(ask, lambda _client: neighbours)
+    dialer.probe([told] * 4)
+    is_silent = False
+    return dialer
+
+
+@pytest.mark.parametrize(
+    ("answers", "of_twin", "neighbours", "seen"),
+    [
+        ((1, 2, 1), 4, (TWIN,), [ANSWER] * 4),
+        ((1, 2, 0, 1), 4, (TWIN,), [ANSWER] * 4),
+        ((1, 2, 0, 0, 0, 0), 4, (TWIN,), [ANSWER] * 3 + [Unknown]),
+        ((1, 2), 0, (TWIN,), [ANSWER] * 3 + [TIMED_OUT]),
+        ((1, 2), 4, (), [ANSWER] * 3 + [Unknown]),
+        ((0, 0, 0, 0), 4, (TWIN,), [TIMED_OUT] * 4),
+    ],
+    ids=["answered now", "later", "never", "nor is its twin", "there is no twin", "nobody is"],
+)
+def test_a_try_that_met_an_earlier_one_is_made_again_where_a_twin_has_all_answers(
+    new_dialer: Callable[..., Dialer],
+    answers: tuple[int, ...],
+    of_twin: int,
+    neighbours: tuple[ClientPod, ...],
+    seen: list[Observation | type[Unknown]],
+) -> None:
+    dialer = of_an_old_client(new_dialer, iter(answers), of_twin=of_twin, neighbours=neighbours)
+    now = dialer.probe([Probe(CLIENT, "TCP", "10.96.0.1", 80)] * 4)
+    assert sorted(str(Unknown if isinstance(each, Unknown) else each) for each in now) == sorted(map(str, seen))
+
+
+def test_a_try_of_steady_traffic_that_may_have_met_an_earlier_one_is_unknown(
+    new_dialer: Callable[..., Dialer],
+) -> None:
+    probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
+    dialer = of_an_old_client(new_dialer, iter([8, 0]), of_twin=4, neighbours=())
+    assert [type(each) for each in dialer.dial(probe, 10).outcomes] == [Reached] * 8 + [Unknown] * 2
+    assert dialer.dial(probe, 1).outcomes == [TIMED_OUT], "none had an answer"

@@ -30,14 +30,21 @@ from harness.guest.snapshot import differences, snapshot
 from harness.kubelet.kubelet import Kubelet
 from harness.model import needs
 from harness.model.abilities import Ability
+from harness.model.outcomes import TIMED_OUT, Reached, Unknown
 from harness.model.release import API_SERVER, Component
 from harness.model.topology import THREE_ZONES
+from harness.model.workloads import node_client
+from harness.netns import sysctls
 from harness.plugin.evidence import gather
+from harness.scenario import paths
+from harness.scenario.paths import Who
+from harness.scenario.service import endpoint
 from mutants import BENIGN, MUTANTS
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Replaceable, Stranger, target_of
 
 NEARBY = "KEP-4444/zone-hints-keep-traffic-in-the-zone"
+LEFT = "service.kubernetes.io/service-proxy-name"
 NODES = "KEP-3015/node-then-zone-then-anywhere"
 
 
@@ -56,6 +63,28 @@ def test_datagrams_that_meet_an_earlier_flow_are_no_fault(stranger: Stranger) ->
     scenario = SCENARIOS["AFFINITY/moves-with-hints"]
     over_udp = next(case for case in scenario.cases if case["port"].protocol == "UDP")
     scenario.test(stranger(reference(MUTANTS["leaves-udp-flows"]))(), **over_udp)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["a1", node_client("a1")], ids=str)
+def test_connections_that_meet_earlier_ones_are_no_fault(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch, who: Who
+) -> None:
+    """SYNs that came before a proxy had rules for a Service; of so few ports some are used again for certain."""
+    few = {**sysctls._HOST["IPv4"], "ipv4/ip_local_port_range": "40000 41023"}
+    monkeypatch.setattr(sysctls, "_HOST", {**sysctls._HOST, "IPv4": few})
+    cluster = stranger()()
+    service = cluster.create_service(labels={LEFT: "another"})
+    (b1,) = cluster.run_servers(on=["b1"])
+    cluster.publish(service, [endpoint(b1)])
+    cluster.settle()
+    probes = paths.target_of(cluster, service).path(who, frozenset()).probes(60)
+    assert set(cluster.backend.probe(probes)) == {TIMED_OUT}
+
+    cluster.patch_service(service, {"metadata": {"labels": {LEFT: None}}})
+    cluster.settle()
+    seen = {type(each) for _ in range(2) for each in cluster.backend.probe(probes)}
+    assert seen == ({Reached} if who == "a1" else {Reached, Unknown})
 
 
 @pytest.mark.parametrize("slug", ["proxy-catches-up", "missed-changes-are-caught-up", "controller-catches-up"])
