@@ -178,10 +178,11 @@ def _so_far(sock: socket.socket) -> int:
 def bind_unused(sock: socket.socket, source: str = "") -> None:
     """Bind to a port that no probe has used for the last 50,000.
 
-    The kernel chooses the same port again after some 3,000 connections, or after ten seconds by chance (since Linux
-    5.18 it begins anew at another one then), when the conntrack entry of an earlier one may exist. With UDP (30 to 120 s) that entry leads to the earlier question's server. With TCP (120 s) it may be that of
-    a SYN that came while a proxy was programming the Service, and leads nowhere. Both are right for that flow, and
-    would count as wrong. Raises `OSError`.
+    The kernel chooses the same port again after some 3,000 connections, or by chance (since Linux 5.18 it begins at
+    another one every ten seconds), when the conntrack entry of an earlier one may exist. With UDP (30 to 120 s) that
+    entry leads to the earlier question's server. With TCP (120 s) it may be that of a SYN that came while a proxy was
+    programming the Service, and leads nowhere. Both are right for that flow, and would count as wrong. Raises
+    `OSError`.
     """
     for left in reversed(range(_PORTS_TRIED)):
         try:

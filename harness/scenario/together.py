@@ -24,6 +24,7 @@ from harness.scenario.traffic import (
     MANY_IN_FLIGHT,
     Expected,
     Observed,
+    as_probes_see_it,
     expect_in_time,
     insist_on_speech,
     left,
@@ -89,7 +90,8 @@ def expect_first_answers_together(cluster: Cluster, questions: Sequence[Question
     paths = [(each, _paths(cluster, each)) for each in questions]
     for each, some in paths:
         insist_on_speech(cluster, each.service, some)
-    waited = wait_until_as_expected(cluster, [path for _, some in paths for path in some], "all first answers")
+    asked = [path for _, some in paths for path in some]
+    waited = as_probes_see_it(cluster, wait_until_as_expected(cluster, asked, "all first answers"))
     cluster.expect_equal(
         "wrong first answer",
         expected="none",

@@ -1,0 +1,42 @@
+"""First answers are judged by probes that are waited for: a glance on a crowded machine misses some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.backends.implementation import reference
+from harness.backends.netns import NetnsBackend
+from harness.errors import InconclusiveError
+from harness.judging.conclusion import UnmetError
+from harness.judging.history import History
+from harness.model.outcomes import TIMED_OUT, Observation
+from harness.model.topology import ONE_ZONE
+from harness.probes.loop import Probe
+from harness.scenario.cluster import Cluster
+from harness.scenario.service import endpoint
+from harness.scenario.together import Question, expect_first_answers_together
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["an answer that comes late", "no answer"])
+def test_no_answer_at_a_glance_is_no_failure_of_who_answers(
+    tmp_path: Path, netns_allowed: None, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    def glance(_self: NetnsBackend, probes: Sequence[Probe]) -> list[Observation]:
+        return [TIMED_OUT] * len(probes)
+
+    monkeypatch.setattr(NetnsBackend, "glance", glance)
+    with (
+        NetnsBackend(ONE_ZONE, implementation=reference()) as backend,
+        History(tmp_path / "run.jsonl") as history,
+    ):
+        cluster = Cluster(backend, "first", history=history, test="test", converges_within=0.2)
+        labels = {} if answers else {"service.kubernetes.io/service-proxy-name": "another"}
+        service = cluster.create_service(labels=labels)
+        (pod,) = cluster.run_servers(on=["a1"])
+        cluster.publish(service, [endpoint(pod)])
+        with pytest.raises(InconclusiveError if answers else UnmetError, match="saw TimedOut"):
+            expect_first_answers_together(cluster, [Question("first", service, {"a1": {pod}})])
+        cluster.close()
