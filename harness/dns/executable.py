@@ -15,19 +15,23 @@ POD = "dns"
 
 
 class ExecutableDns:
-    """The program of a recipe, in a pod of the cluster."""
+    """The programs of a recipe, in a pod of the cluster."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self.name = recipe.name
         self._programs = Programs(plane, recipe)
 
     def start(self, pod: Host) -> None:
-        """Start the program in a pod. Raises `DistrustError` with the end of its log if it does not get ready."""
+        """Apply the objects of the recipe, and start the programs in a pod, in their order.
+
+        Raises `StartError` with the first error of a log if one does not get ready.
+        """
+        self._programs.apply_objects()
         values = {"pod_ips": ",".join(pod.addresses.values()), "zone": ZONE}
         self._programs.start(POD, pod.namespace, pod.addresses, values)
 
     def stop(self) -> None:
-        """Stop the program, and remove its files."""
+        """Stop the programs, and remove their files."""
         self._programs.close()
 
     def synced(self) -> bool:
@@ -35,5 +39,5 @@ class ExecutableDns:
         return self._programs.synced()
 
     def evidence(self) -> dict[str, str]:
-        """Return the log of the program, and its files."""
+        """Return the logs of the programs, and their files."""
         return self._programs.evidence(POD)

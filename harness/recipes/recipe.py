@@ -96,7 +96,7 @@ OF_CLUSTER = Kind("proxy", (), {name: OF_PROXY.own_placeholders[name] for name i
 """What the programs of a cluster have, which run on no node."""
 OF_DNS = Kind(
     "DNS",
-    (),
+    ("objects",),
     {"pod_ips": "the addresses of its pod, with commas", "zone": "the domain of the cluster, without a final dot"},
 )
 
@@ -168,6 +168,9 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
     """
     if not isinstance(loaded, dict):
         raise UsageError(f"want a mapping of keys to values, not {type(loaded).__name__}")
+    for key in loaded:
+        if key in OF_PROXY.keys and key not in kind.keys:
+            raise UsageError(f"key {key} is for recipes of proxies; allowed here: {', '.join(kind.keys)}")
     _refuse_unknown(loaded, kind.keys, "")
     _insist(loaded, "name", "")
     programs = _programs(loaded, kind)

@@ -19,6 +19,7 @@ from harness.model.release import PROXY, parse_gates
 
 if TYPE_CHECKING:  # every pytest run on the machine loads this module
     from harness.binaries.versions import Version
+    from harness.recipes.recipe import Recipe
 
 REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed", "recipe"
 
@@ -116,11 +117,7 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
         from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
 
         recipe = recipes.read_recipe(proxy.file, recipes.OF_PROXY)
-        if recipe.defines_kinds and choose(values["control_plane"] or "", values["controller"] or "").plane == EMBEDDED:
-            raise UsageError(
-                f"proxy file {shown(proxy.file)}: key objects: the embedded API server serves no kinds of a "
-                "CustomResourceDefinition: --control-plane binaries:VERSION has one that does"
-            )
+        _check_kinds(recipe, f"proxy file {shown(proxy.file)}", values)
         return Claims(
             mode=_mode(values, recipe.modes, f"--proxy {proxy}"),
             judges=recipe.judges,
@@ -162,6 +159,7 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
 
     recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)
+    _check_kinds(recipe, f"DNS file {shown(values['dns'])}", values)
     return {
         "converges_within": recipe.converges_within,
         "profile": ("dns",),
@@ -170,6 +168,15 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
         "version": recipe.version,
         "project": recipe.name,
     }
+
+
+def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if a recipe defines kinds that no API server of this run serves."""
+    if recipe.defines_kinds and choose(values["control_plane"] or "", values["controller"] or "").plane == EMBEDDED:
+        raise UsageError(
+            f"{what}: key objects: the embedded API server serves no kinds of a "
+            "CustomResourceDefinition: --control-plane binaries:VERSION has one that does"
+        )
 
 
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:

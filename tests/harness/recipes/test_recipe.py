@@ -27,8 +27,9 @@ def test_recipe_of_an_implementation_is_one(path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"modes": ["fast"]}, "unknown key 'modes'"),
-        ({"follows": "kep"}, "unknown key 'follows'"),
+        ({"modes": ["fast"]}, "key modes is for recipes of proxies; allowed here: name, version, programs, "),
+        ({"pods": {}}, "key pods is for recipes of proxies"),
+        ({"zones": 1}, "unknown key 'zones'"),
         ({"command": ["{node}"]}, r"key command\[0\]: unknown placeholder \{node\}; allowed: \{pod_ips\}, \{zone\}"),
     ],
 )
