@@ -89,3 +89,29 @@ def favours_its_own_node(asked: Question) -> Decision:
         return action
 
     return in_each(asked.answer(), favoured)
+
+
+class PilingUp(State):
+    """At each change, the endpoints that stay keep all slots that they had, and get one more."""
+
+    def __init__(self, *arguments: Any, **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self.tables = {family: Table(family, _piled_up) for family in FAMILIES}
+
+
+def _piled_up(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
+    if not isinstance(current, tuple) or not isinstance(wanted, tuple):
+        return wanted
+    if set(current) == set(wanted):
+        return current
+    return (*(each for each in current if each in wanted), *wanted)[-MOST_ENDPOINTS:]
+
+
+MUTANTS.append(
+    Mutant(
+        "shares-pile-up",
+        "When endpoints come or go, those that stay get a larger share each time.",
+        symptom="where an equal share is",
+        proxy=partial(ServiceProxy, state=PilingUp),
+    )
+)

@@ -17,6 +17,7 @@ from harness import (
     Service,
     Traffic,
     endpoint,
+    expect_even_shares,
     expect_no_loss,
     placeless,
     requirement,
@@ -104,6 +105,25 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
     for name in ("stays", "changes"):
         three_zones.publish(emptied, [], name=name)
     expect_now(three_zones, Question("all slices are emptied", emptied, NOBODY))
+
+
+@requirement(
+    "CHANGES/shares-stay-even",
+    "After endpoints have come, gone and come back, every endpoint gets an equal share of the connections of a client, "
+    "whichever of them was there first.",
+    level=SHOULD,
+    features={CLUSTER_IP},
+    source="KEP-4444, Default (equal distribution of traffic across endpoints)",
+    kills={"shares-pile-up"},
+)
+def test_shares_after_changes(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    for present in ({a1}, {a1, b1}, {a1}, {a1, c1}, {a1, b1, c1}):
+        three_zones.publish(service, [endpoint(pod) for pod in (a1, b1, c1) if pod in present])
+        expect_now(three_zones, Question("endpoints come and go", service, by_all(*present)))
+
+    expect_even_shares(three_zones, service, {"a1": {a1, b1, c1}})
 
 
 @requirement(

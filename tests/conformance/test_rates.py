@@ -143,6 +143,15 @@ def test_a_mutant_has_its_rate_after_every_change(name: str, versions: list[list
         assert kernel.shares() == shares(each)
 
 
+def test_shares_pile_up_with_each_endpoint_that_comes() -> None:
+    kernel = Kernel(MUTANTS["shares-pile-up"])
+    first, second, third = list(PODS)[:3]
+    for present in ([first], [first, second], [first, second, third]):
+        kernel.publish(present, hinted=False)
+
+    assert kernel.shares() == {first: Fraction(1, 2), second: Fraction(1, 3), third: Fraction(1, 6)}
+
+
 @pytest.mark.parametrize("near", [1, 2, 3, 400, 819, 1200])
 def test_the_leak_is_five_percent_whatever_the_number_of_endpoints(near: int) -> None:
     addresses = {f"10.244.{each >> 8}.{each & 255}": "a1" for each in range(near)} | {"10.245.0.1": "b1"}
