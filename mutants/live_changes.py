@@ -12,12 +12,15 @@ from mutants.decisions import Question, deciding
 from mutants.hearing import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
 from mutants.mutant import WRITTEN, Mutant
 from mutants.plans import with_spec
+from reference.apiserver.kinds import FieldError, errors
 from reference.apiserver.kinds.services import Services
 from reference.client import Event, Object
 from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision
 from reference.proxy.state import State
+
+INGRESS = "status.loadBalancer.ingress"
 
 MUTANTS: list[Mutant] = []
 
@@ -266,6 +269,23 @@ class _UpdateWipesTheStatus(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
         new["status"] = {"loadBalancer": {}}
+
+
+@_api_server("one-ingress-point", "A Service has one address of a load balancer at most.")
+class _OneIngressPoint(Services):
+    def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = super().validate_status_update(new, old, features)
+        ingress = new["status"].get("loadBalancer", {}).get("ingress") or []
+        return [*found, errors.too_many(INGRESS, len(ingress), 1)] if len(ingress) > 1 else found
+
+
+@_api_server("no-ip-mode", "The address of a load balancer may have no ipMode.")
+class _NoIpMode(Services):
+    def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = super().validate_status_update(new, old, features)
+        ingress = new["status"].get("loadBalancer", {}).get("ingress") or []
+        said = "may not be specified"
+        return found + [errors.forbidden(f"{INGRESS}.ipMode", said) for each in ingress if each.get("ipMode")]
 
 
 @_api_server("status-comes-with-the-spec", "A status that is written with a Service's spec is stored.")

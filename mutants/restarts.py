@@ -100,6 +100,13 @@ class _Flushing(KernelTable):
         super().load(ruleset)
 
 
+class _LoadsNoExternalPolicy(KernelTable):
+    """Loads all rules without the lists for traffic from outside; the first change of a Service brings its own."""
+
+    def load(self, ruleset: Ruleset) -> None:
+        super().load(replace(ruleset, external={}))
+
+
 class _Dependent(ServiceProxy):
     """Deletes its rules while its API server is away."""
 
@@ -189,6 +196,12 @@ MUTANTS = [
         "A proxy that starts takes away what the former one left, and has its own rules a moment later.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
         proxy=partial(ServiceProxy, kernel_table=_Flushing),
+    ),
+    Mutant(
+        "starts-without-external-policies",
+        "A proxy that starts does not know externalTrafficPolicy of the Services that are there already.",
+        symptom=f"{REACHED}|{NO_ANSWER}",
+        proxy=partial(ServiceProxy, kernel_table=_LoadsNoExternalPolicy),
     ),
     Mutant(
         "forgets-all-without-its-server",

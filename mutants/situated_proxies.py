@@ -223,6 +223,29 @@ _register(
 )
 
 
+class _StartsWithoutInternalPolicies(State):
+    """Reads internalTrafficPolicy of Services that come after it has started."""
+
+    _begun = False
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "services" and not self._begun:
+            spec = {name: value for name, value in obj["spec"].items() if name != "internalTrafficPolicy"}
+            obj = {**obj, "spec": spec}
+        super().receive(resource, obj, deleted=deleted)
+
+    def compute(self) -> bool:
+        self._begun = True
+        return super().compute()
+
+
+_register(
+    "starts-without-internal-policies",
+    "A proxy that starts does not know internalTrafficPolicy of the Services that are there already.",
+    state=_StartsWithoutInternalPolicies,
+)
+
+
 class _Restarted(State):
     """Reads the conditions of endpoints that terminate otherwise, in slices that are there when it starts."""
 

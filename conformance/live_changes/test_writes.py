@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.features import TRAFFIC_DISTRIBUTION_FIELD
-from harness import MUST, Cluster, manifests, requirement
+from conformance.kep_4444_traffic_distribution.test_validation import expect_accepted
+from harness import MERGE_PATCH, MUST, Cluster, Response, manifests, path_of, requirement
 
 BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "trafficdist.dev/none"}
 """The class is one that no controller serves, so nobody else writes the status."""
@@ -79,9 +80,43 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
 
     for service_type in ("NodePort", "ClusterIP", "LoadBalancer", "ClusterIP"):
         of_class = BALANCED["loadBalancerClass"] if service_type == "LoadBalancer" else None
-        changed = {"spec": {"type": service_type, "loadBalancerClass": of_class}}
-        api.patch("services", namespace, "cluster-ip", changed)
+        answer = _patch(three_zones, "cluster-ip", {"spec": {"type": service_type, "loadBalancerClass": of_class}})
+        expect_accepted(three_zones, f"type {service_type} of service cluster-ip", answer)
         _expect_value(three_zones, "cluster-ip", f"as {service_type}")
+
+
+@requirement(
+    "CHANGES/api-stores-load-balancer-addresses",
+    "The status of a Service of type LoadBalancer holds IP addresses of both families, with ipMode and without, and "
+    "names, and can be written anew and emptied.",
+    level=MUST,
+    features={TRAFFIC_DISTRIBUTION_FIELD},
+    source="core/v1 LoadBalancerStatus.ingress; LoadBalancerIngress (ip, hostname, ipMode); KEP-1860",
+    kills={"one-ingress-point", "no-ip-mode"},
+)
+def test_load_balancer_addresses_are_stored(three_zones: Cluster) -> None:
+    three_zones.api.create("services", three_zones.namespace, manifests.service("web", **BALANCED))
+    address, name = {"ip": "198.51.100.7"}, {"hostname": "lb.example.com"}
+    modes = [{"ip": "198.51.100.8", "ipMode": "VIP"}, {"ip": "2001:db8::8", "ipMode": "Proxy"}]
+    points: tuple[list[dict[str, str]], ...] = ([address], [name], modes, [address, name, *modes], [])
+    for ingress in points:
+        shown = ", ".join(" ".join(each.values()) for each in ingress) or "no address"
+        answer = _patch(three_zones, "web", {"status": {"loadBalancer": {"ingress": ingress}}}, "status")
+        expect_accepted(three_zones, f"a status of service web with {shown}", answer)
+        status = three_zones.api.get("services", three_zones.namespace, "web").get("status") or {}
+        three_zones.expect_equal(
+            f"addresses of service web, written as {shown}",
+            expected=[{"ip": each.get("ip"), "hostname": each.get("hostname")} for each in ingress],
+            observed=[
+                {"ip": each.get("ip"), "hostname": each.get("hostname")}
+                for each in (status.get("loadBalancer") or {}).get("ingress") or []
+            ],
+        )
+
+
+def _patch(cluster: Cluster, name: str, patch: dict[str, Any], subresource: str = "") -> Response:
+    path = path_of("services", cluster.namespace, name, subresource)
+    return cluster.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
 
 
 def _expect_value(cluster: Cluster, name: str, when: str) -> None:

@@ -107,6 +107,7 @@ SAID: Mapping[str, Said] = {
         ("objects that were there", "terminating endpoints"), (*EVERYWHERE, CHECK)
     ),
     "restarted-keeps-who-terminates-out": Said(("objects that were there", "terminating endpoints")),
+    "starts-without-internal-policies": Said(("objects that were there", "internal Local"), ("cluster IP",)),
     "zone-known-at-the-start-or-never": Said(("changes of the node", "zone hints")),
     # situations
     "once-ready-always-ready": Said(("changes of slices",), (*EVERYWHERE, CHECK)),
@@ -171,6 +172,7 @@ OTHERWISE: Mapping[str, str] = {
     "watches-pods-from-the-first-hint": "it reads more, and does what the reference does",
     "caches-changes": "it is late; what it does in the end is right",
     "flushes-before-it-starts": "two writes to the kernel are apart in time; what is there in the end is right",
+    "starts-without-external-policies": "what a whole load leaves out is in the kernel alone",
     "forgets-all-without-its-server": "it looks for its server by the clock",
     "first-of-a-burst-counts": "what it misses depends on the time between changes",
     "second-of-a-name-is-missed": "what it misses depends on the time between changes",

@@ -196,6 +196,8 @@ SERVER_SAID: Mapping[str, Where] = {
 RIGHT_IN_ALL = {
     "describes-no-services": "what it lacks is in the OpenAPI document alone",
     "drops-what-is-no-text": "these requests have well-formed fields",
+    "one-ingress-point": "these requests have no status",
+    "no-ip-mode": "these requests have no status",
     "update-wipes-the-status": "these requests have no status",
     "status-comes-with-the-spec": "these requests have no status",
 }
