@@ -43,9 +43,6 @@ JUDGES: Mapping[str, Profile] = {
 }
 """The profile that judges a component, by the package that it is in."""
 
-READINGS = ("kep", "released")
-_READ_THE_KEPS = {Profile.ENDPOINTSLICE_CONTROLLER, Profile.API_SERVER}
-
 MODULES = (
     *(f"reference.proxy.{name}" for name in ("decision", "state", "ruleset", "table", "flows", "objects", "changes")),
     *(
@@ -114,16 +111,12 @@ class Judge:
         self._seconds = {name: seconds for mine in table.values() for name, seconds in mine.items()}
 
     def order(self, mutation: Mutation) -> list[court.Asked]:
-        """Return the requirements that may find a mutation out: profile cluster last, the reading of releases before.
-
-        Only controllers and API servers go by the reading.
-        """
+        """Return what may find a mutation out: profile cluster comes last, the reading of releases before it."""
         profiles = [next(profile for package, profile in JUDGES.items() if mutation.module.startswith(f"{package}."))]
         if self._cluster:
             profiles.append(Profile.CLUSTER)
         asked = [name for name, each in SCENARIOS.items() if each.requirement.profile in profiles]
         killers = self._results.killers(mutation.module, mutation.function)
-        readings = READINGS if profiles[0] in _READ_THE_KEPS else READINGS[:1]
 
         def cost(asked: court.Asked) -> tuple[int, bool, float]:
             name, reading = asked
@@ -132,8 +125,7 @@ class Judge:
             return profiles.index(requirement.profile), reading != "kep", (self._seconds.get(name, 1.0) + 0.3) / likely
 
         able = self._reached.those_who_run(mutation, asked)
-        pairs = [(name, SCENARIOS[name].requirement.as_ or reading) for name in able for reading in readings]
-        return sorted(set(pairs), key=cost)
+        return sorted(((name, reading) for name in able for reading in reach.readings_of(name)), key=cost)
 
     def __call__(self, mutation: Mutation) -> court.Sentence:
         """Try a mutation, and keep its end."""

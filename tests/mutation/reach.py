@@ -28,8 +28,19 @@ from tests.mutation.court import FORKS, booted
 from tests.mutation.mutated import ROOT, text_of
 from tests.mutation.mutations import Mutation
 
+READINGS = ("kep", "released")
+_READ_THE_KEPS = {Profile.ENDPOINTSLICE_CONTROLLER, Profile.API_SERVER}
+
 EVERYONE = ""
 """The lines that run at import and boot."""
+
+
+def readings_of(requirement: str) -> tuple[str, ...]:
+    """Return the readings of the KEPs in which a requirement is tried; only controllers and API servers go by them."""
+    about = SCENARIOS[requirement].requirement
+    if about.as_:
+        return (about.as_,)
+    return READINGS if about.profile in _READ_THE_KEPS else READINGS[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +113,8 @@ def _measure(sender: Connection, requirements: Sequence[str]) -> None:
         for each in requirements:
             sender.send(each)  # fails, and ends this process, when nobody listens any more
             coverage.switch_context(each)
-            cluster.outcome(each)
+            for reading in readings_of(each):
+                cluster.outcome(each, reading)
         coverage.stop()
         data = coverage.get_data()
         found: dict[str, dict[str, list[int]]] = {}
