@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mutants.clients import Sink, rewriting
 from mutants.hearing import ANY, proxy_hears, proxy_is_told
-from mutants.mutant import Mutant
+from mutants.mutant import NO_ANSWER, REACHED, Mutant
 from reference.client import Event, Key, Object, key_of
+from reference.proxy import ServiceProxy
+from reference.proxy.changes import Changes, Element, EndpointElement
+from reference.proxy.nftables import KernelTable
+from reference.proxy.ruleset import LOCAL_LIST
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -204,3 +209,35 @@ def deaf_to_changes_among_a_thousand(sink: Sink) -> Sink:
         sink(event)
 
     return filtered
+
+
+class _LocalListsOfOneLength(KernelTable):
+    """Leaves a list for traffic from outside as it is while it has as many endpoints as before."""
+
+    def apply(self, changes: Changes) -> None:
+        super().apply(
+            replace(
+                changes,
+                first_delete=[each for each in changes.first_delete if not _is_local(each)],
+                first_add=[each for each in changes.first_add if each not in _replaced(changes)],
+            )
+        )
+
+
+def _is_local(element: Element) -> bool:
+    return isinstance(element, EndpointElement) and element.slot >= LOCAL_LIST
+
+
+def _replaced(changes: Changes) -> list[Element]:
+    slots = {each[:2] for each in changes.first_delete if _is_local(each)}
+    return [each for each in changes.first_add if _is_local(each) and each[:2] in slots]
+
+
+MUTANTS.append(
+    Mutant(
+        "local-lists-of-one-length",
+        "With externalTrafficPolicy Local, one endpoint for another on the same node is taken for no change.",
+        symptom=f"{REACHED}|{NO_ANSWER}",
+        proxy=partial(ServiceProxy, kernel_table=_LocalListsOfOneLength),
+    )
+)

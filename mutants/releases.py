@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mutants.decisions import Question, deciding
 from mutants.mutant import REACHED, WRITTEN, Mutant
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
@@ -14,7 +15,7 @@ from reference.endpointslice.hints import NoHints
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
-from reference.proxy.decision import Behaviour
+from reference.proxy.decision import Behaviour, Decision
 from reference.proxy.state import State
 
 MUTANTS: list[Mutant] = []
@@ -87,6 +88,11 @@ def _hints_need_the_gate(behaviour: Behaviour) -> Behaviour:
 
 def _zone_hints_need_node_hints(behaviour: Behaviour) -> Behaviour:
     return replace(behaviour, zone_hints=behaviour.zone_hints and behaviour.node_hints)
+
+
+def _disabled_is_auto(asked: Question) -> Decision:
+    disabled = asked.port.topology_annotation == "Disabled"
+    return asked.answer(port=replace(asked.port, topology_annotation="Auto")) if disabled else asked.answer()
 
 
 MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
@@ -204,6 +210,12 @@ MUTANTS += [
         "With gate ServiceTrafficDistribution off, hints are followed nowhere, annotation or not.",
         symptom=REACHED,
         proxy=_state(_hints_need_the_gate),
+    ),
+    Mutant(
+        "takes-disabled-for-auto",
+        "Where the annotation is needed, its value Disabled does as well as Auto.",
+        symptom=REACHED,
+        proxy=partial(ServiceProxy, state=partial(State, decide=deciding(_disabled_is_auto))),
     ),
     Mutant(
         "no-zone-hints-without-node-hints",

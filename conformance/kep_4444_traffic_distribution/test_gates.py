@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from conformance.features import (
@@ -25,9 +23,7 @@ from harness import (
     SHOULD,
     Cluster,
     Hints,
-    Pod,
     Release,
-    Service,
     expect_hints,
     expect_no_loss,
     expect_shared_out,
@@ -116,48 +112,47 @@ def test_controller_ignores_the_field_while_its_gate_is_off(three_zones: Cluster
 # Proxy
 
 
-def _publish_twice(cluster: Cluster, annotations: Mapping[str, str]) -> tuple[Service, Service, list[Pod]]:
-    """Create two Services with the same hinted endpoints: one has the field, the other has annotations as well."""
-    plain = cluster.create_service(traffic_distribution="PreferClose")
-    annotated = cluster.create_service(traffic_distribution="PreferClose", annotations=annotations)
-    pods = cluster.run_servers(["a1", "b1"])
-    for service in (plain, annotated):
-        cluster.publish(service, [same_zone(pod) for pod in pods])
-    return plain, annotated, pods
-
-
-def _expect_annotation_needed(cluster: Cluster, annotations: Mapping[str, str]) -> None:
-    plain, annotated, (a1, b1) = _publish_twice(cluster, annotations)
-    expect_traffic(cluster, plain, {"a2": {a1, b1}, "b2": {a1, b1}, "c1": {a1, b1}})
+def _expect_annotation_needed(cluster: Cluster, key: str) -> None:
+    """Expect hints to be followed on a Service with the field that has the annotation Auto as well, and on no other."""
+    annotated, *others = (
+        cluster.create_service(traffic_distribution="PreferClose", annotations=each)
+        for each in ({key: "Auto"}, {}, {key: "Disabled"})
+    )
+    a1, b1 = cluster.run_servers(["a1", "b1"])
+    for service in (annotated, *others):
+        cluster.publish(service, [same_zone(pod) for pod in (a1, b1)])
+    for service in others:
+        expect_traffic(cluster, service, {"a2": {a1, b1}, "b2": {a1, b1}, "c1": {a1, b1}})
     expect_traffic(cluster, annotated, {"a2": {a1}, "b2": {b1}, "c1": {a1, b1}})
 
 
 @requirement(
     "KEP-4444/proxy-with-gate-off-needs-the-annotation",
-    "With the gate off, a proxy follows hints on Services with the annotation Auto, and not on those without.",
+    "With the gate off, a proxy follows hints on Services with the annotation Auto, and neither on those without nor "
+    "on those with Disabled.",
     level=MUST,
     features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (assuming this feature-gate is enabled)",
-    kills={"newest-proxy-at-any-release", "no-hints-without-the-gate"},
+    kills={"newest-proxy-at-any-release", "no-hints-without-the-gate", "takes-disabled-for-auto"},
 )
 def test_proxy_needs_the_annotation_while_its_gate_is_off(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, OFF)
-    _expect_annotation_needed(three_zones, {MODE: "Auto"})
+    _expect_annotation_needed(three_zones, MODE)
 
 
 @requirement(
     "KEP-4444/older-proxy-needs-the-annotation",
-    "A proxy from before the field follows hints on Services with the annotation Auto, by either of its names, and not "
-    "on those without.",
+    "A proxy from before the field follows hints on Services with the annotation Auto, by either of its names, and "
+    "neither on those without nor on those with Disabled.",
     level=MUST,
     features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (present behaviour)",
-    kills={"newest-proxy-at-any-release", "no-hints-without-the-gate"},
+    kills={"newest-proxy-at-any-release", "no-hints-without-the-gate", "takes-disabled-for-auto"},
 )
 @pytest.mark.parametrize("key", [MODE, AWARE_HINTS])
 def test_proxy_from_before_the_field_needs_the_annotation(three_zones: Cluster, key: str) -> None:
     three_zones.restart(PROXY, release("1.29"))
-    _expect_annotation_needed(three_zones, {key: "Auto"})
+    _expect_annotation_needed(three_zones, key)
 
 
 # The cluster

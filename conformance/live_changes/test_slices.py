@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, INTERNAL_POLICY, ZONE_HINTS
+from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS
 from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now
 from harness import (
     MUST,
@@ -19,6 +19,7 @@ from harness import (
     endpoint,
     expect_even_shares,
     expect_no_loss,
+    external_client,
     placeless,
     requirement,
     same_zone,
@@ -124,6 +125,27 @@ def test_shares_after_changes(three_zones: Cluster) -> None:
         expect_now(three_zones, Question("endpoints come and go", service, by_all(*present)))
 
     expect_even_shares(three_zones, service, {"a1": {a1, b1, c1}})
+
+
+@requirement(
+    "CHANGES/local-endpoints-are-replaced",
+    "With externalTrafficPolicy Local, an endpoint that takes the place of another one on its node gets all that "
+    "clients outside send there, and its share of what clients inside send.",
+    level=MUST,
+    features={EXTERNAL_POLICY, NODE_PORT},
+    source="core/v1 ServiceSpec.externalTrafficPolicy (Local); discovery/v1 EndpointSlice",
+    kills={"local-lists-of-one-length"},
+)
+def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    first, second, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    for present in (first, second, first):
+        three_zones.publish(service, [endpoint(present), endpoint(b1)])
+        expect_now(
+            three_zones,
+            Question("from outside", service, {external_client("a1"): {present}}, to="node-port"),
+            Question("from inside", service, by_all(present, b1)),
+        )
 
 
 @requirement(
