@@ -288,6 +288,14 @@ class _NoIpMode(Services):
         return found + [errors.forbidden(f"{INGRESS}.ipMode", said) for each in ingress if each.get("ipMode")]
 
 
+@_api_server("external-names-for-ever", "A Service of type ExternalName keeps its type.")
+class _ExternalNamesForEver(Services):
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = super().validate_update(new, old, features)
+        was, becomes = old["spec"].get("type"), new["spec"].get("type")
+        return [*found, errors.forbidden("spec.type", "may not change")] if was == "ExternalName" != becomes else found
+
+
 @_api_server("status-comes-with-the-spec", "A status that is written with a Service's spec is stored.")
 class _StatusComesWithTheSpec(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:

@@ -60,11 +60,11 @@ def _expect(cluster: Cluster, when: str, address: str, value: str | None) -> Non
 @requirement(
     "CHANGES/api-stores-the-field-for-each-type",
     "trafficDistribution is stored for Services of type ClusterIP, with and without cluster IP, NodePort and "
-    "LoadBalancer, and stays when the type changes among them.",
+    "LoadBalancer, and stays when the type changes among them; it can be set when ExternalName becomes ClusterIP.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Proposal",
-    kills={"field-for-cluster-ips-only", "type-change-drops-the-field"},
+    kills={"external-names-for-ever", "field-for-cluster-ips-only", "type-change-drops-the-field"},
 )
 def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
     api, namespace = three_zones.api, three_zones.namespace
@@ -83,6 +83,14 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
         answer = _patch(three_zones, "cluster-ip", {"spec": {"type": service_type, "loadBalancerClass": of_class}})
         expect_accepted(three_zones, f"type {service_type} of service cluster-ip", answer)
         _expect_value(three_zones, "cluster-ip", f"as {service_type}")
+
+    name = {"type": "ExternalName", "externalName": "web.example.com"}
+    api.create("services", namespace, manifests.service("name", **name))
+    changed = {"spec": {"type": "ClusterIP", "externalName": None, "trafficDistribution": "PreferClose"}}
+    expect_accepted(
+        three_zones, "type ClusterIP of a service of type ExternalName", _patch(three_zones, "name", changed)
+    )
+    _expect_value(three_zones, "name", "once of type ExternalName")
 
 
 @requirement(

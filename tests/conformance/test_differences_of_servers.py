@@ -196,6 +196,7 @@ SERVER_SAID: Mapping[str, Where] = {
 RIGHT_IN_ALL = {
     "describes-no-services": "what it lacks is in the OpenAPI document alone",
     "drops-what-is-no-text": "these requests have well-formed fields",
+    "external-names-for-ever": "none of these Services is of type ExternalName",
     "one-ingress-point": "these requests have no status",
     "no-ip-mode": "these requests have no status",
     "update-wipes-the-status": "these requests have no status",
