@@ -21,6 +21,7 @@ from reference.proxy.decision import Decision
 from reference.proxy.state import State
 
 INGRESS = "status.loadBalancer.ingress"
+LACKED = ("healthCheckNodePort", "loadBalancerClass", "allocateLoadBalancerNodePorts", "ipFamilies", "ipFamilyPolicy")
 
 MUTANTS: list[Mutant] = []
 
@@ -286,6 +287,13 @@ class _NoIpMode(Services):
         ingress = new["status"].get("loadBalancer", {}).get("ingress") or []
         said = "may not be specified"
         return found + [errors.forbidden(f"{INGRESS}.ipMode", said) for each in ingress if each.get("ipMode")]
+
+
+@_api_server("types-keep-what-they-lack", "A Service whose type changes keeps fields that its new type lacks.")
+class _TypesKeepWhatTheyLack(Services):
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        super().prepare_for_update(new, old, features)
+        new["spec"] = {**{name: old["spec"][name] for name in LACKED if name in old["spec"]}, **new["spec"]}
 
 
 @_api_server("external-names-for-ever", "A Service of type ExternalName keeps its type.")

@@ -11,6 +11,10 @@ from harness import MERGE_PATCH, MUST, Cluster, Response, manifests, path_of, re
 BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "trafficdist.dev/none"}
 """The class is one that no controller serves, so nobody else writes the status."""
 
+OF_LOAD_BALANCERS = {"allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass", "nodePort"}
+OF_CLUSTER_IPS = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}
+"""The fields that a Service has with one type and not with another."""
+
 
 @requirement(
     "CHANGES/api-spec-leaves-the-status",
@@ -87,10 +91,48 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
     name = {"type": "ExternalName", "externalName": "web.example.com"}
     api.create("services", namespace, manifests.service("name", **name))
     changed = {"spec": {"type": "ClusterIP", "externalName": None, "trafficDistribution": "PreferClose"}}
-    expect_accepted(
-        three_zones, "type ClusterIP of a service of type ExternalName", _patch(three_zones, "name", changed)
-    )
+    expect_accepted(three_zones, "type ClusterIP after ExternalName", _patch(three_zones, "name", changed))
     _expect_value(three_zones, "name", "once of type ExternalName")
+
+
+@requirement(
+    "CHANGES/api-wipes-what-a-type-lacks",
+    "When the type of a Service changes, the fields that the new type lacks are wiped, though the writer leaves them: "
+    "node ports, health check node port, class and allocation with the load balancer; cluster IPs and families with "
+    "ExternalName.",
+    level=MUST,
+    features={TRAFFIC_DISTRIBUTION_FIELD},
+    source="core/v1 ServicePort.nodePort, ServiceSpec.healthCheckNodePort, allocateLoadBalancerNodePorts, "
+    "loadBalancerClass, clusterIP, clusterIPs, ipFamilies, ipFamilyPolicy (this field will be wiped when updating)",
+    kills={"types-keep-what-they-lack"},
+)
+def test_fields_that_a_type_lacks_are_wiped(three_zones: Cluster) -> None:
+    balanced = {**BALANCED, "externalTrafficPolicy": "Local", "allocateLoadBalancerNodePorts": True}
+    three_zones.api.create("services", three_zones.namespace, manifests.service("web", **balanced))
+    stored = three_zones.api.get("services", three_zones.namespace, "web")
+    _expect_fields(three_zones, "of type LoadBalancer", {*OF_LOAD_BALANCERS, *OF_CLUSTER_IPS})
+
+    stored["spec"] |= {"type": "ClusterIP", "externalTrafficPolicy": None}
+    expect_accepted(three_zones, "type ClusterIP of service web", _replace(three_zones, stored))
+    _expect_fields(three_zones, "once of type ClusterIP", OF_CLUSTER_IPS)
+
+    stored = three_zones.api.get("services", three_zones.namespace, "web")
+    stored["spec"] |= {"type": "ExternalName", "externalName": "web.example.com"}
+    expect_accepted(three_zones, "type ExternalName of service web", _replace(three_zones, stored))
+    _expect_fields(three_zones, "once of type ExternalName", set())
+
+
+def _replace(cluster: Cluster, service: dict[str, Any]) -> Response:
+    path = path_of("services", cluster.namespace, service["metadata"]["name"])
+    return cluster.api.request("PUT", path, service)
+
+
+def _expect_fields(cluster: Cluster, when: str, expected: set[str]) -> None:
+    """Expect service web to have these of the fields that depend on its type, as read back."""
+    spec = cluster.api.get("services", cluster.namespace, "web")["spec"]
+    seen = {name for name in OF_LOAD_BALANCERS | OF_CLUSTER_IPS if spec.get(name) not in (None, "", [])}
+    seen |= {"nodePort"} if any(each.get("nodePort") for each in spec["ports"]) else set()
+    cluster.expect_equal(f"fields of service web, {when}", expected=sorted(expected), observed=sorted(seen))
 
 
 @requirement(

@@ -111,18 +111,22 @@ class Judge:
         self._seconds = {name: seconds for mine in table.values() for name, seconds in mine.items()}
 
     def order(self, mutation: Mutation) -> list[court.Asked]:
-        """Return what may find a mutation out: profile cluster comes last, the reading of releases before it."""
+        """Return what may find a mutation out.
+
+        The reading of releases comes after that of the KEPs, and whether the component still runs at last.
+        """
         profiles = [next(profile for package, profile in JUDGES.items() if mutation.module.startswith(f"{package}."))]
         if self._cluster:
             profiles.append(Profile.CLUSTER)
         asked = [name for name, each in SCENARIOS.items() if each.requirement.profile in profiles]
         killers = self._results.killers(mutation.module, mutation.function)
 
-        def cost(asked: court.Asked) -> tuple[int, bool, float]:
+        def cost(asked: court.Asked) -> tuple[int, bool, bool, float]:
             name, reading = asked
             requirement = SCENARIOS[name].requirement
             likely = killers[name] + 0.1 * len(requirement.kills)
-            return profiles.index(requirement.profile), reading != "kep", (self._seconds.get(name, 1.0) + 0.3) / likely
+            seconds = (self._seconds.get(name, 1.0) + 0.3) / likely
+            return profiles.index(requirement.profile), requirement.last, reading != "kep", seconds
 
         able = self._reached.those_who_run(mutation, asked)
         return sorted(((name, reading) for name in able for reading in reach.readings_of(name)), key=cost)
