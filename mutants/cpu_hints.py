@@ -240,6 +240,15 @@ def counts_nodes_instead_of_cores(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, allocatable={"cpu": "1"}) for name, node in nodes.items()}
 
 
+@_miscounts("reads-cpu-in-thousandths-only", "The CPU of a node that has whole cores is taken for unknown.")
+def reads_cpu_in_thousandths_only(nodes: Nodes) -> Nodes:
+    def read(node: Object) -> Object:
+        told = node["status"].get("allocatable", {})
+        return node if told.get("cpu", "m").endswith("m") else _with_status(node, allocatable={})
+
+    return {name: read(node) for name, node in nodes.items()}
+
+
 @_miscounts("counts-capacity", "Zones weigh as much as their nodes have cores, whether these are allocatable or not.")
 def counts_capacity(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, allocatable=node["status"].get("capacity", {})) for name, node in nodes.items()}

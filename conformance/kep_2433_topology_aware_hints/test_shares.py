@@ -57,7 +57,7 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",
-    kills={"counts-nodes-instead-of-cores", "keeps-every-own-zone"},
+    kills={"counts-nodes-instead-of-cores", "keeps-every-own-zone", "reads-cpu-in-thousandths-only"},
 )
 @pytest.mark.parametrize("count", [7, 10])
 def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count: int) -> None:

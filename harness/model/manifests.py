@@ -192,6 +192,11 @@ def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Obj
     }
 
 
+def cpu(milli: int) -> str:
+    """Return thousandths of a CPU in the form of API servers: whole cores without a suffix, "4" and "3500m"."""
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)
+
+
 def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) -> Object:
     """Return the status that a kubelet would report for a node."""
     others = {"memory": "8Gi", "pods": "110"}
@@ -200,7 +205,7 @@ def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) ->
             *({"type": "InternalIP", "address": address} for address in addresses),
             {"type": "Hostname", "address": place.name},
         ],
-        "allocatable": {"cpu": f"{place.cpu_milli}m", **others},
+        "allocatable": {"cpu": cpu(place.cpu_milli), **others},
         "capacity": {"cpu": CAPACITY, **others},
         "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletReady"}],
         "nodeInfo": {"operatingSystem": "linux", "architecture": "amd64"},

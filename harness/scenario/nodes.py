@@ -200,7 +200,7 @@ class Nodes:
 
 def _status(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
     """Return the merge patch of a status with these values; `None` leaves one out."""
-    allocatable, capacity = (f"{cpu_milli}m", manifests.CAPACITY) if cpu_milli else (None, None)
+    allocatable, capacity = (manifests.cpu(cpu_milli), manifests.CAPACITY) if cpu_milli else (None, None)
     cpu = {} if cpu_milli is None else {"allocatable": {"cpu": allocatable}, "capacity": {"cpu": capacity}}
     reported = manifests.node_status(Node("", ""), [], ready=bool(ready))
     return cpu | ({} if ready is None else {"conditions": reported["conditions"]})

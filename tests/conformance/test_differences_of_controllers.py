@@ -99,6 +99,7 @@ SAID: Mapping[str, Said] = {
     "guesses-unknown-zones": _auto("nodes without zone", at=("endpoints", ZONES)),
     "takes-the-other-thresholds": _auto(),
     "counts-nodes-instead-of-cores": _auto("CPU"),
+    "reads-cpu-in-thousandths-only": _auto("nodes with a zone"),
     "counts-control-plane-nodes": _auto("nodes of the control plane"),
     "counts-unready-nodes": _auto("nodes that are not ready"),
     "leaves-out-nodes-without-zone": _auto("nodes without zone"),
