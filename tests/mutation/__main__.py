@@ -5,8 +5,8 @@
 Mutations are drawn from the modules by the seed, one of each module in turn. Each is tried by the requirements of the
 profile that judges its component, until one fails. What is in the file of results is not tried again, so a run that was
 killed goes on where it was, and a larger sample of the same seed goes on from a smaller one. Those that live are told
-with their difference, except those that `survivors.yaml` has: equivalent, or known and open. Ends with exit code 1 if
-there is another.
+with their difference, except those that `survivors.yaml` has: equivalent, outside or open. The first two are settled,
+and not tried. Ends with exit code 1 if there is another.
 """
 
 from __future__ import annotations
@@ -173,6 +173,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--again", action="store_true", help="try those again that lived, but for those that are settled"
     )
+    parser.add_argument("--settled", action="store_true", help="try those too that are settled")
     parser.add_argument("--measure", action="store_true", help="measure anew which requirements run which lines")
     options = parser.parse_args(arguments)
     results = Results(options.into)
@@ -182,7 +183,8 @@ def main(arguments: Sequence[str]) -> int:
     left = [
         each
         for each in sample
-        if each.name not in results.lines or (options.again and results.lived(each) and each.name not in settled)
+        if (options.settled or each.name not in settled)
+        and (each.name not in results.lines or (options.again and results.lived(each)))
     ]
     if left:
         judge = Judge(
@@ -194,7 +196,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tell(sample: Sequence[Mutation], results: Results, listed: Mapping[str, Collection[survivors.Name]]) -> int:
-    lived = [each for each in sample if results.lived(each)]
+    tried = [each for each in sample if each.name in results.lines]
+    lived = [each for each in tried if results.lived(each)]
     unknown = [each for each in lived if not any(each.name in some for some in listed.values())]
     for each in unknown:
         told = results.lines[each.name]
@@ -203,7 +206,9 @@ def _tell(sample: Sequence[Mutation], results: Results, listed: Mapping[str, Col
             f"\nlived {told['tried']} trials, {each.kind}:\n{each.difference(text_of(each.module))}{untold}"
         )
     known = Counter(kind for kind, some in listed.items() for each in lived if each.name in some)
-    sys.stdout.write(f"\n{summary([results.lines[each.name] for each in sample], known)}")
+    if tried:
+        sys.stdout.write(f"\n{summary([results.lines[each.name] for each in tried], known)}")
+    sys.stdout.write(f"{len(sample) - len(tried)} more are settled, and were not tried\n")
     return int(bool(unknown))
 
 
