@@ -41,15 +41,26 @@ def test_a_series_goes_on_where_it_was_stopped(
     tried: list[Sequence[court.Asked]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = tmp_path / "results.jsonl"
-    assert _run(into, 4) == 1
+    assert _run(into, 4, "--settled") == 1
     assert len(tried) == 4
     with into.open("a", encoding="utf-8") as file:
         file.write('{"name": ["a ki')
-    assert _run(into, 4) == 1
+    assert _run(into, 4, "--settled") == 1
     assert len(tried) == 4
-    assert _run(into, 6) == 1
+    assert _run(into, 6, "--settled") == 1
     assert len(tried) == 6
     assert "+++ b/reference/endpointslice/hints.py" in capsys.readouterr().out
+
+
+def test_those_that_are_settled_are_not_tried_unless_asked(
+    tried: list[Sequence[court.Asked]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = [each.name for each in itertools.islice(series.drawn([HINTS], 1), 4)]
+    monkeypatch.setattr(survivors, "read", lambda: {"equivalent": {drawn[0]: ""}, "outside": {}, "open": {}})
+    _run(tmp_path / "results.jsonl", 4)
+    assert len(tried) == 3
+    _run(tmp_path / "results.jsonl", 4, "--settled")
+    assert len(tried) == 4
 
 
 def test_those_that_lived_are_tried_again_when_asked(tried: list[Sequence[court.Asked]], tmp_path: Path) -> None:
