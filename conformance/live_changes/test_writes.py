@@ -88,11 +88,11 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
         expect_accepted(three_zones, f"type {service_type} of service cluster-ip", answer)
         _expect_value(three_zones, "cluster-ip", f"as {service_type}")
 
-    name = {"type": "ExternalName", "externalName": "web.example.com"}
-    api.create("services", namespace, manifests.service("name", **name))
+    alias = {"type": "ExternalName", "externalName": "web.example.com"}
+    api.create("services", namespace, manifests.service("alias", **alias))
     changed = {"spec": {"type": "ClusterIP", "externalName": None, "trafficDistribution": "PreferClose"}}
-    expect_accepted(three_zones, "type ClusterIP after ExternalName", _patch(three_zones, "name", changed))
-    _expect_value(three_zones, "name", "once of type ExternalName")
+    expect_accepted(three_zones, "type ClusterIP after ExternalName", _patch(three_zones, "alias", changed))
+    _expect_value(three_zones, "alias", "once of type ExternalName")
 
 
 @requirement(
