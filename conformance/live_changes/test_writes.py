@@ -88,7 +88,7 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
         expect_accepted(three_zones, f"type {service_type} of service cluster-ip", answer)
         _expect_value(three_zones, "cluster-ip", f"as {service_type}")
 
-    alias = {"type": "ExternalName", "externalName": "web.example.com"}
+    alias: dict[str, Any] = {"type": "ExternalName", "externalName": "web.example.com"}
     api.create("services", namespace, manifests.service("alias", **alias))
     changed = {"spec": {"type": "ClusterIP", "externalName": None, "trafficDistribution": "PreferClose"}}
     expect_accepted(three_zones, "type ClusterIP after ExternalName", _patch(three_zones, "alias", changed))
