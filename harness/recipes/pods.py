@@ -77,9 +77,9 @@ class PodInterfaces:
             raise
 
     def detach(self, pod: Host) -> None:
-        """Detach a pod. Raises `InconclusiveError` with the first error of the command."""
-        port = self._attached.pop(pod)
-        if self._commands.detach:
+        """Detach a pod, if it is attached. Raises `InconclusiveError` with the first error of the command."""
+        port = self._attached.pop(pod, None)
+        if port and self._commands.detach:
             self._run("detach", self._commands.detach, port)
 
     def close(self) -> None:
