@@ -117,6 +117,7 @@ class NetnsBackend(
         )
         self._without_proxy: set[str] = set()  # nodes on which a scenario has stopped it
         self._pulse = Pulse(self)
+        self._stillness = Stillness({}, 0)  # of no node, until there are some
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
