@@ -156,9 +156,8 @@ class NetnsBackend(
 
     def _lacking(self, component: str) -> str:
         """Return why a component has not worked on everything; "" if it does not tell."""
-        if component == Component.PROXY and isinstance(self.proxy, TellsWhatLacks):
-            return self.proxy.lacking
-        return ""
+        part = {Component.PROXY: self.proxy, Component.CONTROLLER: self.control_plane}.get(component)  # type: ignore[call-overload]
+        return part.lacking if isinstance(part, TellsWhatLacks) else ""
 
     def _silent(self, within: float) -> str:
         """Return on which nodes that are on, and have a proxy, nothing new is taken up."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from harness.settings.settings import Settings
 
 
-_LOOKED_AT = ("backend", "proxy", "dns", "kubeconfig", "context", "topology", "families", "allow-disruptive",
-              "image-registry", "mode", "feature-gates", "profile", "supported-features",
+_LOOKED_AT = ("backend", "proxy", "dns", "controller", "kubeconfig", "context", "topology", "families",
+              "allow-disruptive", "image-registry", "mode", "feature-gates", "profile", "supported-features",
               "exempt-features")  # fmt: skip
 
 

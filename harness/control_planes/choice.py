@@ -16,7 +16,8 @@ from harness.model.release_features import lacking
 from harness.model.requirements import Profile
 
 EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
-REFERENCE, MANAGER = "reference", "kube-controller-manager"
+REFERENCE, MANAGER, RECIPE = "reference", "kube-controller-manager", "recipe"
+_FILES = (".yaml", ".yml", ".json")
 
 CONVERGES_WITHIN = 10.0
 """Seconds in which kube-controller-manager, as it is configured here, writes what objects ask for."""
@@ -36,12 +37,16 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kind and version of control plane and controller; an empty version is the newest one installed."""
+    """The kind and version of control plane and controller; an empty version is the newest one installed.
+
+    `file` is the recipe of the controller, if it has one.
+    """
 
     plane: str
     controller: str
     version: str = ""
     controller_version: str = ""
+    file: str = ""
 
     @property
     def real(self) -> bool:
@@ -71,7 +76,12 @@ def parse_controller(text: str) -> tuple[str, str]:
     if kind == MANAGER and (version or not sign):
         _check_version(version)
         return kind, version
-    raise UsageError(f"unknown controller {text!r}; allowed: {REFERENCE}, {MANAGER}, {MANAGER}:VERSION")
+    if text.endswith(_FILES):
+        return RECIPE, ""
+    raise UsageError(
+        f"unknown controller {text!r}; allowed: {REFERENCE}, {MANAGER}, {MANAGER}:VERSION, or a file whose name ends "
+        "in .yaml"
+    )
 
 
 def choose(plane: str, controller: str) -> Choice:
@@ -84,7 +94,9 @@ def choose(plane: str, controller: str) -> Choice:
             f"--controller {REFERENCE} runs in the process of the embedded API server: it does not go with "
             f"--control-plane {plane}"
         )
-    return Choice(kind, asked, version, controller_version)
+    if kind != EMBEDDED and asked == RECIPE:
+        raise UsageError(f"--controller {controller} runs beside the embedded API server: leave out --control-plane")
+    return Choice(kind, asked, version, controller_version, controller if asked == RECIPE else "")
 
 
 def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +105,9 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     if not choice.real:
         return {}
     if values["mutant"]:
-        raise UsageError("--mutant is a fault in the reference: it does not go with components of Kubernetes")
+        raise UsageError("--mutant is a fault in the reference: it does not go with another controller or API server")
+    if choice.file:
+        return {}
     asked = values["kubernetes_version"] or ""
     if choice.version and asked and _series(asked) != _series(choice.version):
         raise UsageError(

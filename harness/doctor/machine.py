@@ -14,7 +14,7 @@ from harness.netns import kernel, needs, programs, sandbox
 from harness.netns.addresses import FAMILIES
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
-from harness.recipes.recipe import OF_DNS, OF_PROXY, Recipe, read_recipe
+from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, Recipe, read_recipe
 from harness.settings.claims import OF_BOTH_FAMILIES, REFERENCE
 from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
@@ -40,6 +40,8 @@ def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
 def examine_implementation(settings: Settings) -> list[Check]:
     """Check what the proxy and the DNS server of a run need; nothing for the reference."""
     found = examine_recipe("DNS server", read_recipe(settings.dns, OF_DNS)) if settings.dns != REFERENCE else []
+    if settings.components.file:
+        found += examine_recipe("controller", read_recipe(settings.components.file, OF_CONTROLLER))
     if settings.proxy.file:
         return found + examine_recipe("proxy", read_recipe(settings.proxy.file, OF_PROXY))
     if settings.proxy.kind == REFERENCE:

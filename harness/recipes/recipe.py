@@ -100,6 +100,8 @@ OF_DNS = Kind(
     {"pod_ips": "the addresses of its pod, with commas", "zone": "the domain of the cluster, without a final dot"},
 )
 
+OF_CONTROLLER = Kind("controller", ("follows", "objects"), {})
+
 
 @dataclass(frozen=True, slots=True)
 class Program:

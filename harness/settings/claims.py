@@ -150,6 +150,28 @@ def _lacked_by(mutant: str) -> tuple[str, ...]:
     return tuple(sorted(mutants()[mutant].lacks))
 
 
+def controller_claims(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults that follow from --controller FILE, by option. Raises `UsageError`."""
+    file = choose(values["control_plane"] or "", values["controller"] or "").file
+    if not file:
+        return {}
+    from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
+
+    recipe = recipes.read_recipe(file, recipes.OF_CONTROLLER)
+    _check_kinds(recipe, f"controller file {shown(file)}", values)
+    return {**_claims_of(recipe), "profile": ("endpointslice-controller",), "follow": recipe.follows}
+
+
+def _claims_of(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "converges_within": recipe.converges_within,
+        "supported_features": recipe.supported_features,
+        "exempt_features": recipe.exempt_features,
+        "version": recipe.version,
+        "project": recipe.name,
+    }
+
+
 def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults that follow from --dns, by option. Raises `UsageError` if a mutant is asked for too."""
     if values["dns"] == REFERENCE:
@@ -160,14 +182,7 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
 
     recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)
     _check_kinds(recipe, f"DNS file {shown(values['dns'])}", values)
-    return {
-        "converges_within": recipe.converges_within,
-        "profile": ("dns",),
-        "supported_features": recipe.supported_features,
-        "exempt_features": recipe.exempt_features,
-        "version": recipe.version,
-        "project": recipe.name,
-    }
+    return {**_claims_of(recipe), "profile": ("dns",)}
 
 
 def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:

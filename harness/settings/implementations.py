@@ -35,6 +35,8 @@ def _control_plane_of(settings: Settings) -> MakeControlPlane:
     chosen = settings.components
     if not chosen.real:
         return reference().control_plane
+    if chosen.file:
+        return _controller_of(chosen.file)
     controller = (MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
     needed = [controller, *(() if chosen.plane == EMBEDDED else (("etcd", ""), ("kube-apiserver", chosen.version)))]
     if chosen.plane == CONTAINERS:
@@ -53,6 +55,16 @@ def _control_plane_of(settings: Settings) -> MakeControlPlane:
     from harness.control_planes.binaries import BinariesControlPlane
 
     return lambda release: BinariesControlPlane(release, controller=chosen.controller_version)
+
+
+def _controller_of(file: str) -> MakeControlPlane:
+    from harness.netns import needs
+    from harness.recipes.controller import DescribedControlPlane
+    from harness.recipes.recipe import OF_CONTROLLER, read_recipe
+
+    recipe = read_recipe(file, OF_CONTROLLER)
+    needs.require(recipe.needs, f"{recipe.name} ({file})")
+    return lambda release: DescribedControlPlane(release, recipe)
 
 
 def _proxy_of(settings: Settings) -> MakeProxy:

@@ -29,6 +29,7 @@ from harness.settings.claims import (
     REFERENCE,
     ChosenProxy,
     check_dns,
+    controller_claims,
     dns_claims,
     parse_proxy,
     proxy_claims,
@@ -187,8 +188,9 @@ _JUDGED = (
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
            "images. [embedded]",
            metavar="NAME", check=_control_plane, backends=_NETNS),
-    Option("controller", "EndpointSlice controller to run: reference or kube-controller-manager[:VERSION]. [the one of "
-           "the control plane]", metavar="NAME", check=_controller, backends=_NETNS),
+    Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
+           "file that describes any other. [the one of the control plane]", metavar="NAME", check=_controller,
+           backends=_NETNS),
     Option("mutant", "Judge the reference with this fault, to see which requirements fail. Never certifiable.",
            metavar="NAME", check=_mutant, backends=_NETNS),
     Option("kubernetes-version", "Kubernetes version that the reference behaves as, for example 1.31. [the newest]",
@@ -396,7 +398,12 @@ def _claim(values: dict[str, Any]) -> None:
     given |= {"exempt_features"} if values["all_features"] else set()
     supported = values["supported_features"]
     # the control plane's claims come first: they set the version for the proxy's; a proxy is named before a DNS server
-    for claim in (choice.control_plane_claims, lambda known: asdict(proxy_claims(known)), dns_claims):
+    for claim in (
+        choice.control_plane_claims,
+        controller_claims,
+        lambda known: asdict(proxy_claims(known)),
+        dns_claims,
+    ):
         claims = claim(values)
         claims["exempt_features"] = tuple(each for each in claims.get("exempt_features", ()) if each not in supported)
         for key, value in claims.items():

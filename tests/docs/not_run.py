@@ -68,6 +68,7 @@ NOT_RUN = {
     "trafficdist run --proxy kube-proxy": _COMPONENT,
     "trafficdist run --proxy kube-proxy --mode iptables": _COMPONENT,
     "trafficdist run --proxy kube-proxy:1.34 --mode iptables -n 2": _COMPONENT,
+    "trafficdist run --controller mine.yaml": _MINE,
     "trafficdist run --proxy mine.yaml": _MINE,
     "trafficdist run --proxy mine.yaml --quick": _MINE,
     "trafficdist list --suite acme_suite": _OWN,

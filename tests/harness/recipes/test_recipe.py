@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.recipes.checks import HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import ByCommand, ByLog
 from harness.recipes.filling import fill
-from harness.recipes.recipe import OF_DNS, OF_PROXY, parse_recipe, read_recipe
+from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, parse_recipe, read_recipe
 
 ROOT = Path(__file__).parents[3]
 MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"], "ready": [{"http": {"port": 1}}]}
@@ -20,7 +20,7 @@ MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"],
 
 @pytest.mark.parametrize("path", sorted((ROOT / "implementations").glob("*/*.yaml")), ids=lambda path: path.name)
 def test_recipe_of_an_implementation_is_one(path: Path) -> None:
-    kind = OF_DNS if path.parent.name == "coredns" else OF_PROXY
+    kind = {"coredns": OF_DNS, "kube-controller-manager": OF_CONTROLLER}.get(path.parent.name, OF_PROXY)
     assert read_recipe(str(path), kind).name.lower().startswith(path.parent.name)
 
 
@@ -36,6 +36,13 @@ def test_recipe_of_an_implementation_is_one(path: Path) -> None:
 def test_dns_server_has_keys_and_placeholders_of_its_own(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_recipe(MINIMAL | {"command": ["mine", "{zone}"]} | changes, OF_DNS)
+
+
+def test_controller_has_no_keys_of_a_node() -> None:
+    with pytest.raises(UsageError, match="key modes is for recipes of proxies; allowed here: name, version"):
+        parse_recipe(MINIMAL | {"command": ["mine"], "modes": ["fast"]}, OF_CONTROLLER)
+    with pytest.raises(UsageError, match=r"unknown placeholder \{node\}; allowed: \{kubeconfig\}"):
+        parse_recipe(MINIMAL, OF_CONTROLLER)
 
 
 def test_checks_become_values() -> None:

@@ -186,3 +186,16 @@ def test_a_recipe_that_defines_kinds_wants_a_control_plane_that_serves_them(opti
         resolve({option: str(recipe)}, environment={})
     settings = resolve({option: str(recipe), "control-plane": "binaries:1.37"}, environment={})
     assert str(recipe) in (settings.proxy.file, settings.dns)
+
+
+def test_controller_of_a_recipe_brings_its_claims(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    said = {"name": "mine", "version": 7, "command": ["x"], "ready": [{"log": "up"}], "follows": "released"}
+    recipe.write_text(yaml.safe_dump(said | {"supported_features": ["DualStack"]}), encoding="utf-8")
+    settings = resolve({"controller": str(recipe)}, environment={})
+    assert (settings.project, settings.version, settings.follow) == ("mine", "7", "released")
+    assert (settings.profile, settings.supported_features) == (("endpointslice-controller",), ("DualStack",))
+    with pytest.raises(UsageError, match="runs beside the embedded API server: leave out --control-plane"):
+        resolve({"controller": str(recipe), "control-plane": "binaries:1.37"}, environment={})
+    with pytest.raises(UsageError, match="--mutant is a fault in the reference"):
+        resolve({"controller": str(recipe), "mutant": "skips-zone-tier"}, environment={})

@@ -1,0 +1,78 @@
+"""Any EndpointSlice controller, run by a recipe beside the reference API server.
+
+It runs once, in a netns of its own, in which it reaches the API server as everybody does.
+"""
+
+from __future__ import annotations
+
+from harness.control_planes.embedded import EmbeddedControlPlane
+from harness.errors import UnavailableError
+from harness.model.release import Release
+from harness.netns.addresses import FAMILIES
+from harness.netns.namespace import Namespace
+from harness.netns.rtnetlink import LOOPBACK, execute, up
+from harness.recipes.programs import Programs
+from harness.recipes.recipe import Recipe
+
+_PLACE = "controller"
+
+
+class DescribedControlPlane(EmbeddedControlPlane):
+    """The embedded control plane with the programs of a recipe, which write EndpointSlices."""
+
+    def __init__(self, release: Release, recipe: Recipe) -> None:
+        super().__init__(release)
+        self._recipe = recipe
+        self._programs: Programs | None = None
+        self._place: Namespace | None = None
+
+    @property
+    def controller(self) -> str:
+        """The name and version of the recipe, for reports."""
+        return f"{self._recipe.name} {self._recipe.version}".rstrip()
+
+    @property
+    def lacking(self) -> str:
+        """The check that did not hold in the last look; "" if all held."""
+        return self._programs.lacking if self._programs else ""
+
+    def start_controller(self, release: Release) -> None:
+        """Start the programs. They have only one version: raises `UnavailableError` for another release."""
+        if (release.version, dict(release.gates)) != (self.release.version, dict(self.release.gates)):
+            raise UnavailableError(f"{self._recipe.name} is one program, which cannot be of release {release}")
+        if self._programs is None or self._place is None:
+            self._place = Namespace.create()
+            execute(self._place, [up(LOOPBACK)])
+            self._programs = Programs(self, self._recipe)
+            self._programs.apply_objects()
+        self._programs.start(_PLACE, self._place, FAMILIES, {})
+
+    def stop_controller(self) -> None:
+        """Stop the programs; slices stay."""
+        if self._programs:
+            self._programs.stop(_PLACE)
+
+    def stop(self) -> None:
+        """Stop all, and leave nothing behind. Idempotent."""
+        if self._programs:
+            self._programs.close()
+        super().stop()
+        if self._place:
+            self._place.close()
+
+    def synced(self) -> bool:
+        """Return whether all checks held for the recipe's time; True while one of both is stopped.
+
+        Raises `EndedError` if a program has ended by itself.
+        """
+        if self._programs is None or not self._programs.running:
+            return True
+        return not self._informer.connected or self._programs.synced()
+
+    def metrics(self) -> str:
+        """Raise `UnavailableError`: what its metrics are called is not known."""
+        raise UnavailableError(f"nothing says what metrics {self._recipe.name} has")
+
+    def evidence(self) -> dict[str, str]:
+        """Return the logs of the programs, and their files."""
+        return self._programs.evidence(_PLACE) if self._programs else {}
