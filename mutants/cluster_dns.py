@@ -112,6 +112,11 @@ def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | 
     return None if kind == "SRV" else find(about, kind, service, client)
 
 
+@_finds("dns-has-the-first-port-only", "Of the ports of a Service, the first one has SRV records.")
+def _dns_has_the_first_port_only(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return find(about, kind, replace(service, ports=service.ports[:1]), client)
+
+
 @_finds("dns-names-ports-by-their-numbers", "A port without name has SRV records by its number.")
 def _dns_names_ports_by_their_numbers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)

@@ -33,7 +33,7 @@ from harness import (
 )
 
 SPEC = "Kubernetes, DNS-Based Service Discovery 1.1.0"
-HTTP = Port(name="http")
+HTTP, QUERIES = Port(name="http"), Port(53, "UDP", name="queries")
 MANY = 300
 EXISTS, ABSENT = "NOERROR", "NXDOMAIN"
 EITHER = frozenset({EXISTS, ABSENT})
@@ -47,16 +47,17 @@ SEMANTIC_VERSION = re.compile(r'"\d+\.\d+\.\d+[-+.0-9A-Za-z]*"')
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Service with ClusterIP",
-    kills={"dns-has-one-family", "dns-has-no-ports"},
+    kills={"dns-has-one-family", "dns-has-no-ports", "dns-has-the-first-port-only"},
 )
 def test_service_has_its_cluster_ips(three_zones: Cluster) -> None:
     pods = run(three_zones)
-    service = three_zones.create_service(dual_stack=True, ports=[HTTP])
+    service = three_zones.create_service(dual_stack=True, ports=[HTTP, QUERIES])
     a1, name = pods["a1"], dns_name_of(service)
 
     for kind, family in (("A", "IPv4"), ("AAAA", "IPv6")):
         expect_dns_answer(three_zones, a1, name, kind, rcode=EXISTS, data=[service.cluster_ip(family)])
-    expect_dns_answer(three_zones, a1, dns_name_of(service, "_http", "_tcp"), "SRV", rcode=EXISTS, data=[f"80 {name}"])
+    for labels, port in ((("_http", "_tcp"), 80), (("_queries", "_udp"), 53)):
+        expect_dns_answer(three_zones, a1, dns_name_of(service, *labels), "SRV", rcode=EXISTS, data=[f"{port} {name}"])
 
 
 @requirement(
