@@ -102,6 +102,9 @@ def test_node_of_the_client_is_relabelled(three_zones: Cluster) -> None:
 )
 def test_node_of_an_endpoint_is_relabelled(three_zones: Cluster) -> None:
     begin(three_zones)
+    gone, _ = create(three_zones, RACK, on="b2")
+    three_zones.unpublish(gone)
+    three_zones.delete_service(gone)
     service, pods = create(three_zones, RACK, on="a1 b2")
     steps: Sequence[tuple[str | None, str, str]] = (
         ("3", "a1", ""),
