@@ -17,6 +17,7 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     create_pods,
     hinted_for_own_zone,
     size_zones,
+    touch,
     unhinted,
 )
 from harness import (
@@ -86,6 +87,29 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
 
     # More than 1.6 and 0.9 of 3.
     expect_shared_out(three_zones, create_auto(three_zones), {large: 2, small: 1})
+
+
+@requirement(
+    "KEP-2433/zone-that-comes-gets-enough-of-several-slices",
+    "When a third zone comes with a fifth of the cores, it gets enough of 105 endpoints that stand in two slices, hinted "
+    "for two zones until then.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
+    as_="kep",
+    kills={"deaf-to-nodes"},
+)
+def test_zone_that_comes_gets_enough_of_several_slices(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8)
+    create_pods(three_zones, "ab" * 52 + "a")
+    service = create_auto(three_zones)
+    # More than 43.75 of 105 each.
+    expect_enough(three_zones, service, {"a": 44, "b": 44}, endpoints=105)
+
+    three_zones.nodes.create("c9", "c", cpu_milli=4000)
+    touch(three_zones, service)
+    # Hints stay below an overload of 30 %: more than 32.3, 32.3 and 16.2.
+    expect_enough(three_zones, service, {"a": 33, "b": 33, "c": 17}, endpoints=105)
 
 
 @requirement(

@@ -58,6 +58,8 @@ def test_service_has_its_cluster_ips(three_zones: Cluster) -> None:
         expect_dns_answer(three_zones, a1, name, kind, rcode=EXISTS, data=[service.cluster_ip(family)])
     for labels, port in ((("_http", "_tcp"), 80), (("_queries", "_udp"), 53)):
         expect_dns_answer(three_zones, a1, dns_name_of(service, *labels), "SRV", rcode=EXISTS, data=[f"{port} {name}"])
+    for labels in (("_http", "_udp"), ("_queries", "_tcp")):
+        expect_dns_answer(three_zones, a1, dns_name_of(service, *labels), "SRV", data=[])
 
 
 @requirement(

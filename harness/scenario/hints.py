@@ -246,8 +246,8 @@ def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
 def _read_hints(hints: Object | None) -> Hints | None:
     if not hints:
         return None
-    zones = tuple(each["name"] for each in hints.get("forZones") or ())
-    nodes = tuple(each["name"] for each in hints.get("forNodes") or ())
+    zones = tuple(each.get("name") or "" for each in hints.get("forZones") or ())
+    nodes = tuple(each.get("name") or "" for each in hints.get("forNodes") or ())
     return Hints(zones, nodes) if zones or nodes else None
 
 
