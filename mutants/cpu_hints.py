@@ -337,6 +337,17 @@ def _looked_at(each: Object, shares: object) -> Object:
     return {**each, "metadata": {**each["metadata"], "annotations": {"example.org/shares": str(shares)}}}
 
 
+FULL = 100  # endpoints
+
+
+@_faults.misplans("keeps-the-hints-of-full-slices", "Hints of a slice of 100 endpoints stay as they are.")
+def _keeps_the_hints_of_full_slices(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+    existing = list(existing)
+    right = plan_service(service, pods, nodes, existing, **options)
+    full = {each["metadata"]["name"] for each in existing if len(each.get("endpoints") or ()) >= FULL}
+    return replace(right, update=tuple(each for each in right.update if each["metadata"]["name"] not in full))
+
+
 _faults.of_controller("deaf-to-nodes", "Nodes that come, go or change move no hints.", "", _Deaf)
 _faults.of_controller(
     "rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _Rewriting

@@ -91,13 +91,13 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
 
 @requirement(
     "KEP-2433/zone-that-comes-gets-enough-of-several-slices",
-    "When a third zone comes with a fifth of the cores, it gets enough of 105 endpoints that stand in two slices, hinted "
-    "for two zones until then.",
+    "When a third zone comes with a fifth of the cores, it gets enough of 105 endpoints in two slices, which had "
+    "hints for two zones until then.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
     as_="kep",
-    kills={"deaf-to-nodes"},
+    kills={"keeps-the-hints-of-full-slices"},
 )
 def test_zone_that_comes_gets_enough_of_several_slices(three_zones: Cluster) -> None:
     size_zones(three_zones, a=8, b=8)

@@ -208,6 +208,7 @@ OTHERWISE: Mapping[str, str] = {
     "controller-hangs-on-pods-of-strange-nodes": "it does nothing any more, and what is there stays",
     "gets-nodes-for-hints": "it reads more, and writes what the reference writes",
     "watches-namespaces-from-the-first-hint": "it reads more, and writes what the reference writes",
+    "keeps-the-hints-of-full-slices": "no Service of a story has 100 endpoints",
     "knows-nodes-by-their-uid": "Nodes of a story have no uid",
     "first-label-alone-selects": "selectors of a story have one label",
     "hints-by-host-name": _OF_OTHERS,
