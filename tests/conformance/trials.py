@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import conformance
 from harness.backends.netns import NetnsBackend
-from harness.errors import HarnessError
+from harness.errors import EndedError, HarnessError
 from harness.eventually import set_time_scale, time_scale
 from harness.judging.conclusion import UnmetError
 from harness.judging.history import History
@@ -104,6 +104,7 @@ class Trial:
         self._backend = backend
         self._history = history
         self._numbers = itertools.count(1)
+        self._ended: dict[str, str] = {}
 
     def run(self, requirement_id: str, reading: str = "kep") -> None:
         """Run all cases of one requirement's test; raises what the first of them raises.
@@ -119,10 +120,21 @@ class Trial:
 
     @contextmanager
     def cluster(self, test: str) -> Iterator[Cluster]:
-        """A namespace of the cluster, for the test of this name."""
-        name = f"trial-{next(self._numbers)}"
-        with closing(Cluster(self._backend, name, history=self._history, test=test, converges_within=DECLARED)) as made:
-            yield made
+        """A namespace of the cluster, for the test of this name. Later ones know which component has ended in it."""
+        made = Cluster(
+            self._backend,
+            f"trial-{next(self._numbers)}",
+            history=self._history,
+            test=test,
+            converges_within=DECLARED,
+            ended_before=lambda: self._ended,
+        )
+        with closing(made):
+            try:
+                yield made
+            except EndedError as error:
+                self._ended.setdefault(error.component, str(error))
+                raise
 
     def outcome(self, requirement_id: str, reading: str = "kep") -> Outcome:
         """How a requirement's test ends, and what that cost.
