@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import Question, deciding
 from mutants.mutant import REACHED, WRITTEN, Mutant
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
@@ -15,7 +14,7 @@ from reference.endpointslice.hints import NoHints
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
-from reference.proxy.decision import Behaviour, Decision
+from reference.proxy.decision import Behaviour
 from reference.proxy.state import State
 
 MUTANTS: list[Mutant] = []
@@ -90,12 +89,17 @@ def _zone_hints_need_node_hints(behaviour: Behaviour) -> Behaviour:
     return replace(behaviour, zone_hints=behaviour.zone_hints and behaviour.node_hints)
 
 
-def _disabled_is_auto(asked: Question) -> Decision:
-    disabled = asked.port.topology_annotation == "Disabled"
-    return asked.answer(port=replace(asked.port, topology_annotation="Auto")) if disabled else asked.answer()
-
-
 MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
+
+
+class _DisabledIsAuto(State):
+    """Reads the annotation Disabled as Auto."""
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "services":
+            named = (obj["metadata"].get("annotations") or {}).items()
+            obj = _annotated(obj, {key: "Auto" if value == "Disabled" else value for key, value in named})
+        super().receive(resource, obj, deleted=deleted)
 
 
 def _annotated(service: Object, annotations: Object) -> Object:
@@ -215,7 +219,7 @@ MUTANTS += [
         "takes-disabled-for-auto",
         "Where the annotation is needed, its value Disabled does as well as Auto.",
         symptom=REACHED,
-        proxy=partial(ServiceProxy, state=partial(State, decide=deciding(_disabled_is_auto))),
+        proxy=partial(ServiceProxy, state=_DisabledIsAuto),
     ),
     Mutant(
         "no-zone-hints-without-node-hints",

@@ -66,6 +66,7 @@ def test_cluster_boots_and_ends(installed: Installed, tmp_path: Path) -> None:
     assert (up.returncode, down.stdout) == (0, "Cluster default is down.\n"), up.stdout + up.stderr
 
 
+@pytest.mark.slow
 def test_types_reach_those_who_import_it(installed: Installed, tmp_path: Path) -> None:
     scenario = "from harness.model.topology import parse_topology\nreveal_type(parse_topology('a=1').nodes)\n"
     (tmp_path / "scenario.py").write_text(scenario, encoding="utf-8")

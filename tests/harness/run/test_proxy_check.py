@@ -144,6 +144,7 @@ def test_proxy_that_never_catches_up_is_told_by_the_check_and_the_node(
     assert "tiny on a1: http port 9 /healthz: Connection refused" in said
 
 
+@pytest.mark.slow
 def test_proxy_that_ignores_hints_is_not_asked_about_their_change(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny("ignores-hints")
     assert code is ExitCode.FAILED

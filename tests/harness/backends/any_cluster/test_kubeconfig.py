@@ -100,12 +100,13 @@ def test_a_node_that_is_off_is_waited_for_and_asked_no_more(stranger: Stranger) 
     run(stranger, "KEP-4444/zone-outlives-its-node", "", Ability.STOP_NODES)
 
 
-@pytest.mark.parametrize("mutant", ["ignores-zone-hints", "leaks-five-percent"])
+@pytest.mark.parametrize("mutant", ["ignores-zone-hints", pytest.param("leaks-five-percent", marks=pytest.mark.slow)])
 def test_a_fault_is_found_through_the_api_too(stranger: Stranger, mutant: str) -> None:
     with pytest.raises(AssertionError, match="not allowed"):
         run(stranger, NEARBY, mutant)
 
 
+@pytest.mark.slow
 def test_a_fault_that_is_found_through_the_api_leaves_what_explains_it(stranger: Stranger) -> None:
     cluster = stranger(reference(MUTANTS["ignores-zone-hints"]))()
     with pytest.raises(AssertionError, match=r"what its objects ask for:\n(.*\n)* *a1 a2 +a .* zone ") as failed:
