@@ -189,6 +189,7 @@ def test_page_of_benign_variants_is_as_the_code_has_it() -> None:
     assert stale() == []
 
 
+@pytest.mark.slow
 def test_proxy_that_does_nothing_passes_nothing(trial: Callable[[Mutant], Trial]) -> None:
     cluster = trial(MUTANTS["nothing-moves"])
     with time_scaled(0.1):

@@ -34,6 +34,7 @@ def made() -> list[Life]:
     return [each for group in GROUPS for each in strategies.batch(group, 1, of_seed=7)]
 
 
+@pytest.mark.slow
 def test_the_fixed_lives_are_those_of_their_seed() -> None:
     text = CORPUS.read_text(encoding="utf-8")
     assert hashlib.sha256(text.encode()).hexdigest() == DIGEST

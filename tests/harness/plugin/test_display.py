@@ -110,7 +110,7 @@ def test_a_terminal_without_a_cursor_gets_plain_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.parametrize("columns", ["40", "80"])
+@pytest.mark.parametrize("columns", ["40", pytest.param("80", marks=pytest.mark.slow)])
 def test_a_pipe_gets_whole_ids_and_a_word_now_and_then(tmp_path: Path, columns: str, workers: str) -> None:
     suite(tmp_path, 6)
     run = [*RUN, *CHOSEN, "-n", workers]

@@ -32,7 +32,7 @@ NOT_HERE = UNTOLD.replace("Inconclusive", "Unavailable")
     ("names", "extra", "codes", "workers"),
     [
         (("passes",), UNMET, (0, 1), 0),
-        (("passes",), UNMET, (0, 1), 2),
+        pytest.param(("passes",), UNMET, (0, 1), 2, marks=pytest.mark.slow),
         (("passes", "inconclusive"), UNMET, (10, 1), 0),
         (("passes",), UNTOLD, (0, 10), 0),
         (("passes",), UNTOLD, (0, 10), 2),

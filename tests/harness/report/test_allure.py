@@ -236,10 +236,10 @@ def test_a_folder_without_allures_results_is_wrong_use(certify: Any) -> None:
     [
         (EVERYTHING, ("-n0",)),
         (EVERYTHING, ("-n2",)),
-        (EVERYTHING, ("-n4",)),
+        pytest.param(EVERYTHING, ("-n4",), marks=pytest.mark.slow),
         (EVERYTHING, ("-n0", "--td-fail-fast")),
         (EVERYTHING, ("-n2", "-k", "passes or IPv6 or protocols")),
-        (("passes", "crashes", "fails"), ("-n2",)),
+        pytest.param(("passes", "crashes", "fails"), ("-n2",), marks=pytest.mark.slow),
         (("passes", "interrupts", "fails"), ("-n0",)),
     ],
 )
