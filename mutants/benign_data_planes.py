@@ -235,6 +235,7 @@ BENIGN: list[Mutant] = [
            "IPVS wrr, Cilium weights",
            proxy=partial(ServiceProxy, state=partial(AsRendered, decide=deciding(_weighted))),
            unmet=frozenset({
+               "CHANGES/shares-stay-even",
                "KEP-4444/default-spreads-evenly", "SERVICE/repeated-endpoint-counts-once",
                "KEP-4444/default-spreads-queries-evenly",
                "KEP-4444/zone-spreads-evenly", "KEP-2433/no-endpoint-is-overloaded",

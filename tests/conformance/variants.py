@@ -97,7 +97,11 @@ def sample(name: str) -> tuple[str, ...]:
     return OF_WATCHES["controller" if name.startswith("controller-") else "proxy"]
 
 
-_SPREAD = ("KEP-4444/default-spreads-evenly", "KEP-4444/default-spreads-queries-evenly")
+_SPREAD = (
+    "CHANGES/shares-stay-even",
+    "KEP-4444/default-spreads-evenly",
+    "KEP-4444/default-spreads-queries-evenly",
+)
 _CLIENTS = (
     "SERVICE/pod-reaches-itself",
     "SERVICE/cluster-ip-from-pods-and-nodes",
