@@ -22,17 +22,20 @@ LEAK = 20  # one connection in so many
 
 MUTANTS: list[Mutant] = []
 
-
-class AsRendered(State):
-    """The slots are those that were rendered, in that order, repeated ones too."""
-
-    def __init__(self, *arguments: Any, **parts: Any) -> None:
-        super().__init__(*arguments, **parts)
-        self.tables = {family: Table(family, _as_rendered) for family in FAMILIES}
+Place = Callable[[RuleAction | None, RuleAction], RuleAction]
+"""Returns the slots of a service address, from those that it has and those that were rendered."""
 
 
 def _as_rendered(_: RuleAction | None, wanted: RuleAction) -> RuleAction:
     return wanted
+
+
+class AsRendered(State):
+    """The slots are those that were rendered, in that order, repeated ones too, unless they are placed otherwise."""
+
+    def __init__(self, *arguments: Any, place: Place = _as_rendered, **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self.tables = {family: Table(family, place) for family in FAMILIES}
 
 
 def _share(name: str, sentence: str, provenance: str = "", *, symptom: str) -> Callable[[Wrong], Wrong]:
@@ -91,15 +94,8 @@ def favours_its_own_node(asked: Question) -> Decision:
     return in_each(asked.answer(), favoured)
 
 
-class PilingUp(State):
-    """At each change, the endpoints that stay keep all slots that they had, and get one more."""
-
-    def __init__(self, *arguments: Any, **parts: Any) -> None:
-        super().__init__(*arguments, **parts)
-        self.tables = {family: Table(family, _piled_up) for family in FAMILIES}
-
-
 def _piled_up(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
+    """At each change, the endpoints that stay keep all slots that they had, and get one more."""
     if not isinstance(current, tuple) or not isinstance(wanted, tuple):
         return wanted
     if set(current) == set(wanted):
@@ -112,6 +108,6 @@ MUTANTS.append(
         "shares-pile-up",
         "When endpoints come or go, those that stay get a larger share each time.",
         symptom="where an equal share is",
-        proxy=partial(ServiceProxy, state=PilingUp),
+        proxy=partial(ServiceProxy, state=partial(AsRendered, place=_piled_up)),
     )
 )
