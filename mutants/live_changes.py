@@ -275,18 +275,16 @@ class _UpdateWipesTheStatus(Services):
 @_api_server("one-ingress-point", "A Service has one address of a load balancer at most.")
 class _OneIngressPoint(Services):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        found = super().validate_status_update(new, old, features)
-        ingress = new["status"].get("loadBalancer", {}).get("ingress") or []
-        return [*found, errors.too_many(INGRESS, len(ingress), 1)] if len(ingress) > 1 else found
+        found, count = super().validate_status_update(new, old, features), len(_ingress(new))
+        return [*found, errors.too_many(INGRESS, count, 1)] if count > 1 else found
 
 
 @_api_server("no-ip-mode", "The address of a load balancer may have no ipMode.")
 class _NoIpMode(Services):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_status_update(new, old, features)
-        ingress = new["status"].get("loadBalancer", {}).get("ingress") or []
         said = "may not be specified"
-        return found + [errors.forbidden(f"{INGRESS}.ipMode", said) for each in ingress if each.get("ipMode")]
+        return found + [errors.forbidden(f"{INGRESS}.ipMode", said) for each in _ingress(new) if each.get("ipMode")]
 
 
 @_api_server("types-keep-what-they-lack", "A Service whose type changes keeps fields that its new type lacks.")

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from mutants.data_planes import Flushing
 from mutants.decisions import Question, Wrong, deciding, in_each, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from mutants.plans import with_spec
 from reference.client import Object
 from reference.objects.endpoints import is_ready
 from reference.proxy import ServiceProxy
@@ -223,20 +224,32 @@ _register(
 )
 
 
-class _StartsWithoutInternalPolicies(State):
-    """Reads internalTrafficPolicy of Services that come after it has started."""
+class _Starting(State):
+    """Reads objects of one resource otherwise while it starts."""
 
+    _resource: ClassVar[str]
     _begun = False
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        if resource == "services" and not self._begun:
-            spec = {name: value for name, value in obj["spec"].items() if name != "internalTrafficPolicy"}
-            obj = {**obj, "spec": spec}
+        if resource == self._resource and not self._begun:
+            obj = self._at_first(obj)
         super().receive(resource, obj, deleted=deleted)
 
     def compute(self) -> bool:
         self._begun = True
         return super().compute()
+
+    def _at_first(self, obj: Object) -> Object:
+        raise NotImplementedError
+
+
+class _StartsWithoutInternalPolicies(_Starting):
+    """Reads internalTrafficPolicy of Services that come after it has started."""
+
+    _resource = "services"
+
+    def _at_first(self, obj: Object) -> Object:
+        return with_spec(obj, internalTrafficPolicy=None)
 
 
 _register(
@@ -246,20 +259,14 @@ _register(
 )
 
 
-class _Restarted(State):
+class _Restarted(_Starting):
     """Reads the conditions of endpoints that terminate otherwise, in slices that are there when it starts."""
 
+    _resource = "endpointslices"
     _conditions: ClassVar[Mapping[str, bool]]
-    _begun = False
 
-    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        if resource == "endpointslices" and not self._begun:
-            obj = {**obj, "endpoints": [self._read(each) for each in obj.get("endpoints") or ()]}
-        super().receive(resource, obj, deleted=deleted)
-
-    def compute(self) -> bool:
-        self._begun = True
-        return super().compute()
+    def _at_first(self, obj: Object) -> Object:
+        return {**obj, "endpoints": [self._read(each) for each in obj.get("endpoints") or ()]}
 
     def _read(self, endpoint: Object) -> Object:
         terminates = (endpoint.get("conditions") or {}).get("terminating") is True
