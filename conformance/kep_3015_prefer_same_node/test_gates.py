@@ -16,12 +16,11 @@ from conformance.features import (
     ROLLOUT,
     SKEW,
 )
-from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
+from conformance.kep_4444_traffic_distribution.test_validation import create_service, expect_stored, patch_service
 from conformance.skew import CLIENTS, SERVERS, WEB, Routed, Skew, Written, bring_to, expect_written, routes
 from harness import (
     API_SERVER,
     CONTROLLER,
-    MERGE_PATCH,
     MUST,
     PROXY,
     SHOULD,
@@ -64,11 +63,8 @@ def test_new_values_are_refused_while_the_gate_is_off(three_zones: Cluster, valu
     three_zones.restart(API_SERVER, OFF)
     service = three_zones.create_service(traffic_distribution="PreferClose")
 
-    services = path_of("services", three_zones.namespace)
-    wanted = manifests.service("other", trafficDistribution=value)
-    patch = {"spec": {"trafficDistribution": value}}
-    created = three_zones.api.request("POST", services, wanted)
-    updated = three_zones.api.request("PATCH", f"{services}/{service.name}", patch, content_type=MERGE_PATCH)
+    created = create_service(three_zones, "other", trafficDistribution=value)
+    updated = patch_service(three_zones, service.name, {"spec": {"trafficDistribution": value}})
     for what, response in (("create", created), ("update", updated)):
         three_zones.expect_equal(
             f"answer to {what} with trafficDistribution {value}",
@@ -94,9 +90,8 @@ def test_stored_value_outlives_the_gate(three_zones: Cluster, value: str) -> Non
     three_zones.restart(API_SERVER, OFF)
     expect_stored(three_zones, service.name, "trafficDistribution", value)
 
-    path = path_of("services", three_zones.namespace, service.name)
     for patch in ({"metadata": {"labels": {"changed": "yes"}}}, {"spec": {"internalTrafficPolicy": "Local"}}):
-        response = three_zones.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
+        response = patch_service(three_zones, service.name, patch)
         said = f"{response.code} {response.body.get('message')}" if response.code >= 400 else "accepted"
         three_zones.expect_equal(f"answer to {patch} with {value} stored", expected="accepted", observed=said)
         expect_stored(three_zones, service.name, "trafficDistribution", value)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.features import DEPRECATION_WARNINGS, HINTS_FIELD, NODE_HINTS_FIELD, TRAFFIC_DISTRIBUTION_FIELD
+from conformance.kep_4444_traffic_distribution.test_validation import create_service, patch_service
 from harness import (
     MAY,
-    MERGE_PATCH,
     MUST,
     Cluster,
     Endpoint,
@@ -62,12 +62,10 @@ def test_applied_node_hints_replace_those_of_another_manager(three_zones: Cluste
     kills={"does-not-warn"},
 )
 def test_prefer_close_is_answered_with_a_warning(three_zones: Cluster) -> None:
-    path = path_of("services", three_zones.namespace)
     for value, warns in (("PreferClose", True), ("PreferSameZone", False), ("PreferSameNode", False)):
         name = value.lower()
-        created = three_zones.api.request("POST", path, manifests.service(name, trafficDistribution=value))
-        change = {"metadata": {"labels": {"example.org/note": "changed"}}}
-        changed = three_zones.api.request("PATCH", f"{path}/{name}", change, content_type=MERGE_PATCH)
+        created = create_service(three_zones, name, trafficDistribution=value)
+        changed = patch_service(three_zones, name, {"metadata": {"labels": {"example.org/note": "changed"}}})
         for what, answer in (("create", created), ("change", changed)):
             told = any("PreferSameZone" in each for each in answer.warnings)
             three_zones.expect_equal(f"warning to a {what} of service {name}", expected=warns, observed=told)

@@ -43,6 +43,12 @@ def create_slice(cluster: Cluster, hints: Hints, name: str = "web") -> Response:
     return cluster.api.request("POST", path_of("endpointslices", cluster.namespace), body)
 
 
+def patch_service(cluster: Cluster, name: str, patch: dict[str, Any], subresource: str = "") -> Response:
+    """Change a Service by a merge patch, and return the API server's answer."""
+    path = path_of("services", cluster.namespace, name, subresource)
+    return cluster.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
+
+
 def expect_accepted(cluster: Cluster, what: str, response: Response) -> None:
     """Expect that the request was not refused."""
     said = str(response.body.get("message", "")) if response.code >= 400 else ""
@@ -127,10 +133,8 @@ def test_other_values_are_refused(three_zones: Cluster) -> None:
 )
 def test_field_of_a_live_service_can_be_changed(three_zones: Cluster) -> None:
     service = three_zones.create_service()
-    path = path_of("services", three_zones.namespace, service.name)
     for value in ("PreferClose", "PreferSameNode", None):
-        patch = {"spec": {"trafficDistribution": value}}
-        response = three_zones.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
+        response = patch_service(three_zones, service.name, {"spec": {"trafficDistribution": value}})
         expect_accepted(three_zones, f"a change of trafficDistribution to {value}", response)
         expect_stored(three_zones, service.name, "trafficDistribution", value)
 

@@ -15,16 +15,15 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_refused,
     expect_stored,
     field_of,
+    patch_service,
 )
 from harness import (
     API_SERVER,
     MAY,
-    MERGE_PATCH,
     MUST,
     SHOULD,
     Cluster,
     Response,
-    path_of,
     requirement,
 )
 
@@ -36,8 +35,7 @@ LOCAL = {"type": "NodePort", "externalTrafficPolicy": "Local"}
 
 def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
     """Change the spec of a Service, and return the API server's answer."""
-    path = path_of("services", cluster.namespace, name)
-    return cluster.api.request("PATCH", path, {"spec": spec}, content_type=MERGE_PATCH)
+    return patch_service(cluster, name, {"spec": spec})
 
 
 @requirement(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.features import TRAFFIC_DISTRIBUTION_FIELD
-from conformance.kep_4444_traffic_distribution.test_validation import expect_accepted
-from harness import MERGE_PATCH, MUST, Cluster, Response, manifests, path_of, requirement
+from conformance.kep_4444_traffic_distribution.test_validation import expect_accepted, patch_service
+from harness import MUST, Cluster, Response, manifests, path_of, requirement
 
 BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "trafficdist.dev/none"}
 """The class is one that no controller serves, so nobody else writes the status."""
@@ -84,14 +84,15 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
 
     for service_type in ("NodePort", "ClusterIP", "LoadBalancer", "ClusterIP"):
         of_class = BALANCED["loadBalancerClass"] if service_type == "LoadBalancer" else None
-        answer = _patch(three_zones, "cluster-ip", {"spec": {"type": service_type, "loadBalancerClass": of_class}})
+        changed = {"spec": {"type": service_type, "loadBalancerClass": of_class}}
+        answer = patch_service(three_zones, "cluster-ip", changed)
         expect_accepted(three_zones, f"type {service_type} of service cluster-ip", answer)
         _expect_value(three_zones, "cluster-ip", f"as {service_type}")
 
     alias: dict[str, Any] = {"type": "ExternalName", "externalName": "web.example.com"}
     api.create("services", namespace, manifests.service("alias", **alias))
     changed = {"spec": {"type": "ClusterIP", "externalName": None, "trafficDistribution": "PreferClose"}}
-    expect_accepted(three_zones, "type ClusterIP after ExternalName", _patch(three_zones, "alias", changed))
+    expect_accepted(three_zones, "type ClusterIP after ExternalName", patch_service(three_zones, "alias", changed))
     _expect_value(three_zones, "alias", "once of type ExternalName")
 
 
@@ -151,7 +152,7 @@ def test_load_balancer_addresses_are_stored(three_zones: Cluster) -> None:
     points: tuple[list[dict[str, str]], ...] = ([address], [name], modes, [address, name, *modes], [])
     for ingress in points:
         shown = ", ".join(" ".join(each.values()) for each in ingress) or "no address"
-        answer = _patch(three_zones, "web", {"status": {"loadBalancer": {"ingress": ingress}}}, "status")
+        answer = patch_service(three_zones, "web", {"status": {"loadBalancer": {"ingress": ingress}}}, "status")
         expect_accepted(three_zones, f"a status of service web with {shown}", answer)
         status = three_zones.api.get("services", three_zones.namespace, "web").get("status") or {}
         three_zones.expect_equal(
@@ -162,11 +163,6 @@ def test_load_balancer_addresses_are_stored(three_zones: Cluster) -> None:
                 for each in (status.get("loadBalancer") or {}).get("ingress") or []
             ],
         )
-
-
-def _patch(cluster: Cluster, name: str, patch: dict[str, Any], subresource: str = "") -> Response:
-    path = path_of("services", cluster.namespace, name, subresource)
-    return cluster.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
 
 
 def _expect_value(cluster: Cluster, name: str, when: str) -> None:
