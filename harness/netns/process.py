@@ -17,14 +17,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from harness.errors import EndedError, StartError
-from harness.eventually import time_scale
+from harness.eventually import NotYetError, eventually, time_scale
 from harness.model.program_log import fault_in
 from harness.netns.namespace import Namespace
 
@@ -119,11 +118,9 @@ class Process:
 
         Raises `StartError`, with the first error of its log, if it does not end in time, or not well.
         """
-        limit = within * time_scale()
-        deadline = time.monotonic() + limit
-        while self.alive and time.monotonic() < deadline:
-            time.sleep(_LOOK)
-        code, how = self._handle.poll(), self._ended() or f"did not end within {limit:g} s"
+        with contextlib.suppress(NotYetError):
+            eventually(lambda: not self.alive, within=within, every=_LOOK, describe="its end")
+        code, how = self._handle.poll(), self._ended() or f"did not end within {within * time_scale():g} s"
         self.stop(grace=0)
         if code != 0:
             raise self.broken(how, exited=True)
