@@ -17,7 +17,8 @@ from harness.model.requirements import Profile
 
 EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
 REFERENCE, MANAGER, RECIPE = "reference", "kube-controller-manager", "recipe"
-_FILES = (".yaml", ".yml", ".json")
+RECIPE_FILES = (".yaml", ".yml", ".json")
+"""How the names of files end that an option takes for recipes."""
 
 CONVERGES_WITHIN = 10.0
 """Seconds in which kube-controller-manager, as it is configured here, writes what objects ask for."""
@@ -76,7 +77,7 @@ def parse_controller(text: str) -> tuple[str, str]:
     if kind == MANAGER and (version or not sign):
         _check_version(version)
         return kind, version
-    if text.endswith(_FILES):
+    if text.endswith(RECIPE_FILES):
         return RECIPE, ""
     raise UsageError(
         f"unknown controller {text!r}; allowed: {REFERENCE}, {MANAGER}, {MANAGER}:VERSION, or a file whose name ends "

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.control_planes.choice import EMBEDDED, choose
+from harness.control_planes.choice import EMBEDDED, RECIPE_FILES, choose
 from harness.errors import UnavailableError, UsageError
 from harness.model import release_features
 from harness.model.files import shown
@@ -28,8 +28,6 @@ REAL_CLUSTERS = ("kubeconfig", "kind")
 
 OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
 """Features that only a cluster with both IPv4 and IPv6 shows."""
-
-_FILES = (".yaml", ".yml", ".json")
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
 """The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
@@ -80,14 +78,14 @@ class ChosenProxy:
 
 def check_dns(text: str) -> str:
     """Return a value of --dns. Raises `UsageError` for what is neither the reference nor a recipe file."""
-    if text != REFERENCE and not text.endswith(_FILES):
+    if text != REFERENCE and not text.endswith(RECIPE_FILES):
         raise UsageError(f"unknown DNS server {text!r}; allowed: {REFERENCE}, or a file whose name ends in .yaml")
     return text
 
 
 def parse_proxy(text: str) -> ChosenProxy:
     """Read a value of --proxy. Raises `UsageError`."""
-    if text.endswith(_FILES):
+    if text.endswith(RECIPE_FILES):
         return ChosenProxy(RECIPE, file=text)
     kind, sign, version = text.partition(":")
     if (kind == KUBE_PROXY and (version or not sign)) or (kind in (REFERENCE, INSTALLED) and not sign):
