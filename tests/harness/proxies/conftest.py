@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
+from harness.eventually import eventually
 from harness.model.topology import grid
 from harness.netns import sandbox
 from harness.netns.namespace import Namespace
@@ -72,6 +76,24 @@ def fake(tmp_path: Path) -> MakeFake:
 def program(name: str, script: str, **more: Any) -> dict[str, Any]:
     """One that runs until it is stopped; its script says "up" when it is ready."""
     return {"name": name, "command": ["sh", "-c", f"{script}; exec sleep 600"], "ready": [{"log": "^up"}]} | more
+
+
+@contextlib.contextmanager
+def checking(recipe: dict[str, Any], folder: Path, *, until: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`proxy check` of a recipe, which runs in this folder until a file is there; it is killed in the end."""
+    (folder / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    running = subprocess.Popen(
+        [str(Path(sys.executable).with_name("trafficdist")), "proxy", "check", str(folder / "fake.yaml")],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: until.exists() or running.poll() is not None, within=20, describe="its start")
+        yield running
+    finally:
+        running.kill()
+        running.wait()
 
 
 @pytest.fixture

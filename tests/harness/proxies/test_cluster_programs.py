@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.api.client import Object
 from harness.backends.netns import NetnsBackend
@@ -21,7 +19,7 @@ from harness.eventually import eventually
 from harness.model.release import PROXY, Release
 from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
-from tests.harness.proxies.conftest import Boot, program
+from tests.harness.proxies.conftest import Boot, checking, program
 from tests.harness.proxies.test_process import exists
 
 NEWEST = "1.37"
@@ -187,19 +185,8 @@ def test_program_of_the_cluster_ends_with_who_started_it(how: signal.Signals, tm
         "cluster_programs": [program("operator", f"echo $$ > {told}.new; mv {told}.new {told}; echo up")],
         **program("fake", "echo no") | {"name": "fake", "ready_seconds": 60},
     }
-    (tmp_path / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    checking = subprocess.Popen(
-        [str(Path(sys.executable).with_name("trafficdist")), "proxy", "check", str(tmp_path / "fake.yaml")],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        eventually(lambda: told.exists() or checking.poll() is not None, within=20, describe="its start")
-        checking.send_signal(how)
-        checking.wait(20)
+    with checking(recipe, tmp_path, until=told) as running:
+        running.send_signal(how)
+        running.wait(20)
         pid = int(told.read_text())
         eventually(lambda: not exists(pid), within=5, describe="the end of its program")
-    finally:
-        checking.kill()
-        checking.wait()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ from harness.netns import kernel_state
 from harness.netns.process import search_path
 from harness.probes.loop import Probe
 from harness.recipes import pods
-from tests.harness.proxies.conftest import Boot, MakeFake
+from tests.harness.proxies.conftest import Boot, MakeFake, checking
 from tests.harness.proxies.test_process import exists
 
 EXAMPLE = Path(__file__).parents[3] / "examples/own-interfaces"
@@ -127,19 +125,8 @@ def test_command_ends_with_who_started_it(fake: MakeFake, tmp_path: Path) -> Non
     told = tmp_path / "pid"
     attach = ["sh", "-c", f"echo $$ > {told}.new; mv {told}.new {told}; exec sleep 600"]
     recipe = {"name": "fake", "command": fake("runs"), "ready": [{"http": {"port": 10256}}], "pods": {"attach": attach}}
-    (tmp_path / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    checking = subprocess.Popen(
-        [str(Path(sys.executable).with_name("trafficdist")), "proxy", "check", str(tmp_path / "fake.yaml")],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        eventually(lambda: told.exists() or checking.poll() is not None, within=20, describe="its start")
-        os.kill(checking.pid, signal.SIGKILL)
-        checking.wait(20)
+    with checking(recipe, tmp_path, until=told) as running:
+        running.send_signal(signal.SIGKILL)
+        running.wait(20)
         pid = int(told.read_text())
         eventually(lambda: not exists(pid), within=5, describe="the end of its command")
-    finally:
-        checking.kill()
-        checking.wait()
