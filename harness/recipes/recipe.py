@@ -6,13 +6,11 @@ filled in for each node, or for the pod of the DNS server.
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.errors import UsageError
 from harness.model import strict_yaml
@@ -20,9 +18,10 @@ from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
 from harness.netns.isolation import OWN
 from harness.netns.needs import NEEDS
+from harness.recipes import values
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
-from harness.recipes.filling import PLACEHOLDER, fill
+from harness.recipes.filling import fill
 from harness.recipes.objects import defines_kinds, parse_objects
 from harness.recipes.pods import OF_POD, PodCommands
 
@@ -50,16 +49,6 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
 
 _OF_REQUIREMENTS = ("clusterIP", "clusterIPs", "externalName", "ports", "selector", "type")
 """Fields of a Service's spec that make it the one that a requirement is about."""
-
-_WORDS = {str: "a text", int: "a whole number"}
-
-LONG = 100
-"""The most letters of a name, and of a wrong value in an error."""
-
-_LONGEST_FILE = 200  # bytes of a file's name; the evidence puts the node's before it
-_LONGEST_PATTERN = 1000
-
-T = TypeVar("T", str, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,26 +162,26 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
     for key in loaded:
         if key in OF_PROXY.keys and key not in kind.keys:
             raise UsageError(f"key {key} is for recipes of proxies; allowed here: {', '.join(kind.keys)}")
-    _refuse_unknown(loaded, kind.keys, "")
-    _insist(loaded, "name", "")
+    values.refuse_unknown(loaded, kind.keys, "")
+    values.insist(loaded, "name", "")
     programs = _programs(loaded, kind)
     of_cluster = _listed(loaded, "cluster_programs", OF_CLUSTER) if "cluster_programs" in loaded else ()
     _refuse_twice([each.name for each in (*programs, *of_cluster)], "name")
     return Recipe(
-        name=_name(loaded["name"], "name"),
+        name=values.as_name(loaded["name"], "name"),
         programs=programs,
-        version=_line(loaded.get("version", ""), "version"),
-        modes=_texts(loaded.get("modes", ["unknown"]), "modes", some=True),
-        quiet_seconds=_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
-        supported_features=_texts(loaded.get("supported_features", []), "supported_features"),
-        exempt_features=_texts(loaded.get("exempt_features", []), "exempt_features"),
-        requires=_some_of(tuple(NEEDS), loaded.get("requires", []), "requires"),
-        isolation=_some_of(tuple(OWN), loaded.get("isolation", []), "isolation"),
-        judges=_one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
-        follows=_one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),
+        version=values.as_line(loaded.get("version", ""), "version"),
+        modes=values.as_texts(loaded.get("modes", ["unknown"]), "modes", some=True),
+        quiet_seconds=values.as_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
+        supported_features=values.as_texts(loaded.get("supported_features", []), "supported_features"),
+        exempt_features=values.as_texts(loaded.get("exempt_features", []), "exempt_features"),
+        requires=values.some_of(tuple(NEEDS), loaded.get("requires", []), "requires"),
+        isolation=values.some_of(tuple(OWN), loaded.get("isolation", []), "isolation"),
+        judges=values.one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
+        follows=values.one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),
         explain=_explain(loaded["explain"], kind) if "explain" in loaded else USUAL,
         services=_services(loaded.get("services", {})),
-        converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
+        converges_within=values.as_seconds(loaded.get("converges_within", 0), "converges_within"),
         objects=parse_objects(loaded.get("objects", []), folder),
         cluster_programs=of_cluster,
         pods=_pods(loaded["pods"], kind) if "pods" in loaded else None,
@@ -213,7 +202,7 @@ def _listed(loaded: Mapping[str, Any], key: str, kind: Kind) -> tuple[Program, .
     """Return the programs of a list, which share a folder."""
     listed = loaded[key]
     if not isinstance(listed, list) or not listed:
-        raise UsageError(f"key {key}: want a list of programs, not {_shown(listed)}")
+        raise UsageError(f"key {key}: want a list of programs, not {values.shown(listed)}")
     found = tuple(_program(each, f"{key}[{number}].", kind) for number, each in enumerate(listed))
     _refuse_twice([each.name for each in found], f"key {key}: name")
     _refuse_twice([name for each in found for name, _ in each.files], f"key {key}: file")
@@ -222,113 +211,46 @@ def _listed(loaded: Mapping[str, Any], key: str, kind: Kind) -> tuple[Program, .
 
 def _program(given: Any, where: str, kind: Kind) -> Program:
     if not isinstance(given, dict):
-        raise UsageError(f"key {where.rstrip('.')}: want a mapping of keys to values, not {_shown(given)}")
-    _refuse_unknown(given, ("name", *_OF_PROGRAM), f"key {where.rstrip('.')}: ")
+        raise UsageError(f"key {where.rstrip('.')}: want a mapping of keys to values, not {values.shown(given)}")
+    values.refuse_unknown(given, ("name", *_OF_PROGRAM), f"key {where.rstrip('.')}: ")
     for key in ("name", "command", "ready"):
-        _insist(given, key, where)
+        values.insist(given, key, where)
     return Program(
-        name=_name(given["name"], f"{where}name"),
-        command=_command(given["command"], f"{where}command", kind.placeholders),
-        environment=_environment(given.get("environment", {}), f"{where}environment", kind.placeholders),
-        files=_files(given.get("files", {}), f"{where}files", kind.placeholders),
+        name=values.as_name(given["name"], f"{where}name"),
+        command=values.as_command(given["command"], f"{where}command", kind.placeholders),
+        environment=values.as_environment(given.get("environment", {}), f"{where}environment", kind.placeholders),
+        files=values.as_files(given.get("files", {}), f"{where}files", kind.placeholders),
         ready=_checks(given["ready"], f"{where}ready"),
-        ready_seconds=_seconds(given.get("ready_seconds", READY_SECONDS), f"{where}ready_seconds"),
+        ready_seconds=values.as_seconds(given.get("ready_seconds", READY_SECONDS), f"{where}ready_seconds"),
         synced=_checks(given.get("synced", []), f"{where}synced"),
     )
-
-
-def _insist(given: Mapping[Any, Any], key: str, where: str) -> None:
-    if not given.get(key):
-        raise UsageError(f"key {where}{key} is missing")
 
 
 def _refuse_twice(names: list[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"{what} {_shown(name)} is that of two programs")
-
-
-def _refuse_unknown(given: Mapping[Any, Any], allowed: tuple[str, ...], where: str) -> None:
-    for key in given:
-        if key not in allowed:
-            near = difflib.get_close_matches(str(key)[:LONG], allowed, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(f"{where}unknown key {_shown(key)}; {hint}allowed: {', '.join(allowed)}")
-
-
-def _text(value: Any, key: str) -> str:
-    if isinstance(value, (dict, list)) or value is None:
-        raise UsageError(f"key {key}: want one text, not {_shown(value)}")
-    if "\0" in str(value):
-        raise UsageError(f"key {key}: {_shown(value)} has a NUL, which no program takes")
-    return str(value)
-
-
-def _one_of(allowed: tuple[str, ...], value: Any, key: str) -> str:
-    text = _text(value, key)
-    if text not in allowed:
-        raise UsageError(f"key {key}: {_shown(text)}; allowed: {', '.join(allowed)}")
-    return text
-
-
-def _some_of(allowed: tuple[str, ...], value: Any, key: str) -> tuple[str, ...]:
-    names = _texts(value, key)
-    for number, name in enumerate(names):
-        _one_of(allowed, name, f"{key}[{number}]")
-    return names
-
-
-def _line(value: Any, key: str) -> str:
-    text = _text(value, key)
-    if not text.isprintable() or len(text) > LONG:
-        raise UsageError(f"key {key}: {_shown(text)}: want at most {LONG} letters that can be printed")
-    return text
-
-
-def _name(value: Any, key: str) -> str:
-    text = _line(value, key)
-    if not text.strip() or "/" in text:
-        raise UsageError(f"key {key}: {_shown(text)}: want a name without /; files of the evidence are named for it")
-    return text
-
-
-def _texts(value: Any, key: str, *, some: bool = False) -> tuple[str, ...]:
-    if not isinstance(value, list) or any(isinstance(each, (dict, list)) for each in value):
-        raise UsageError(f"key {key}: want a list of texts, not {_shown(value)}")
-    if some and not value:
-        raise UsageError(f"key {key}: want at least one")
-    return tuple(_line(each, f"{key}[{number}]") for number, each in enumerate(value))
-
-
-def _command(value: Any, key: str, allowed: Mapping[str, str]) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise UsageError(f"key {key}: want a list of texts, not {_shown(value)}")
-    parts = [(f"{key}[{number}]", each) for number, each in enumerate(value)]
-    command = tuple(_template(_text(each, where), where, allowed) for where, each in parts)
-    if not command[0]:
-        raise UsageError(f"key {key}[0]: want the name of a program")
-    return command
+            raise UsageError(f"{what} {values.shown(name)} is that of two programs")
 
 
 def _explain(value: Any, kind: Kind) -> Explain:
     if not isinstance(value, dict) or len(value) != 1:
-        raise UsageError(f"key explain: want command or log, not {_shown(value)}")
-    _refuse_unknown(value, ("command", "log"), "key explain: ")
+        raise UsageError(f"key explain: want command or log, not {values.shown(value)}")
+    values.refuse_unknown(value, ("command", "log"), "key explain: ")
     allowed = _also(OF_SERVICE, kind)
     if "command" in value:
-        return ByCommand(_command(value["command"], "explain.command", allowed))
-    template = _template(_text(value["log"], "explain.log"), "explain.log", allowed)
-    _pattern(fill(template, dict.fromkeys(allowed, "x")), "key explain.")
+        return ByCommand(values.as_command(value["command"], "explain.command", allowed))
+    template = values.as_template(values.as_text(value["log"], "explain.log"), "explain.log", allowed)
+    values.as_pattern(fill(template, dict.fromkeys(allowed, "x")), "key explain.")
     return ByLog(template)
 
 
 def _pods(value: Any, kind: Kind) -> PodCommands:
     if not isinstance(value, dict):
-        raise UsageError(f"key pods: want attach, and detach if need be, not {_shown(value)}")
-    _refuse_unknown(value, ("attach", "detach"), "key pods: ")
-    _insist(value, "attach", "pods.")
+        raise UsageError(f"key pods: want attach, and detach if need be, not {values.shown(value)}")
+    values.refuse_unknown(value, ("attach", "detach"), "key pods: ")
+    values.insist(value, "attach", "pods.")
     allowed = _also(OF_POD, kind)
-    return PodCommands(**{name: _command(given, f"pods.{name}", allowed) for name, given in value.items()})
+    return PodCommands(**{name: values.as_command(given, f"pods.{name}", allowed) for name, given in value.items()})
 
 
 def _also(more: Mapping[str, str], kind: Kind) -> dict[str, str]:
@@ -339,67 +261,20 @@ def _also(more: Mapping[str, str], kind: Kind) -> dict[str, str]:
 def _services(value: Any) -> dict[str, Any]:
     """Return what every Service gets, as its manifest has it."""
     if not isinstance(value, dict):
-        raise UsageError(f"key services: want a mapping, not {_shown(value)}")
-    _refuse_unknown(value, ("annotations", "labels", "spec"), "key services: ")
+        raise UsageError(f"key services: want a mapping, not {values.shown(value)}")
+    values.refuse_unknown(value, ("annotations", "labels", "spec"), "key services: ")
     spec = value.get("spec", {})
     if not isinstance(spec, dict):
-        raise UsageError(f"key services.spec: want a mapping, not {_shown(spec)}")
+        raise UsageError(f"key services.spec: want a mapping, not {values.shown(spec)}")
     for name in spec:
         if name in _OF_REQUIREMENTS:
             raise UsageError(f"key services.spec: {name} is what each requirement says itself")
     told = {
-        name: dict(_mapping(value[name], f"services.{name}")) for name in ("annotations", "labels") if name in value
+        name: dict(values.as_mapping(value[name], f"services.{name}"))
+        for name in ("annotations", "labels")
+        if name in value
     }
     return {**({"metadata": told} if told else {}), **({"spec": spec} if spec else {})}
-
-
-def _shown(value: Any) -> str:
-    """Return a wrong value for an error, on one line."""
-    text = repr(value) if isinstance(value, str) else str(value)
-    return ascii(text[:LONG]) if not text.isprintable() else text if len(text) <= LONG else f"{text[:LONG]}…"
-
-
-def _template(text: str, key: str, allowed: Mapping[str, str]) -> str:
-    for found in PLACEHOLDER.finditer(text):
-        if found[1] is not None and found[1] not in allowed:
-            names = ", ".join(f"{{{name}}}" for name in allowed)
-            raise UsageError(f"key {key}: unknown placeholder {{{found[1]}}}; allowed: {names}; {{{{ for a brace")
-    return text
-
-
-def _mapping(value: Any, key: str) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, dict):
-        raise UsageError(f"key {key}: want a mapping of names to texts, not {_shown(value)}")
-    for name in value:
-        if not name or not name.isprintable() or len(name) > LONG:
-            raise UsageError(f"key {key}: {_shown(name)} is no name: want 1 to {LONG} letters that can be printed")
-    return tuple((name, _text(text, f"{key}.{name}")) for name, text in value.items())
-
-
-def _templates_by_name(value: Any, key: str, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _template(text, f"{key}.{name}", allowed)) for name, text in _mapping(value, key))
-
-
-def _environment(value: Any, key: str, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    named = _templates_by_name(value, key, allowed)
-    for name, _ in named:
-        if "=" in name:
-            raise UsageError(f"key {key}: {name!r} has a =, which no variable's name has")
-    return named
-
-
-def _files(value: Any, key: str, allowed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    named = _templates_by_name(value, key, allowed)
-    for name, _ in named:
-        if "/" in name or name in (".", "..") or len(name.encode()) > _LONGEST_FILE:
-            raise UsageError(f"key {key}: {name!r} is not a plain file name of up to {_LONGEST_FILE} bytes")
-    return named
-
-
-def _seconds(value: Any, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 600:
-        raise UsageError(f"key {key}: want seconds from 0 to 600, not {_shown(value)}")
-    return float(value)
 
 
 def _checks(value: Any, key: str) -> tuple[Check, ...]:
@@ -411,57 +286,23 @@ def _checks(value: Any, key: str) -> tuple[Check, ...]:
 def _check(value: Any, where: str) -> Check:
     if not isinstance(value, dict) or len(value) != 1:
         raise UsageError(f"{where}want one check, {' or '.join(_CHECKS)}, with its values")
-    _refuse_unknown(value, tuple(_CHECKS), where)
+    values.refuse_unknown(value, tuple(_CHECKS), where)
     ((kind, given),) = value.items()
     if kind == "log":
-        return LogCheck(_pattern(given, where))
+        return LogCheck(values.as_pattern(given, where))
     if not isinstance(given, dict):
-        raise UsageError(f"{where}{kind}: want {', '.join(_CHECKS[kind])}, not {_shown(given)}")
-    _refuse_unknown(given, _CHECKS[kind], f"{where}{kind}: ")
+        raise UsageError(f"{where}{kind}: want {', '.join(_CHECKS[kind])}, not {values.shown(given)}")
+    values.refuse_unknown(given, _CHECKS[kind], f"{where}{kind}: ")
     if kind == "http":
         return HttpCheck(
-            port=_number(given, "port", range(1, 65536), where),
-            path=_url_path(given, "/healthz", where),
-            code=_number(given, "code", range(100, 600), where, default=200),
-            contains=_field(given, "contains", "", str, where),
+            port=values.number_of(given, "port", range(1, 65536), where),
+            path=values.url_path_of(given, "/healthz", where),
+            code=values.number_of(given, "code", range(100, 600), where, default=200),
+            contains=values.field_of(given, "contains", "", str, where),
         )
     return MetricsCheck(
-        port=_number(given, "port", range(1, 65536), where),
-        path=_url_path(given, "/metrics", where),
-        zero=_texts(given.get("zero", []), f"{where}zero".removeprefix("key ")),
-        not_after=_mapping(given.get("not_after", {}), f"{where}not_after".removeprefix("key ")),
+        port=values.number_of(given, "port", range(1, 65536), where),
+        path=values.url_path_of(given, "/metrics", where),
+        zero=values.as_texts(given.get("zero", []), f"{where}zero".removeprefix("key ")),
+        not_after=values.as_mapping(given.get("not_after", {}), f"{where}not_after".removeprefix("key ")),
     )
-
-
-def _field(given: Mapping[str, Any], key: str, default: T, kind: type[T], where: str) -> T:
-    value = given.get(key, default)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise UsageError(f"{where}{key}: want {_WORDS[kind]}, not {_shown(value)}")
-    return value
-
-
-def _number(given: Mapping[str, Any], key: str, allowed: range, where: str, *, default: int = 0) -> int:
-    number = _field(given, key, default, int, where)
-    if number not in allowed:
-        raise UsageError(f"{where}{key}: want a number from {allowed[0]} to {allowed[-1]}, not {_shown(number)}")
-    return number
-
-
-def _url_path(given: Mapping[str, Any], default: str, where: str) -> str:
-    path = _field(given, "path", default, str, where)
-    if not re.fullmatch(r"/[!-~]{0,999}", path):
-        raise UsageError(f"{where}path: want / and more of a URL in ASCII, without spaces, not {_shown(path)}")
-    return path
-
-
-def _pattern(value: Any, where: str) -> str:
-    text = _text(value, f"{where.removeprefix('key ')}log")
-    if len(text) > _LONGEST_PATTERN:
-        raise UsageError(f"{where}log: a regular expression has at most {_LONGEST_PATTERN:,} letters")
-    import regex  # noqa: PLC0415  only for recipes that read a log
-
-    try:
-        regex.compile(text, regex.MULTILINE)
-    except (regex.error, RecursionError, OverflowError, ValueError) as error:
-        raise UsageError(f"{where}log: {_shown(text)} is not a regular expression: {error}") from None
-    return text
