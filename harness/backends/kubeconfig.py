@@ -16,9 +16,10 @@ from harness.api import requests
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import pods
+from harness.backends.any_cluster.answers import address_seen
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.clients import Clients
-from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen
+from harness.backends.any_cluster.dialing import Aside, Dialer
 from harness.backends.any_cluster.names import TranslatingApi
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner

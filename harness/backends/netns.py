@@ -199,7 +199,8 @@ class NetnsBackend(
         self._witnesses["control-plane"] = self.control_plane.evidence
         self.control_plane.start()
         places = {name: host.namespace for name, host in self.network.nodes.items()}
-        self._stillness = Stillness(places, server_of(self.control_plane.kubeconfig())[1][1])
+        _, (_, port) = server_of(self.control_plane.kubeconfig())
+        self._stillness = Stillness(places, port)
         self.control_plane.reach_pods(self.network.external.namespace.socket)
         self.api = Api(self.control_plane.kubeconfig(), services=self._implementation.services)
         begun.callback(self.api.close)

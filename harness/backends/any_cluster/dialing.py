@@ -12,7 +12,6 @@ did not come in time.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,13 +20,14 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
+from harness.backends.any_cluster.answers import UNTOLD, Reader, address_seen, connected, outcomes_of
 from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.pool import BeginWatch, Pool
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.backends.any_cluster.tcp_flows import TcpFlows
 from harness.backends.any_cluster.udp_flows import PORT_RANGE, UdpFlows, of_new_flows, ports_of
-from harness.errors import InconclusiveError, UnavailableError
+from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 from harness.probes.loop import Probe
 from harness.probes.probe import REPEATED_SYN
@@ -38,24 +38,8 @@ OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
 GLANCE = 1.0  # seconds that it may add for `glance`
 ROUNDS = 4  # in which tries are made again that may have met an earlier one
 
-_ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
-_REFUSED = {
-    "connection refused": "ECONNREFUSED",
-    "connection reset by peer": "ECONNRESET",
-    "no route to host": "EHOSTUNREACH",
-    "network is unreachable": "ENETUNREACH",
-    "host is down": "EHOSTDOWN",
-    "machine is not on the network": "ENONET",
-    "protocol not available": "ENOPROTOOPT",
-    "connect: permission denied": "EACCES",
-    "connect: operation not permitted": "EPERM",
-}
-"""What Go says of the errors that are refusals: see `harness.probes.probe`."""
-_NOT_PERMITTED = "write: operation not permitted"
 _NO_ROUTE = "ENETUNREACH: the client may have no route, since nobody has answered it over this family"
-_UNTOLD = Unknown("agnhost does not say who answered before the try that failed")
 _MET = Unknown("whether this try met an earlier one, which had no answer and the same source port, cannot be told")
-_TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +53,8 @@ class Dialed:
 Aside = Callable[[ClientPod, str, float], Response]
 """Sends a request to a client pod past the API server: path with query, time limit. Raises `InconclusiveError`."""
 
-Reader = Callable[[str], Observation]
-"""Returns the outcome for the text of an answer."""
-
 Neighbours = Callable[[ClientPod], Sequence[ClientPod]]
 """Returns other client pods on the node of one, which have addresses of their own."""
-
-
-def address_seen(answer: str) -> Observation:
-    """Return the source address that a server saw, as an outcome."""
-    found = _ADDRESS.fullmatch(answer.strip())
-    return Reached("", found[1]) if found else Unknown(f"a stranger answered: {answer.strip()[:60]!r}")
-
-
-def from_text(error: str) -> Observation:
-    """Return the outcome for an error of Go's network libraries."""
-    if how := next((name for text, name in _REFUSED.items() if text in error), ""):
-        return Refused(how)
-    return TIMED_OUT if any(each in error for each in _TIMED_OUT) else Unknown(error[:200])
 
 
 class Dialer:
@@ -152,7 +120,7 @@ class Dialer:
         if any(isinstance(each, Unknown) for each in said):
             return told
         for _ in range(ROUNDS):
-            untold = [index for index, each in enumerate(told) if each in (_MET, _UNTOLD)]
+            untold = [index for index, each in enumerate(told) if each in (_MET, UNTOLD)]
             for index, again in zip(untold, self._probe([probe] * len(untold), read), strict=True):
                 told[index] = _MET if again == TIMED_OUT else again
         return told
@@ -270,7 +238,7 @@ class Dialer:
             response = self._ask(_client(probe), "shell", {"cmd": command}, probe.timeout + OVERHEAD)
         finally:
             self._syns.ended(_client(probe), sent, 1)
-        outcome = _connected(response)
+        outcome = connected(response)
         self._tcp_flows.note(_way(probe), sent.begin, int(outcome == TIMED_OUT))
         return outcome
 
@@ -286,7 +254,7 @@ class Dialer:
             query = _query(protocol, probe.address, probe.port, request, tries)
             response = self._ask(client, "dial", query, tries * FULL_WAIT + OVERHEAD)
             seconds = time.monotonic() - begin
-            dialed = Dialed(self._told(probe, _outcomes(response, tries, read, client), seconds), seconds)
+            dialed = Dialed(self._told(probe, outcomes_of(response, tries, read, client), seconds), seconds)
             if response.code == 200:
                 silent, goes_on = dialed.outcomes.count(TIMED_OUT), 0.0
                 in_vain = silent if is_judged else tries
@@ -371,18 +339,6 @@ class Dialer:
         return str(response.body.get("output", ""))
 
 
-def _connected(response: Response) -> Observation:
-    """Return the outcome for the answer to `agnhost connect`, which prints nothing where it could connect."""
-    said = str(response.body.get("output", "")).strip()
-    if response.code != 200 or (not said and response.body.get("error")):
-        return Unknown(f"{response.code} {response.body.get('message') or response.body.get('error', '')}"[:200])
-    if said == "REFUSED":
-        return Refused("ECONNREFUSED")
-    if said == "TIMEOUT":
-        return TIMED_OUT
-    return from_text(said) if said else Reached("")
-
-
 def _hidden(dialed: Dialed) -> int:
     """Return the most lost packets in a request: each costs a second, and one try follows the other."""
     return int(dialed.seconds // REPEATED_SYN)
@@ -431,22 +387,3 @@ def _way(probe: Probe) -> tuple[ClientPod, str, int]:
 
 def _query(protocol: str, address: str, port: int, request: str, tries: int) -> dict[str, str]:
     return {"host": address, "port": str(port), "protocol": protocol, "request": request, "tries": str(tries)}
-
-
-def _outcomes(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:
-    """Return an outcome for each try. If the last one failed, agnhost does not tell the answers to the others.
-
-    Raises `UnavailableError` for packets that a rule of the node stops: agnhost cannot tell drop from reject.
-    """
-    answers = list(response.body.get("responses") or ())
-    errors = list(response.body.get("errors") or ())
-    if any(_NOT_PERMITTED in each for each in errors):
-        raise UnavailableError(
-            f"rules of the node of {client.name} stop its datagrams on their way out, and agnhost does not tell "
-            "whether they are dropped or rejected"
-        )
-    silent = tries - len(answers) - len(errors)
-    if response.code != 200 or silent < 0 or (silent and not errors):
-        why = response.body.get("message") or f"{len(answers) + len(errors)} outcomes of {tries} tries"
-        return [Unknown(f"pod {client.name} could not ask: {response.code} {why}"[:300])] * tries
-    return [*map(read, answers), *map(from_text, errors), *[_UNTOLD] * silent]

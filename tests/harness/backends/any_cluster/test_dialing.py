@@ -12,7 +12,8 @@ import pytest
 from harness.api.client import Api, Response
 from harness.backends.any_cluster import dialing
 from harness.backends.any_cluster import repeated_syns as repeated_syns_module
-from harness.backends.any_cluster.dialing import Aside, Dialer, Neighbours, address_seen
+from harness.backends.any_cluster.answers import address_seen, outcomes_of
+from harness.backends.any_cluster.dialing import Aside, Dialer, Neighbours
 from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
 from harness.errors import InconclusiveError, UnavailableError
@@ -29,7 +30,7 @@ TIMEOUT = (
 
 def outcomes(tries: int, *responses: str, errors: tuple[str, ...] = (), code: int = 200) -> list[Observation]:
     body = {"responses": list(responses), "errors": list(errors)}
-    return dialing._outcomes(Response(code, body), tries, identity, CLIENT)
+    return outcomes_of(Response(code, body), tries, identity, CLIENT)
 
 
 def netstat(syns: int) -> str:

@@ -1,0 +1,77 @@
+"""What agnhost says of its tries, as outcomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from harness.api.client import Response
+from harness.backends.any_cluster.pods import ClientPod
+from harness.errors import UnavailableError
+from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
+
+UNTOLD = Unknown("agnhost does not say who answered before the try that failed")
+"""The outcome of such a try."""
+
+Reader = Callable[[str], Observation]
+"""Returns the outcome for the text of an answer."""
+
+_ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
+_REFUSED = {
+    "connection refused": "ECONNREFUSED",
+    "connection reset by peer": "ECONNRESET",
+    "no route to host": "EHOSTUNREACH",
+    "network is unreachable": "ENETUNREACH",
+    "host is down": "EHOSTDOWN",
+    "machine is not on the network": "ENONET",
+    "protocol not available": "ENOPROTOOPT",
+    "connect: permission denied": "EACCES",
+    "connect: operation not permitted": "EPERM",
+}
+"""What Go says of the errors that are refusals: see `harness.probes.probe`."""
+_NOT_PERMITTED = "write: operation not permitted"
+_TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
+
+
+def address_seen(answer: str) -> Observation:
+    """Return the source address that a server saw, as an outcome."""
+    found = _ADDRESS.fullmatch(answer.strip())
+    return Reached("", found[1]) if found else Unknown(f"a stranger answered: {answer.strip()[:60]!r}")
+
+
+def from_text(error: str) -> Observation:
+    """Return the outcome for an error of Go's network libraries."""
+    if how := next((name for text, name in _REFUSED.items() if text in error), ""):
+        return Refused(how)
+    return TIMED_OUT if any(each in error for each in _TIMED_OUT) else Unknown(error[:200])
+
+
+def connected(response: Response) -> Observation:
+    """Return the outcome for the answer to `agnhost connect`, which prints nothing where it could connect."""
+    said = str(response.body.get("output", "")).strip()
+    if response.code != 200 or (not said and response.body.get("error")):
+        return Unknown(f"{response.code} {response.body.get('message') or response.body.get('error', '')}"[:200])
+    if said == "REFUSED":
+        return Refused("ECONNREFUSED")
+    if said == "TIMEOUT":
+        return TIMED_OUT
+    return from_text(said) if said else Reached("")
+
+
+def outcomes_of(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:
+    """Return an outcome for each try. If the last one failed, agnhost does not tell the answers to the others.
+
+    Raises `UnavailableError` for packets that a rule of the node stops: agnhost cannot tell drop from reject.
+    """
+    answers = list(response.body.get("responses") or ())
+    errors = list(response.body.get("errors") or ())
+    if any(_NOT_PERMITTED in each for each in errors):
+        raise UnavailableError(
+            f"rules of the node of {client.name} stop its datagrams on their way out, and agnhost does not tell "
+            "whether they are dropped or rejected"
+        )
+    silent = tries - len(answers) - len(errors)
+    if response.code != 200 or silent < 0 or (silent and not errors):
+        why = response.body.get("message") or f"{len(answers) + len(errors)} outcomes of {tries} tries"
+        return [Unknown(f"pod {client.name} could not ask: {response.code} {why}"[:300])] * tries
+    return [*map(read, answers), *map(from_text, errors), *[UNTOLD] * silent]
