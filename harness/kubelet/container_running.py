@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.kubelet.agnhost.arguments import Command, CommandError, NoCommandError, parse
 from harness.kubelet.agnhost.engine import Container, Engine
+from harness.kubelet.container_log import ContainerLog
 from harness.kubelet.pod_status import ContainerState
 from harness.kubelet.readiness import Readiness
+from harness.kubelet.sandbox import SandboxProcess
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 
@@ -58,6 +60,8 @@ class RunningContainer:
         self._readiness: Readiness | None = None
         self._retry = self._start
         self._id = ""
+        self._log: ContainerLog | None = None
+        self._previous_log: ContainerLog | None = None
 
     @property
     def name(self) -> str:
@@ -86,6 +90,23 @@ class RunningContainer:
     def runs(self) -> bool:
         """True if it has a process."""
         return self._container is not None
+
+    @property
+    def log(self) -> ContainerLog | None:
+        """What it has written since its last start; None before the first one. Any thread may ask."""
+        return self._log
+
+    @property
+    def previous_log(self) -> ContainerLog | None:
+        """What it wrote before its last restart, or None. Any thread may ask."""
+        return self._previous_log
+
+    def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
+        """Start a program beside the container's own, in its sandbox and with its environment. Any thread may ask.
+
+        Raises `NoProgramError`, also if the container does not run, and `UnavailableError`; see `Sandbox.start`.
+        """
+        raise NotImplementedError
 
     def look(self) -> None:
         """Handle an exit, and start the container when it is due."""

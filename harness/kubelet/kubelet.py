@@ -18,9 +18,11 @@ from typing import Any, Self
 from harness.api.client import Api, RefusedError, Watch
 from harness.errors import HarnessError, InconclusiveError
 from harness.kubelet.agnhost.engine import Engine
+from harness.kubelet.container_running import RunningContainer
 from harness.kubelet.pod_running import RunningPod
 from harness.kubelet.work_queue import WorkQueue
 from harness.netns.fabric import Host, Network
+from harness.netns.namespace import Namespace
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -85,6 +87,18 @@ class Kubelet:
     def threads(self) -> tuple[threading.Thread, ...]:
         """Return its threads, which run from `start` to `close`."""
         return (*self._threads, self._engine.thread)
+
+    def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
+        """Return a container of a pod that runs here, or None; for logs and `exec` see there."""
+        with self._lock:
+            running = self._running.get((namespace, pod))
+        return None if running is None else running.container(container)
+
+    def netns(self, namespace: str, pod: str) -> Namespace | None:
+        """Return the netns of a pod that runs here (of its node, with host network), or None; for forwarded ports."""
+        with self._lock:
+            host = self._hosts.get((namespace, pod))
+        return None if host is None else host.namespace
 
     def __enter__(self) -> Self:
         self.start()

@@ -59,6 +59,10 @@ class RunningPod:
         """True if its deletion has begun."""
         return self._ends_since != float("inf")
 
+    def container(self, name: str) -> RunningContainer | None:
+        """Return a container by its name, or None. Any thread may ask."""
+        return next((each for each in self._containers if each.name == name), None)
+
     def look(self, pod: Object) -> None:
         """Take the next step. Raises `InconclusiveError` if the API server does not answer."""
         self._pod = pod

@@ -1,0 +1,144 @@
+"""What a container wrote, line by line with its time, in memory: the newest part of it, as a kubelet keeps its files.
+
+A line is as container runtimes write it for kubelets (CRI): time in UTC, stream, whether it is whole (`F`) or goes on
+in the next one (`P`), and text.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+MOST = 1 << 20  # bytes of text that one log keeps
+_LONGEST = 16 << 10  # bytes of a line; what is longer is cut into parts, as by containerd
+_EACH = 64  # bytes for which a line counts beside its text
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that a container wrote, or a part of one. `at` is in nanoseconds since the epoch."""
+
+    at: int
+    stream: str
+    text: bytes
+    whole: bool = True
+
+    @property
+    def time(self) -> str:
+        """Its time as in a log file: `2026-11-24T02:00:00.123456789Z`."""
+        seconds, nanoseconds = divmod(self.at, 10**9)
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
+
+    @property
+    def cri(self) -> bytes:
+        """Return it as a line of a log file: time, stream, F or P, text, and the end of the line."""
+        return b"%s %s %s %s\n" % (self.time.encode(), self.stream.encode(), b"F" if self.whole else b"P", self.text)
+
+    def shown(self, *, timestamps: bool = False) -> bytes:
+        """Return what `kubectl logs` prints of it, with its time if asked for."""
+        return (f"{self.time} ".encode() if timestamps else b"") + self.text + (b"\n" if self.whole else b"")
+
+
+class ContainerLog:
+    """The log of one container from one start to its end. Thread-safe."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._changed = threading.Condition()
+        self._lines: deque[LogLine] = deque()
+        self._first = 0  # the number of the oldest line that is kept
+        self._size = 0
+        self._open: dict[str, bytes] = {}  # the beginning of a line, by stream
+        self._ended = False
+
+    def write(self, data: bytes, stream: str = "stdout") -> None:
+        """Take bytes that a container wrote to `stream`, "stdout" or "stderr"."""
+        with self._changed:
+            *whole, rest = (self._open.get(stream, b"") + data).split(b"\n")
+            at = time.time_ns()
+            for text in whole:
+                self._add(at, stream, text)
+            while len(rest) >= _LONGEST:
+                self._keep(LogLine(at, stream, rest[:_LONGEST], whole=False))
+                rest = rest[_LONGEST:]
+            self._open[stream] = rest
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Note that the container writes nothing more: a line without an end is kept, and followers end. Idempotent."""
+        with self._changed:
+            for stream, rest in self._open.items():
+                if rest:
+                    self._keep(LogLine(time.time_ns(), stream, rest, whole=False))
+            self._open.clear()
+            self._ended = True
+            self._changed.notify_all()
+
+    @property
+    def ended(self) -> bool:
+        """True if nothing more comes."""
+        return self._ended
+
+    def lines(self, *, tail: int | None = None, since: float | None = None) -> list[LogLine]:
+        """Return the lines that are kept: of the last `tail`, those from `since` on (in seconds since the epoch)."""
+        with self._changed:
+            return list(self._chosen(tail, since))
+
+    def follow(
+        self, *, tail: int | None = None, since: float | None = None, patience: float = 1.0
+    ) -> Iterator[LogLine | None]:
+        """Yield these lines and then those that come, until the container has ended.
+
+        Yields None after `patience` seconds without a line, so that the caller can see whether anybody still listens.
+        """
+        with self._changed:
+            found = list(self._chosen(tail, since))
+            number = self._first + len(self._lines)
+        while True:
+            yield from found
+            with self._changed:
+                more = self._changed.wait_for(
+                    lambda: self._ended or self._first + len(self._lines) > number,  # noqa: B023  called at once
+                    timeout=patience,
+                )
+                found = list(self._lines)[max(0, number - self._first) :]
+                number = self._first + len(self._lines)
+                if self._ended and not found:
+                    return
+            if not more:
+                yield None
+
+    def _chosen(self, tail: int | None, since: float | None) -> Iterator[LogLine]:
+        newest = list(self._lines)
+        if tail is not None:
+            newest = newest[_begin_of_tail(newest, tail) :]
+        return (line for line in newest if since is None or line.at >= since * 10**9)
+
+    def _add(self, at: int, stream: str, text: bytes) -> None:
+        """Keep a line that has ended, in parts if it is long."""
+        while len(text) > _LONGEST:
+            self._keep(LogLine(at, stream, text[:_LONGEST], whole=False))
+            text = text[_LONGEST:]
+        self._keep(LogLine(at, stream, text))
+
+    def _keep(self, line: LogLine) -> None:
+        self._lines.append(line)
+        self._size += len(line.text) + _EACH
+        while self._size > self._most:
+            self._size -= len(self._lines.popleft().text) + _EACH
+            self._first += 1
+
+
+def _begin_of_tail(lines: list[LogLine], tail: int) -> int:
+    """Return the index at which the last `tail` lines begin; parts of a line count as one with its end."""
+    left = tail
+    for index in range(len(lines) - 1, -1, -1):
+        if lines[index].whole or index == len(lines) - 1:
+            if left == 0:
+                return index + 1
+            left -= 1
+    return 0
