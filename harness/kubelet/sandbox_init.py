@@ -1,0 +1,261 @@
+"""The first process of a sandbox: makes it, and starts programs in it. A program of its own, of the standard library.
+
+It gets a socket, and the sandbox as JSON: host name, and texts of files by path. It writes there an empty line, or what
+failed. Then each message is a program to start, with four descriptors (input, output, errors, reports), or a signal for
+one. About each program it writes to its reports: a line with the process id, or `!` and what failed; then an exit code.
+
+It ends when the socket is closed, also by the end of whoever has the other side; and the kernel ends with it whatever
+has process ids of the sandbox.
+
+The root is a new tmpfs, and not the machine's with something above it: what is not named here cannot be forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import platform
+import resource
+import select
+import signal
+import socket
+import sys
+import termios
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_SHOWN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix", "gnu")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {
+    "dev/fd": "/proc/self/fd",
+    "dev/stdin": "fd/0",
+    "dev/stdout": "fd/1",
+    "dev/stderr": "fd/2",
+    "var/run": "/run",
+    "var/tmp": "/tmp",  # noqa: S108  of the sandbox
+    "root": "/tmp",  # noqa: S108
+}
+_WRITABLE = ("tmp", "run", "dev/shm")
+_MOST = "size=64m,mode=1777"  # of each of these
+_NOBODY = 65534
+_CLONE = 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000  # mounts, host name, IPC, process ids
+_NOSUID, _NODEV, _BIND, _DETACH = 0x2, 0x4, 0x1000 | 0x4000, 0x2
+_PRIVATE = 0x4000 | 0x40000
+_PIVOT_ROOT = {"x86_64": 155, "s390x": 217, "ppc64le": 203}  # 41 where numbers are the generic ones
+_MOUNT_SETATTR = 442  # Linux 5.12
+_MESSAGE = 1 << 20
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def insist(what: str, result: int) -> None:
+    """Raise `OSError` for a call of the C library that has failed."""
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot {what}: {os.strerror(number)}")
+
+
+def mount(kind: str, place: str, options: str = "", flags: int = 0) -> None:
+    """Mount a file system of that kind; or, with `_BIND`, show the file or folder `kind` there."""
+    data = options.encode() or None
+    insist(f"mount {kind} at {place}", libc.mount(kind.encode(), place.encode(), kind.encode(), flags, data))
+
+
+def make_root(files: Mapping[str, str]) -> None:
+    """Replace the root: programs and libraries of this machine, its /etc with `files` in it, and devices."""
+    mount("none", "/", flags=_PRIVATE)
+    mount("tmpfs", "/tmp", "mode=755", _NOSUID)  # noqa: S108  any folder will do
+    os.chdir("/tmp")  # noqa: S108
+    for name in _SHOWN:
+        if os.path.islink(f"/{name}"):  # noqa: PTH114  without pathlib it starts sooner
+            os.symlink(os.readlink(f"/{name}"), name)  # noqa: PTH115, PTH211
+        elif os.path.isdir(f"/{name}"):  # noqa: PTH112
+            show(f"/{name}", name)
+    show("/etc", ".etc")
+    for name in ("dev", "etc", "proc", "var", *_WRITABLE):
+        os.mkdir(name, 0o755)  # noqa: PTH102
+    for name in _DEVICES:
+        os.close(os.open(f"dev/{name}", os.O_CREAT))
+        mount(f"/dev/{name}", f"dev/{name}", flags=_BIND)
+    for path, target in _LINKS.items():
+        os.symlink(target, path)  # noqa: PTH211
+    own = {path.removeprefix("/") for path in files}
+    for name in os.listdir(".etc"):  # noqa: PTH208
+        if f"etc/{name}" not in own:
+            os.symlink(f"/.etc/{name}", f"etc/{name}")  # noqa: PTH211
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(f".{path}"), exist_ok=True)  # noqa: PTH103, PTH120
+        with open(f".{path}", "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(text)
+    mount("proc", "proc", flags=_NOSUID | _NODEV)
+    enter_root()
+
+
+def show(path: str, name: str) -> None:
+    """Show a folder of this machine."""
+    os.mkdir(name, 0o755)  # noqa: PTH102
+    mount(path, name, flags=_BIND)
+
+
+def enter_root() -> None:
+    """Make the working directory the root, let go of the old one, and make all of it read-only but for some tmpfs."""
+    number = _PIVOT_ROOT.get(platform.machine(), 41)
+    insist("have a root of its own", libc.syscall(number, b".", b"."))
+    insist("let go of the machine's files", libc.umount2(b".", _DETACH))
+    os.chdir("/")
+    read_only = (ctypes.c_uint64 * 4)(0x1 | _NOSUID, 0, 0, 0)  # struct mount_attr
+    insist("make it read-only", libc.syscall(_MOUNT_SETATTR, -100, b"/", 0x8000, read_only, ctypes.sizeof(read_only)))
+    for name in _WRITABLE:
+        mount("tmpfs", f"/{name}", _MOST, _NOSUID | _NODEV)
+
+
+def give_up_rights() -> None:
+    """Become nobody, if this user may be somebody else, with no capabilities, for good."""
+    with_errors = [libc.prctl(24, number, 0, 0, 0) for number in range(64)]  # PR_CAPBSET_DROP
+    insist("drop capabilities", with_errors[0])
+    if os.getuid() == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EPERM):  # root of a user namespace that has nobody else
+                raise
+    insist("get no new rights", libc.prctl(38, 1, 0, 0, 0))  # PR_SET_NO_NEW_PRIVS
+
+
+def begin(told: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
+    """Become the program; where that fails, write why to `failed`."""
+    try:
+        os.setsid()
+        for number in range(3):
+            os.dup2(descriptors[number], number)
+        if told["tty"]:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for each in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
+            signal.signal(each, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        give_up_rights()
+        os.chdir(told["folder"])
+        os.execvpe(told["argv"][0], told["argv"], told["env"])  # noqa: S606
+    except OSError as error:
+        os.write(failed, f"{error.errno or 0} {error.strerror or error}".encode())
+    os._exit(127)
+
+
+class Init:
+    """The loop of the first process."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._reports: dict[int, int] = {}  # by process id, where its exit code is written
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        """Obey until the socket is closed."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == self._woken:
+                    self._reap()
+                elif not self._obey():
+                    return
+
+    def _obey(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE, 4)
+        if not data:
+            return False
+        told = json.loads(data)
+        if "signal" in told:
+            if told["pid"] in self._reports:
+                os.kill(told["pid"], told["signal"])
+        else:
+            self._start(told, descriptors)
+        return True
+
+    def _start(self, told: Mapping[str, Any], descriptors: list[int]) -> None:
+        reports = descriptors[3]
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            begin(told, descriptors, writing)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as failed:
+            why = failed.read()
+        for each in descriptors[:3]:
+            os.close(each)
+        if why:
+            os.waitpid(pid, 0)
+            write(reports, b"!" + why + b"\n")
+            os.close(reports)
+        else:
+            self._reports[pid] = reports
+            write(reports, b"%d\n" % pid)
+
+    def _reap(self) -> None:
+        """Take up whatever has ended: children, and what they have left to the first process."""
+        os.read(self._woken, 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if (reports := self._reports.pop(pid, None)) is not None:
+                code = os.waitstatus_to_exitcode(status)
+                write(reports, b"%d\n" % (code if code >= 0 else 128 - code))
+                os.close(reports)
+
+
+def write(descriptor: int, data: bytes) -> None:
+    """Write to somebody who may be gone."""
+    with contextlib.suppress(OSError):
+        os.write(descriptor, data)
+
+
+def first(control: socket.socket, hostname: str, files: Mapping[str, str]) -> None:
+    """Be the first process of the sandbox."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    insist("end with its keeper", libc.prctl(1, 9, 0, 0, 0))  # PR_SET_PDEATHSIG, SIGKILL
+    make_root(files)
+    name = hostname.encode()
+    insist(f"set host name {hostname}", libc.sethostname(name, len(name)))
+    control.send(b"\n")
+    Init(control).run()
+
+
+def reported(control: socket.socket, step: Callable[[], None]) -> None:
+    """Take a step, and say on the socket what has failed."""
+    try:
+        step()
+    except OSError as error:
+        control.send(str(error.strerror).encode())
+        os._exit(1)
+
+
+def main(descriptor: str, told: str) -> None:
+    """Make the sandbox in new namespaces, and stay beside it until it ends."""
+    control = socket.socket(fileno=int(descriptor))
+    control.set_inheritable(False)
+    arguments = json.loads(told)
+    reported(control, lambda: insist("have namespaces of its own", libc.unshare(_CLONE)))
+    inside = os.fork()
+    if inside == 0:
+        reported(control, lambda: first(control, arguments["hostname"], arguments["files"]))
+        os._exit(0)
+    control.close()
+    os.waitpid(inside, 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
