@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import fcntl
 import json
 import os
@@ -26,7 +25,6 @@ from harness.commands.from_options import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model import manifests
 from harness.model.texts import as_table
-from harness.settings.claims import REFERENCE
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from harness.settings.settings import Settings
@@ -58,7 +56,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
             )
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
-        _start(name, folder, _from_anywhere(settings))
+        _start(name, folder, settings)
     state = cluster_state.load(name)
     if state is None:
         raise UnavailableError(f"cluster {name!r} ended as soon as it was up")
@@ -71,29 +69,18 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
     return _introduction(state, kubeconfig or state.kubeconfig, time.monotonic() - began)
 
 
-def _from_anywhere(settings: Settings) -> Settings:
-    """Return the settings for a process in another folder."""
-    proxy, dns = settings.proxy, settings.dns
-    if proxy.file:
-        proxy = dataclasses.replace(proxy, file=str(Path(proxy.file).absolute()))
-    if dns != REFERENCE:
-        dns = str(Path(dns).absolute())
-    return dataclasses.replace(settings, proxy=proxy, dns=dns)
-
-
 def _start(name: str, folder: Path, settings: Settings) -> None:
     """Start the process and wait until it has said something. Raises `UnavailableError` with its words."""
     reading, writing = os.pipe()
     log = folder / "log"
     with log.open("wb") as output, os.fdopen(reading, "rb") as pipe:
         told = json.dumps(settings.to_json())
-        command = [sys.executable, "-m", "harness.commands.cluster_daemon", name, str(folder), told, str(writing)]
+        command = [sys.executable, "-P", "-m", "harness.commands.cluster_daemon", name, str(folder), told, str(writing)]
         process = subprocess.Popen(  # noqa: S603  this interpreter, with arguments that were checked
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",
             pass_fds=[writing],
             start_new_session=True,
         )

@@ -78,6 +78,17 @@ def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path
     api.close()
 
 
+def test_what_a_recipe_names_is_found_from_where_the_command_was_given(
+    runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here.py").write_text("import signal\nopen('began', 'w').close()\nprint('began', flush=True)\nsignal.pause()\n", encoding="utf-8")
+    recipe = {"name": "mine", "command": [sys.executable, "here.py"], "ready": [{"log": "began"}]}
+    Path("mine.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    cluster_control.up("default", "a=1", "IPv4", proxy="mine.yaml")
+    assert Path("began").exists()
+
+
 @pytest.mark.parametrize("option", [{"proxy": "what"}, {"feature_gates": ("Odd",)}, {"control_plane": "binaries"}])
 def test_what_no_cluster_can_be_made_of_is_refused_beforehand(runtime: Path, option: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -36,6 +37,7 @@ from tests.harness.report.forged import Forged
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[3]
+OF_THE_MAKE_ABOVE = {"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARGS", "WORKERS"}
 TODAY = datetime.date(2026, 11, 24)
 KUBE_PROXY = {"organization": "The Kubernetes authors", "project": "kube-proxy", "version": "v1.37.2"}
 ODD = "<script>x</script>|`[a](b)\u202e"
@@ -313,9 +315,9 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make_shelf(place: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["make", "shelf", "WORKERS=2"], cwd=place, timeout=60, capture_output=True, text=True, check=False
-    )
+    mine = {name: value for name, value in os.environ.items() if name not in OF_THE_MAKE_ABOVE}
+    command = ["make", "shelf", "WORKERS=2"]
+    return subprocess.run(command, cwd=place, timeout=60, capture_output=True, text=True, check=False, env=mine)
 
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="unavailable: there is no make")
