@@ -82,7 +82,8 @@ def test_what_a_recipe_names_is_found_from_where_the_command_was_given(
     runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("here.py").write_text("import signal\nopen('began', 'w').close()\nprint('began', flush=True)\nsignal.pause()\n", encoding="utf-8")
+    program = "import signal\nopen('began', 'w').close()\nprint('began', flush=True)\nsignal.pause()\n"
+    Path("here.py").write_text(program, encoding="utf-8")
     recipe = {"name": "mine", "command": [sys.executable, "here.py"], "ready": [{"log": "began"}]}
     Path("mine.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     cluster_control.up("default", "a=1", "IPv4", proxy="mine.yaml")
