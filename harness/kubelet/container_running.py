@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.kubelet.agnhost.arguments import Command, CommandError, NoCommandError, parse
+from harness.errors import UnavailableError
+from harness.kubelet.agnhost.answers import Process
+from harness.kubelet.agnhost.arguments import CommandError, Program, parse
 from harness.kubelet.agnhost.engine import Container, Engine
+from harness.kubelet.agnhost.printed import logged
 from harness.kubelet.container_log import ContainerLog
+from harness.kubelet.environment import ConfigError, FieldValues, environment_of, expanded
 from harness.kubelet.pod_status import ContainerState
+from harness.kubelet.program import RunningProgram
 from harness.kubelet.readiness import Readiness
-from harness.kubelet.sandbox import SandboxProcess
+from harness.kubelet.sandbox import PATH, NoProgramError, Sandbox, SandboxProcess
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 
 Object = dict[str, Any]
 
-IMAGES = ("agnhost", "pause")
+IMAGES = ("agnhost", "busybox", "pause")
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds before a container is started again, as a kubelet has it
+_RUNTIME = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+    "unable to start container process: error during container init"
+)
+_NOT_STARTED = 128  # the exit code that containerd gives a container whose program could not be started
+_NEVER = "1970-01-01T00:00:00Z"  # the start of such a container
+_NOT_SEEN = 1.0  # seconds until a kubelet looks again at a container that could not be started
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The environment of a pod's containers. `wake` queues the pod for another look, and is thread-safe."""
+    """What is around a pod's containers; `files` are texts that their programs see in place of the machine's.
 
-    uid: str
+    `wake` queues the pod for another look, and is thread-safe.
+    """
+
+    fields: FieldValues
     hostname: str
+    files: Mapping[str, str]
     namespace: Namespace
     node: Namespace
     addresses: Mapping[Family, str]
@@ -44,15 +61,17 @@ def now() -> str:
 class RunningContainer:
     """One container. Methods belong to one thread at a time; the engine's thread only notes exits and probes."""
 
-    def __init__(self, spec: Object, around: Surroundings, *, again: bool) -> None:
-        """`again`: restart it when it ends."""
+    def __init__(self, spec: Object, around: Surroundings, *, policy: str) -> None:
+        """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
         self._spec = spec
         self._around = around
-        self._again = again
+        self._policy = policy
         self._state: Object = {"waiting": {"reason": "ContainerCreating"}}
         self._last: Object = {}
         self._restarts = 0
-        self._container: Container | None = None
+        self._container: Container | RunningProgram | None = None
+        self._sandbox: Sandbox | None = None
+        self._environment: dict[str, str] = {}
         self._began = ""
         self._exit: int | None = None
         self._pause = _FIRST_PAUSE
@@ -60,6 +79,8 @@ class RunningContainer:
         self._readiness: Readiness | None = None
         self._retry = self._start
         self._id = ""
+        self._seen = 0.0  # when a failed start is seen again
+        self._backing_off = ""
         self._log: ContainerLog | None = None
         self._previous_log: ContainerLog | None = None
 
@@ -98,22 +119,32 @@ class RunningContainer:
 
     @property
     def previous_log(self) -> ContainerLog | None:
-        """What it wrote before its last restart, or None. Any thread may ask."""
-        return self._previous_log
+        """What it had written when it ended last, or None; while it waits to be started again, that is `log`."""
+        waits = "waiting" in self._state
+        return (self._log if self._last else None) if waits else self._previous_log
 
     def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
         """Start a program beside the container's own, in its sandbox and with its environment. Any thread may ask.
 
         Raises `NoProgramError`, also if the container does not run, and `UnavailableError`; see `Sandbox.start`.
         """
-        raise NotImplementedError
+        sandbox = self._sandbox
+        if sandbox is None or not self.runs:
+            raise NoProgramError("the container does not run")
+        folder = self._spec.get("workingDir") or "/"
+        return sandbox.start(
+            argv, env=self._environment, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty, folder=folder
+        )
 
     def look(self) -> None:
         """Handle an exit, and start the container when it is due."""
         if self._exit is not None:
             self._ended(self._exit)
-        elif self._container is None and "waiting" in self._state and time.monotonic() >= self._due:
-            self._start()
+        elif self._container is None and "waiting" in self._state:
+            if time.monotonic() >= self._due:
+                self._start()
+            elif self._state["waiting"]["reason"] == "RunContainerError" and time.monotonic() >= self._seen:
+                self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backing_off}}
 
     def terminate(self) -> None:
         """Send SIGTERM, and do not start it again."""
@@ -133,6 +164,15 @@ class RunningContainer:
         container, self._container = self._container, None
         if container is not None:
             container.drop()
+        self._close()
+
+    def _close(self) -> None:
+        """End what else runs in its sandbox, and its log."""
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            sandbox.close()
+        if self._log is not None:
+            self._log.end()
 
     def _start(self) -> None:
         name = str(self._spec.get("image", ""))
@@ -143,51 +183,105 @@ class RunningContainer:
                 _no_image(self._spec),
             )
             return
+        self._previous_log, self._log = self._log, ContainerLog()
+        self._id = _container_id(str(self._around.fields.pod["metadata"]["uid"]), self.name, self._restarts)
         try:
-            command = parse(image, self._spec.get("command") or (), self._spec.get("args") or ())
-            self._run(command)
-        except NoCommandError as error:
-            self._wait("RunContainerError", f"failed to create containerd task: {error}")
-        except (CommandError, OSError) as error:
-            self._began = now()
+            self._run(image)
+        except ConfigError as error:
+            self._id = ""
+            self._wait("CreateContainerConfigError", str(error))
+        except NoProgramError as error:
+            self._fail_to_start(f"{_RUNTIME}: {error}")
+        except UnavailableError as error:
+            self._fail_to_start(str(error))
+        except CommandError as error:
+            self._log.write(f"Error: {error}\n".encode(), "stderr")
+            self._ended(1, str(error))
+        except OSError as error:
+            self._log.write(logged(str(error)), "stderr")
             self._ended(1, str(error))
 
-    def _run(self, command: Command) -> None:
-        """Start the process and its probes. Raises `OSError` if a port is taken."""
-        around = self._around
-        self._container = around.engine.run(
-            command, around.namespace, families=tuple(around.addresses), hostname=around.hostname, ended=self._note
+    def _run(self, image: str) -> None:
+        """Start the process and its probes. Raises `OSError` if a port is taken, and what `_start` handles."""
+        around, log = self._around, self._log
+        assert log is not None
+        given = {"PATH": PATH, "HOSTNAME": around.hostname, "HOME": "/root"}
+        self._environment = environment_of(self._spec, around.fields, given)
+        command, arguments = (
+            [expanded(each, self._environment) for each in self._spec.get(what) or ()] for what in ("command", "args")
         )
-        self._id = _container_id(around.uid, self.name, self._restarts)
         self._began = now()
+        self._sandbox = Sandbox(around.namespace, hostname=around.hostname, files=around.files)
+        parsed = parse(image, command, arguments)
+        if isinstance(parsed, Program):
+            self._container = self._run_program(parsed.argv, self._sandbox, log)
+        else:
+            process = Process(around.hostname, self._environment, log)
+            families = tuple(around.addresses)
+            self._container = around.engine.run(
+                parsed, around.namespace, families=families, process=process, ended=self._note
+            )
         self._state = {"running": {"startedAt": self._began}}
         address = next(iter(around.addresses.values()))
         self._readiness = Readiness(self._spec, around.node, address, engine=around.engine, changed=around.wake)
         self._readiness.begin()
 
+    def _run_program(self, argv: Sequence[str], sandbox: Sandbox, log: ContainerLog) -> RunningProgram:
+        """Start a program of this machine, and log what it writes."""
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        (out, to_out), (err, to_err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        folder = self._spec.get("workingDir") or "/"
+        try:
+            process = sandbox.start(
+                argv, env=self._environment, stdin=nothing, stdout=to_out, stderr=to_err, folder=folder
+            )
+        except BaseException:
+            os.close(out)
+            os.close(err)
+            raise
+        finally:
+            for each in (nothing, to_out, to_err):
+                os.close(each)
+        return self._around.engine.attend(process, {out: "stdout", err: "stderr"}, log, self._note)
+
     def _note(self, code: int) -> None:
         self._exit = code
         self._around.wake()
 
-    def _ended(self, code: int, why: str = "") -> None:
+    def _fail_to_start(self, why: str) -> None:
+        """Note that there is no process, as kubelet and containerd do: first the error, soon the pause after it."""
+        self._began = _NEVER
+        self._ended(_NOT_STARTED, why, reason="StartError")
+        if "waiting" in self._state:
+            self._backing_off = self._state["waiting"]["message"]
+            self._state = {"waiting": {"reason": "RunContainerError", "message": why}}
+            self._seen = time.monotonic() + _NOT_SEEN
+            self._around.engine.after(_NOT_SEEN, self._around.wake)
+
+    def _ended(self, code: int, why: str = "", reason: str = "") -> None:
         if self._readiness is not None:
             self._readiness.stop()
         self._exit = self._container = None
+        self._close()
         ended: Object = {
             "exitCode": code,
-            "reason": "Completed" if code == 0 else "Error",
+            "reason": reason or ("Completed" if code == 0 else "Error"),
             "startedAt": self._began,
             "finishedAt": now(),
             "containerID": self._id,
             **({"message": why} if why else {}),
         }
-        if self._again and self._due != float("inf"):
+        if self._comes_again(code):
             self._restarts += 1
             self._last = {"terminated": ended}
             said = f"back-off {self._pause:.0f}s restarting failed container={self.name}: {why or f'exit code {code}'}"
             self._wait("CrashLoopBackOff", said)
         else:
             self._state = {"terminated": ended}
+
+    def _comes_again(self, code: int) -> bool:
+        wanted = self._policy == "Always" or (self._policy == "OnFailure" and code != 0)
+        return wanted and self._due != float("inf")
 
     def _wait(self, reason: str, message: str) -> None:
         self._state = {"waiting": {"reason": reason, "message": message}}

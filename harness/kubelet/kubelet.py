@@ -4,8 +4,8 @@ One kubelet serves all nodes, since they are all in this process. It is a client
 HTTPS, so that the reference and a real one look the same to it; when a server comes back it lists all pods again. It
 must not run pods of `NetnsBackend.run_pod` a second time: a cluster has one or the other.
 
-There is no scheduler: a pod names its node. No volumes, no environment, no init containers, no liveness probes, and no
-images but those whose behaviour is written here (`harness.kubelet.agnhost`).
+There is no scheduler: a pod names its node. No volumes, no init containers, and no liveness probes. Images are names:
+agnhost's servers are written here (`harness.kubelet.agnhost`), other programs are this machine's, in a sandbox.
 """
 
 from __future__ import annotations
@@ -43,11 +43,16 @@ class Kubelet:
         network: Network,
         *,
         changed: Callable[[dict[Key, Host]], None] = lambda _hosts: None,
+        dns: str = "",
     ) -> None:
-        """`changed` is called with the hosts of pods whenever they change, by one thread at a time."""
+        """`dns` is the address of the cluster's DNS, for programs in pods; "" if there is none.
+
+        `changed` is called with the hosts of pods whenever they change, by one thread at a time.
+        """
         self._api = Api(kubeconfig)
         self._network = network
         self._changed = changed
+        self._dns = dns
         self._engine = Engine()
         self._queue: WorkQueue[Key] = WorkQueue()
         self._lock = threading.Lock()  # guards the three that follow
@@ -197,6 +202,7 @@ class Kubelet:
             engine=self._engine,
             wake=lambda: self._queue.add(key),
             placed=lambda host: self._placed(key, host),
+            dns=self._dns,
         )
 
     def _placed(self, key: Key, host: Host | None) -> None:

@@ -13,6 +13,8 @@ from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
 from harness.errors import UsageError
 from harness.kubelet.agnhost.engine import Engine
 from harness.kubelet.container_running import RunningContainer, Surroundings, now
+from harness.kubelet.environment import FieldValues
+from harness.kubelet.pod_files import files_of
 from harness.kubelet.pod_status import Place, status_of
 from harness.netns.addresses import Family
 from harness.netns.fabric import Host, Network, PodName
@@ -34,8 +36,12 @@ class RunningPod:
         engine: Engine,
         wake: Callable[[], None],
         placed: Callable[[Host | None], None],
+        dns: str,
     ) -> None:
-        """`wake` queues another `look`; `placed` is called with the pod's host, and with None before it is removed."""
+        """`dns` is the address of the cluster's DNS, or "".
+
+        `wake` queues another `look`; `placed` is called with the pod's host, and with None before it is removed.
+        """
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
         self._host: Host | None = None
@@ -46,6 +52,7 @@ class RunningPod:
         self._engine = engine
         self._wake = wake
         self._placed = placed
+        self._dns = dns
         self._node = network.nodes[pod["spec"]["nodeName"]]
         self._since = now()
         self._containers: list[RunningContainer] = []
@@ -118,11 +125,19 @@ class RunningPod:
         meta, spec = self._pod["metadata"], self._pod["spec"]
         self._placed(host)
         hostname = self._node.name if self._on_node else spec.get("hostname") or meta["name"][:63].rstrip("-.")
+        ips = tuple(host.addresses.values())
         around = Surroundings(
-            self.uid, hostname, host.namespace, self._node.namespace, host.addresses, self._engine, self._wake
+            FieldValues(self._pod, ips, tuple(self._node.addresses.values())),
+            hostname,
+            files_of(self._pod, ips, hostname, dns=self._dns),
+            host.namespace,
+            self._node.namespace,
+            host.addresses,
+            self._engine,
+            self._wake,
         )
-        again = spec.get("restartPolicy", "Always") == "Always"
-        self._containers = [RunningContainer(each, around, again=again) for each in spec["containers"]]
+        policy = spec.get("restartPolicy", "Always")
+        self._containers = [RunningContainer(each, around, policy=policy) for each in spec["containers"]]
 
     def _end(self) -> None:
         """Send SIGTERM to each container after its preStop sleep, and SIGKILL at the end of the grace period."""

@@ -6,37 +6,44 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from harness.errors import InconclusiveError
-from harness.kubelet.agnhost.arguments import Command, Netexec
+from harness.kubelet.agnhost import printed
+from harness.kubelet.agnhost.answers import NetexecAnswers, Process, answers_of
+from harness.kubelet.agnhost.arguments import Command
 from harness.kubelet.agnhost.dialing import HttpTry, Report, TcpTry
-from harness.kubelet.agnhost.serving import NetexecServer
+from harness.kubelet.agnhost.serving import AgnhostServer
+from harness.kubelet.container_log import ContainerLog
+from harness.kubelet.program import RunningProgram
+from harness.kubelet.sandbox import KILLED, SandboxProcess
 from harness.netns.addresses import Family
 from harness.netns.namespace import roam
 from harness.probes.probe import SocketSource
 from harness.probes.reactor import Reactor, Waiter
 
-KILLED = 137  # the exit code of a process that SIGKILL ended
-
 
 class Container:
-    """The process of a container. `ended` is called with its exit code on the engine's thread, except after `drop`."""
+    """An agnhost. `ended` is called with its exit code on the engine's thread, except after `drop`."""
 
-    def __init__(self, command: Command, reactor: Reactor, ended: Callable[[int], None]) -> None:
+    def __init__(self, command: Command, process: Process, reactor: Reactor, ended: Callable[[int], None]) -> None:
         self._command = command
+        self._process = process
         self._reactor = reactor
         self._ended = ended
-        self._server: NetexecServer | None = None
+        self._server: AgnhostServer | None = None
         self._runs = True
+        self._told_to_end = False
 
-    def open(self, source: SocketSource, families: Sequence[Family], hostname: str) -> None:
+    def open(self, source: SocketSource, families: Sequence[Family]) -> None:
         """Open the ports. On the engine's thread. Raises `OSError`."""
-        if isinstance(self._command, Netexec):
-            server = NetexecServer(self._command, hostname, source, self._reactor)
+        if (answers := answers_of(self._command, self._process, source)) is not None:
+            server = AgnhostServer(answers, source, self._reactor)
             server.open(families)
             self._server = server
+        for stream, data in printed.at_start(self._command):
+            self._process.log.write(data, stream)
 
     def terminate(self) -> None:
         """End it as SIGTERM does, after the delay in its command line."""
@@ -54,8 +61,13 @@ class Container:
         self.kill()
 
     def _terminate(self) -> None:
-        if self._server is not None:
-            self._server.me = dataclasses.replace(self._server.me, ending=True)
+        if self._told_to_end:
+            return
+        self._told_to_end = True
+        for stream, data in printed.at_sigterm(self._command):
+            self._process.log.write(data, stream)
+        if self._server is not None and isinstance(self._server.answers, NetexecAnswers):
+            self._server.answers.me = dataclasses.replace(self._server.answers.me, ending=True)
         delay, code = self._command.delay_shutdown, self._command.exit_code
         if delay > 0:
             self._reactor.at(time.monotonic() + delay, Alarm(lambda: self._end(code)))
@@ -113,13 +125,25 @@ class Engine:
         source: SocketSource,
         *,
         families: Sequence[Family],
-        hostname: str,
+        process: Process,
         ended: Callable[[int], None] = lambda _code: None,
     ) -> Container:
-        """Start a container whose sockets are made by `source`. Raises `OSError` if its ports are taken."""
-        container = Container(command, self._reactor, ended)
-        self._reactor.call(lambda: container.open(source, families, hostname))
+        """Start an agnhost whose sockets are made by `source`. Raises `OSError` if its ports are taken."""
+        container = Container(command, process, self._reactor, ended)
+        self._reactor.call(lambda: container.open(source, families))
         return container
+
+    def attend(
+        self,
+        process: SandboxProcess,
+        outputs: Mapping[int, str],
+        log: ContainerLog,
+        ended: Callable[[int], None] = lambda _code: None,
+    ) -> RunningProgram:
+        """Log what a program writes to `outputs`, descriptors by stream that are taken over, until it ends."""
+        program = RunningProgram(process, log, self._reactor, ended)
+        self._reactor.call(lambda: program.open(outputs))
+        return program
 
     def get(self, source: SocketSource, target: tuple[str, int], path: str, *, seconds: float, report: Report) -> None:
         """GET a path from `source`; `report` gets status code and body, or 0 and the error, on the engine's thread."""

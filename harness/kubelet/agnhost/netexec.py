@@ -9,8 +9,8 @@ import ipaddress
 import json
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from harness.kubelet.agnhost.messages import HttpResponse, Request, error_answer
 from harness.kubelet.agnhost.wording import TIMED_OUT, joined
@@ -25,19 +25,20 @@ READABLE = {
 _CONNECT = re.compile(r"/agnhost connect (?P<target>\S+):(?P<port>\d{1,5}) --timeout=(?P<seconds>[1-9])s")
 """The other command: to connect over TCP, and say nothing."""
 
-_NOT_HERE = ("/upload", "/exit", "/shutdown", "/envvar")
+_NOT_HERE = ("/upload", "/exit", "/shutdown")
 _SERVICES = {"http": 80, "https": 443, "domain": 53}  # the likely ones of /etc/services
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The state of a server: host name, ports (-1: no UDP server), and whether it terminates."""
+    """The state of a server: host name, ports (-1: no UDP server), whether it terminates, and its environment."""
 
     hostname: str
     http_port: int
     udp_port: int
     ending: bool = False
     read: Callable[[str], str] = str  # one of the files of `READABLE`
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def healthy(self) -> bool:
@@ -134,6 +135,15 @@ def _header(request: Request, _me: ServerState, _client: str) -> HttpResponse:
     return HttpResponse(200, to_json(shown))
 
 
+def _envvar(request: Request, me: ServerState, _client: str) -> HttpResponse:
+    name = request.query.get("var", "")
+    if not name:
+        return error_answer(400, "'var' query parameter is required")
+    if name not in me.environment:
+        return error_answer(500, f'env var "{name}" is not set')
+    return HttpResponse(200, me.environment[name].encode())
+
+
 def _shell(request: Request, me: ServerState, _client: str) -> HttpResponse | Dial:
     command = request.query.get("shellCommand", "") or request.query.get("cmd", "")
     if found := _CONNECT.fullmatch(command):
@@ -154,6 +164,7 @@ _ROUTES: dict[str, Callable[[Request, ServerState, str], HttpResponse | Dial]] =
     "/readyz": _readyz,
     "/echo": _echo,
     "/header": _header,
+    "/envvar": _envvar,
     "/shell": _shell,
 }
 
@@ -225,13 +236,16 @@ def to_json(value: object) -> bytes:
 
 def respond_udp(data: bytes, me: ServerState, client: str) -> bytes | None:
     """Return the answer to a datagram of `client`; None for an unknown command, which gets no answer."""
-    text = data.decode("utf-8", "replace").strip().lower()
+    raw = data.decode("utf-8", "replace").strip()
+    text = raw.lower()
     if text == "hostname":
         return me.hostname.encode()
     if text == "clientip":
         return client.encode()
     if text == "serverport":
         return b"%d" % me.udp_port
+    if text.startswith("envvar "):
+        return me.environment.get(raw.partition(" ")[2].strip(), "").encode()
     if text.startswith("echo "):
         return text.partition(" ")[2].encode()
     return None

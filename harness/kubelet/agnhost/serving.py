@@ -1,15 +1,15 @@
-"""The sockets of `agnhost netexec`: an HTTP server and a UDP server for each family, inside a pod's netns.
+"""The sockets of agnhost's servers, for each family, inside a pod's netns.
 
 All on the reactor's thread. When a container ends, all its sockets are closed at once, as with a process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from typing import Protocol
 
-from harness.kubelet.agnhost.arguments import Netexec
 from harness.kubelet.agnhost.dialing import Dialing
 from harness.kubelet.agnhost.messages import (
     HttpResponse,
@@ -19,10 +19,9 @@ from harness.kubelet.agnhost.messages import (
     write_answer,
     write_malformed,
 )
-from harness.kubelet.agnhost.netexec import Dial, ServerState, respond, respond_udp
+from harness.kubelet.agnhost.netexec import Dial
 from harness.kubelet.agnhost.wording import joined
 from harness.netns.addresses import Family
-from harness.netns.namespace import Namespace
 from harness.probes.bound import accepted, bound
 from harness.probes.probe import SocketSource
 from harness.probes.reactor import Reactor
@@ -32,19 +31,28 @@ _AT_ONCE = 64
 """Datagrams that one socket reads before the others have their turn."""
 
 
-def _read(source: SocketSource, file: str) -> str:
-    """Return a file of /proc as it is in the network namespace of a server; "" if the server has none."""
-    if not isinstance(source, Namespace):
-        return ""
-    with source.entered():
-        return Path(file).read_text(encoding="ascii")
+class Answers(Protocol):
+    """What a server says: to requests, to datagrams, and to whom connects; `client` is address and port in one."""
+
+    hostname: str
+    ports: Sequence[tuple[str, int]]
+    """Its ports, each with "HTTP", "TCP" or "UDP"."""
+
+    def to_request(self, request: Request, client: str, /) -> HttpResponse | Dial:
+        """Return the answer, or the dial that must be made first."""
+
+    def to_datagram(self, data: bytes, client: str, /) -> bytes | None:
+        """Return the answer; None for none."""
+
+    def to_connection(self, client: str, /) -> bytes:
+        """Return what it says before it closes a connection over TCP."""
 
 
-class NetexecServer:
-    """The open sockets of one container of netexec. `me` may be replaced while it runs."""
+class AgnhostServer:
+    """The open sockets of one container."""
 
-    def __init__(self, command: Netexec, hostname: str, source: SocketSource, reactor: Reactor) -> None:
-        self.me = ServerState(hostname, command.http_port, command.udp_port, read=lambda file: _read(source, file))
+    def __init__(self, answers: Answers, source: SocketSource, reactor: Reactor) -> None:
+        self.answers = answers
         self.source = source
         self.reactor = reactor
         self.parts: set[_Part] = set()
@@ -54,9 +62,9 @@ class NetexecServer:
         """Open all ports, or none. Raises `OSError`."""
         try:
             for family in families:
-                _Listener(self, bound(self.source, "TCP", family, self.me.http_port)).watch()
-                if self.me.udp_port != -1:
-                    _Datagrams(self, bound(self.source, "UDP", family, self.me.udp_port)).watch()
+                for protocol, port in self.answers.ports:
+                    part, transport = _PARTS[protocol]
+                    part(self, bound(self.source, transport, family, port)).watch()
         except BaseException:
             self.shut()
             raise
@@ -75,7 +83,7 @@ class _Part:
 
     __slots__ = ("_fd", "_server", "_socket")
 
-    def __init__(self, server: NetexecServer, sock: socket.socket) -> None:
+    def __init__(self, server: AgnhostServer, sock: socket.socket) -> None:
         self._server = server
         self._socket = sock
         self._fd = sock.fileno()
@@ -105,10 +113,21 @@ class _Listener(_Part):
     __slots__ = ()
 
     def ready(self) -> None:
-        for sock, peer in accepted(self._socket, self._server.reactor, self._server.me.hostname, most=1):
+        for sock, peer in accepted(self._socket, self._server.reactor, self._server.answers.hostname, most=1):
             connection = _Connection(self._server, sock, joined(*peer[:2]))
             connection.ready()  # mostly the request is there already
             connection.watch()
+
+
+class _Greeter(_Part):
+    """A listening TCP socket that says something to whom connects, and closes the connection."""
+
+    __slots__ = ()
+
+    def ready(self) -> None:
+        for sock, peer in accepted(self._socket, self._server.reactor, self._server.answers.hostname, most=1):
+            with sock, contextlib.suppress(OSError):  # who has gone hears nothing
+                sock.send(self._server.answers.to_connection(joined(*peer[:2])), socket.MSG_DONTWAIT)
 
 
 class _Connection(_Part):
@@ -120,7 +139,7 @@ class _Connection(_Part):
 
     __slots__ = ("_busy", "_client", "_edges", "_ended", "_input", "_output", "_stays", "_watched")
 
-    def __init__(self, server: NetexecServer, sock: socket.socket, client: str) -> None:
+    def __init__(self, server: AgnhostServer, sock: socket.socket, client: str) -> None:
         super().__init__(server, sock)
         self._client = client
         self._input = b""
@@ -169,8 +188,9 @@ class _Connection(_Part):
             self.drop()
 
     def _serve(self, request: Request) -> None:
-        answer = respond(request, self._server.me, self._client)
+        answer = self._server.answers.to_request(request, self._client)
         if isinstance(answer, HttpResponse):
+            self._stays &= ("Connection", "close") not in answer.headers
             self._say(write_answer(answer, request))
             return
         self._busy = True
@@ -229,10 +249,17 @@ class _Datagrams(_Part):
         for _ in range(_AT_ONCE):
             try:
                 data, peer = self._socket.recvfrom(2048)
-                answer = respond_udp(data, self._server.me, joined(*peer[:2]))
+                answer = self._server.answers.to_datagram(data, joined(*peer[:2]))
                 if answer is not None:
                     self._socket.sendto(answer, peer)
             except BlockingIOError:
                 return
             except OSError:  # an ICMP error for an earlier answer, or no way back to this client: it sees silence
                 continue
+
+
+_PARTS: dict[str, tuple[type[_Part], str]] = {
+    "HTTP": (_Listener, "TCP"),
+    "TCP": (_Greeter, "TCP"),
+    "UDP": (_Datagrams, "UDP"),
+}

@@ -20,9 +20,12 @@ from urllib.parse import quote
 import pytest
 
 from harness.eventually import eventually
-from harness.kubelet.agnhost.arguments import CommandError, Netexec, NoCommandError, Pause, parse
+from harness.kubelet.agnhost.answers import Process
+from harness.kubelet.agnhost.arguments import CommandError, Netexec, Pause, Program, ServeHostname, parse
 from harness.kubelet.agnhost.engine import Engine
 from harness.kubelet.agnhost.messages import MalformedError, read_answer
+from harness.kubelet.container_log import ContainerLog
+from harness.kubelet.sandbox import NoProgramError
 from harness.netns import http
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
@@ -30,6 +33,7 @@ from harness.netns.http import HttpAnswer
 Ask = Callable[..., HttpAnswer]
 
 CLOSED = 81
+BAD_SERVERS = ("serve-hostname --tcp", "serve-hostname --http=maybe", "serve-hostname now", "serve-hostname --port")
 OTHER = "OTHER: dial tcp 203.0.113.1:80: connect: no route to host\n"
 
 
@@ -43,7 +47,7 @@ def engine() -> Iterator[Engine]:
 def target(network: Network, engine: Engine) -> Host:
     """A pod on b1 that serves HTTP and UDP on port 8080."""
     pod = network.add_pod("b1")
-    engine.run(Netexec(8080, 8080), pod.namespace, families=network.families, hostname="target")
+    engine.run(Netexec(8080, 8080), pod.namespace, families=network.families, process=Process("target"))
     return pod
 
 
@@ -51,7 +55,7 @@ def target(network: Network, engine: Engine) -> Host:
 def client(network: Network, engine: Engine) -> Host:
     """A pod on a1 with what netexec has without flags."""
     pod = network.add_pod("a1")
-    engine.run(Netexec(), pod.namespace, families=network.families, hostname=socket.gethostname())
+    engine.run(Netexec(), pod.namespace, families=network.families, process=Process(socket.gethostname()))
     return pod
 
 
@@ -112,20 +116,20 @@ def test_a_thousand_refusals_do_not_nest(client: Host, target: Host) -> None:
 
 def test_health_depends_on_the_udp_server(network: Network, engine: Engine) -> None:
     pod = network.add_pod("a1")
-    engine.run(Netexec(8080, -1), pod.namespace, families=network.families, hostname="h")
+    engine.run(Netexec(8080, -1), pod.namespace, families=network.families, process=Process("h"))
     assert get(pod, "/healthz").code == 412
 
 
 def test_two_containers_of_a_pod_have_a_port_each(network: Network, engine: Engine) -> None:
     pod = network.add_pod("a1")
     for port in (8080, 9090):
-        engine.run(Netexec(port, port), pod.namespace, families=network.families, hostname=f"at-{port}")
+        engine.run(Netexec(port, port), pod.namespace, families=network.families, process=Process(f"at-{port}"))
     assert (get(pod, "/hostname").text, get(pod, "/hostname", 9090).text) == ("at-8080", "at-9090")
 
 
 def test_a_taken_port_is_refused_and_nothing_stays_open(network: Network, engine: Engine, client: Host) -> None:
     with pytest.raises(OSError, match="in use"):
-        engine.run(Netexec(9999, 8081), client.namespace, families=network.families, hostname="h")
+        engine.run(Netexec(9999, 8081), client.namespace, families=network.families, process=Process("h"))
     with pytest.raises(ConnectionRefusedError):
         get(client, "/", 9999)
 
@@ -167,7 +171,7 @@ def test_a_client_that_has_said_all_gets_its_answer(client: Host, target: Host) 
 def test_sigterm_ends_a_container_after_its_delay(network: Network, engine: Engine) -> None:
     pod, codes = network.add_pod("a1"), list[int]()
     command = Netexec(8080, 8080, delay_shutdown=1)
-    container = engine.run(command, pod.namespace, families=network.families, hostname="h", ended=codes.append)
+    container = engine.run(command, pod.namespace, families=network.families, process=Process("h"), ended=codes.append)
     container.terminate()
     assert (get(pod, "/readyz").code, get(pod, "/healthz").code, codes) == (503, 200, [])
     eventually(lambda: codes == [0], within=3, describe="the container to end")
@@ -181,6 +185,16 @@ def test_sigterm_ends_a_container_after_its_delay(network: Network, engine: Engi
         ("agnhost", (), ("netexec", "--http-port=80", "--udp-port", "-1"), Netexec(80, -1)),
         ("agnhost", ("/agnhost", "netexec"), ("--delay-shutdown=5",), Netexec(8080, 8081, 5)),
         ("agnhost", (), (), Pause(2)),
+        (
+            "agnhost",
+            (),
+            ("serve-hostname", "--port=80", "--http=false", "--tcp"),
+            ServeHostname(80, http=False, tcp=True),
+        ),
+        ("agnhost", (), ("serve-hostname", "--close"), ServeHostname(9376, close=True)),
+        ("agnhost", ("/bin/sh", "-c"), ("sleep 1",), Program(("/bin/sh", "-c", "sleep 1"))),
+        ("busybox", (), ("sleep", "1"), Program(("sleep", "1"))),
+        ("busybox", (), (), Program(("sh",))),
         ("pause", (), (), Pause(0)),
     ],
 )
@@ -188,15 +202,76 @@ def test_command_lines(image: str, command: tuple[str, ...], arguments: tuple[st
     assert parse(image, command, arguments) == parsed
 
 
-@pytest.mark.parametrize("line", ["netexec --nothing=1", "netexec --http-port=x", "netexec here", "webhook"])
+@pytest.mark.parametrize(
+    "line", ["netexec --nothing=1", "netexec --http-port=x", "netexec here", "webhook", *BAD_SERVERS]
+)
 def test_what_agnhost_refuses_is_refused(line: str) -> None:
     with pytest.raises(CommandError):
         parse("agnhost", (), shlex.split(line))
 
 
-def test_other_programs_are_not_there() -> None:
-    with pytest.raises(NoCommandError, match="sleep"):
-        parse("agnhost", ("sleep",), ("1",))
+def test_pause_has_no_other_program() -> None:
+    with pytest.raises(NoProgramError, match="sleep"):
+        parse("pause", ("sleep",), ("1",))
+
+
+def raw(pod: Host, kind: socket.SocketKind, port: int, data: bytes = b"") -> bytes:
+    """What a server at a port of the pod says."""
+    with pod.namespace.socket(socket.AF_INET, kind) as sock:
+        sock.settimeout(5)
+        sock.connect(("127.0.0.1", port))
+        if data:
+            sock.send(data)
+        return sock.recv(100)
+
+
+def test_serve_hostname_says_it_over_http_tcp_and_udp(network: Network, engine: Engine) -> None:
+    pod, log = network.add_pod("a1"), ContainerLog()
+    process = Process("web-1", log=log)
+    for command in (ServeHostname(), ServeHostname(80, http=False, tcp=True, udp=True)):
+        engine.run(command, pod.namespace, families=network.families, process=process)
+    assert get(pod, "/any", 9376).text == "web-1"
+    assert raw(pod, socket.SOCK_STREAM, 80) == b"web-1"
+    assert raw(pod, socket.SOCK_DGRAM, 80, b"?") == b"web-1"
+    said = b"".join(line.text for line in log.lines()).decode()
+    assert re.findall(r"(HTTP|TCP|UDP) request from 127.0.0.1", said) == ["HTTP", "TCP", "UDP"]
+    assert re.match(r"I\d{4} \d\d:\d\d:\d\d\.\d{6}       1 log.go:245\] Serving on port 9376\.", said)
+
+
+def test_serve_hostname_closes_connections_where_told_to(network: Network, engine: Engine) -> None:
+    pod = network.add_pod("a1")
+    engine.run(ServeHostname(close=True), pod.namespace, families=network.families, process=Process("h"))
+    with pod.namespace.socket() as sock:
+        sock.connect(("127.0.0.1", 9376))
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"Connection: close" in b"".join(iter(lambda: sock.recv(1000), b""))
+
+
+def test_environment_is_told_over_http_and_udp(network: Network, engine: Engine) -> None:
+    pod = network.add_pod("a1")
+    process = Process("h", {"NODE_NAME": "a1"})
+    engine.run(Netexec(), pod.namespace, families=network.families, process=process)
+    assert (get(pod, "/envvar?var=NODE_NAME").code, get(pod, "/envvar?var=NODE_NAME").text) == (200, "a1")
+    assert (get(pod, "/envvar").code, get(pod, "/envvar?var=X").code) == (400, 500)
+    assert raw(pod, socket.SOCK_DGRAM, 8081, b"ENVVAR NODE_NAME") == b"a1"
+
+
+def test_requests_are_logged_as_agnhost_does(network: Network, engine: Engine) -> None:
+    pod, log = network.add_pod("a1"), ContainerLog()
+    engine.run(Netexec(), pod.namespace, families=network.families, process=Process("h", log=log))
+    for path in ("/hostname", "/nothing", "/echo?msg=x&code=201", "/dial?host=x"):
+        get(pod, path)
+    raw(pod, socket.SOCK_DGRAM, 8081, b"echo Abc")
+    said = [line.text.decode().partition("] ")[2] for line in log.lines()]
+    assert said[:-1] == [
+        "Started UDP server on port  8081",
+        "Started HTTP server on port 8080",
+        "GET /hostname",
+        "GET /",
+        "GET /echo?msg=x&code=201",
+        "GET /dial?host=x&protocol=&port=&request=&tries=",
+    ]
+    assert said[-1].startswith("Echoing abc to UDP client 127.0.0.1:")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -13,16 +15,19 @@ from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.kubelet.kubelet import Kubelet
+from harness.kubelet.sandbox import PATH, Sandbox
 from harness.model.release import Release
 from harness.model.topology import grid
 from harness.netns import http
 from harness.netns.fabric import Host
+from harness.netns.namespace import Namespace
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 
 Object = dict[str, Any]
 Create = Callable[..., Object]
 
+SECRET = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}
 NETEXEC = ("netexec", "--http-port=8080", "--udp-port=8080")
 
 
@@ -209,7 +214,8 @@ def test_deletion_by_force_ends_a_pod_at_once(
     ("container", "reason"),
     [
         ({"image": "nginx:1.29"}, "ErrImagePull"),
-        ({"command": ["sleep", "1"]}, "RunContainerError"),
+        ({"command": ["no-such-program"]}, "RunContainerError"),
+        ({"env": [SECRET]}, "CreateContainerConfigError"),
         ({"args": ["netexec", "--no-such-flag"]}, "CrashLoopBackOff"),
     ],
 )
@@ -219,6 +225,109 @@ def test_what_cannot_run_says_why(api: Api, container: Object, reason: str) -> N
     api.create("pods", "default", pod)
     seen = becomes(api, "web", lambda pod: pod["status"].get("containerStatuses"))
     assert (state(seen)["waiting"]["reason"], condition(seen, "Ready")) == (reason, "False")
+
+
+@pytest.fixture
+def kubelet(backend: NetnsBackend) -> Iterator[Kubelet]:
+    """A kubelet, where programs can be run in sandboxes; no pod outlives a test."""
+    with Namespace.create() as namespace, contextlib.closing(Sandbox(namespace, hostname="x")) as tried:
+        try:
+            tried.start(["true"], env={"PATH": PATH}, stdin=0, stdout=1, stderr=2).wait(10)
+        except UnavailableError as error:
+            pytest.skip(str(error))
+    with Kubelet(backend.kubeconfig(), backend.network, dns="10.96.0.10") as running:
+        yield running
+        for pod in backend.api.list("pods", "default"):
+            backend.api.delete("pods", "default", pod["metadata"]["name"], grace_seconds=0)
+
+
+def script(text: str, name: str = "job", **spec: Any) -> Object:
+    """A pod that runs a shell script."""
+    container = {"name": "job", "image": "agnhost", "command": ["/bin/sh", "-c", text], **spec.pop("container", {})}
+    return {"metadata": {"name": name}, "spec": {"nodeName": "a1", "containers": [container], **spec}}
+
+
+def logged(kubelet: Kubelet, name: str = "job", *, previous: bool = False) -> str:
+    container = kubelet.container("default", name, "job")
+    assert container is not None
+    log = container.previous_log if previous else container.log
+    return "" if log is None else b"".join(line.shown() for line in log.lines()).decode()
+
+
+def test_a_script_runs_with_its_environment_and_is_logged(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    env = [
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "ON", "value": "on $(NODE)"},
+    ]
+    pod = script("echo $HOSTNAME $ON $0; cat /etc/resolv.conf >&2", restartPolicy="Never")
+    pod["spec"]["containers"][0] |= {"env": env, "args": ["$(ON)"]}
+    backend.api.create("pods", "default", pod)
+    ended = becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
+    assert (state(ended)["terminated"]["reason"], state(ended)["terminated"]["exitCode"]) == ("Completed", 0)
+    assert sorted(logged(kubelet).splitlines()) == sorted(
+        [
+            "job on a1 on a1",
+            "search default.svc.cluster.local svc.cluster.local cluster.local",
+            "nameserver 10.96.0.10",
+            "options ndots:5",
+        ]
+    )
+
+
+def test_a_script_that_fails_is_started_again_after_a_pause(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    backend.api.create("pods", "default", script("echo here; exit 3"))
+    seen = becomes(backend.api, "job", lambda pod: pod["status"].get("containerStatuses") and "waiting" in state(pod))
+    status = seen["status"]["containerStatuses"][0]
+    assert (state(seen)["waiting"]["reason"], status["lastState"]["terminated"]["exitCode"]) == ("CrashLoopBackOff", 3)
+    assert logged(kubelet, previous=True) == "here\n"
+
+
+def test_a_script_that_succeeds_is_not_started_again_on_failure_only(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    backend.api.create("pods", "default", script("exit 0", restartPolicy="OnFailure"))
+    becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
+
+
+def test_a_program_that_is_not_there_could_not_be_started(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    backend.api.create("pods", "default", script("", restartPolicy="Never", container={"command": ["no-such"]}))
+    seen = becomes(backend.api, "job", lambda pod: pod["status"].get("phase") == "Failed")
+    ended = state(seen)["terminated"]
+    assert (ended["reason"], ended["exitCode"], ended["startedAt"]) == ("StartError", 128, "1970-01-01T00:00:00Z")
+    assert ended["message"].endswith('exec: "no-such": executable file not found in $PATH')
+
+
+def test_a_program_that_cannot_start_waits_as_one_that_crashes(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    backend.api.create("pods", "default", script("", container={"command": ["no-such"]}))
+    becomes(backend.api, "job", lambda pod: pod["status"].get("containerStatuses") and "waiting" in state(pod))
+    seen = becomes(backend.api, "job", lambda pod: state(pod)["waiting"]["reason"] == "CrashLoopBackOff")
+    assert seen["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "StartError"
+
+
+def test_a_script_gets_sigterm_and_sigkill_after_its_grace_period(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    text = "trap 'echo told' TERM; echo up; while :; do sleep 0.1; done"
+    backend.api.create("pods", "default", script(text, terminationGracePeriodSeconds=1))
+    eventually(lambda: kubelet.container("default", "job", "job") and "up" in logged(kubelet), within=5, describe="up")
+    container = kubelet.container("default", "job", "job")
+    assert container is not None
+    backend.api.delete("pods", "default", "job")
+    eventually(lambda: "told" in logged(kubelet), within=5, describe="SIGTERM to have come")
+    eventually(lambda: is_gone(backend.api, "job"), within=5, describe="the pod to be gone")
+    assert container.state.state["terminated"]["exitCode"] == 137
+
+
+def test_programs_run_beside_agnhost_in_its_pod(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    run(backend.api, server("web"))
+    container = kubelet.container("default", "web", "server")
+    assert container is not None
+    reading, writing = os.pipe()
+    process = container.exec(["/bin/sh", "-c", "echo $HOSTNAME; exit 4"], stdin=reading, stdout=writing, stderr=writing)
+    assert process.wait(10) == 4
+    process.close()
+    assert os.read(reading, 100) == b"web\n"
+    os.close(reading)
+    os.close(writing)
+    assert kubelet.netns("default", "web") is not None
+    assert kubelet.container("default", "web", "none") is None
+    assert kubelet.container("default", "none", "none") is None
 
 
 def test_a_pod_with_an_old_name_is_another_one(api: Api) -> None:

@@ -1,0 +1,73 @@
+"""The environment of a container: variables with values and from fields of its pod, and `$(NAME)` in them.
+
+Pure. Sources: the API reference of Container (`env`, `command`, `args`) and of EnvVarSource.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+_REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^()]*)\))")
+_KEYED = re.compile(r"metadata\.(?P<what>labels|annotations)\['(?P<key>[^']*)'\]")
+
+
+class ConfigError(ValueError):
+    """The container cannot be made as its pod wants it, for a reason in this text."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValues:
+    """A pod, and the addresses that its status will tell."""
+
+    pod: Object
+    pod_ips: Sequence[str]
+    host_ips: Sequence[str]
+
+    def of(self, path: str) -> str:
+        """Return the value of a field. Raises `ConfigError` for one that is not to be had so."""
+        if keyed := _KEYED.fullmatch(path):
+            return str((self.pod["metadata"].get(keyed["what"]) or {}).get(keyed["key"], ""))
+        meta, spec = self.pod["metadata"], self.pod["spec"]
+        values = {
+            "metadata.name": meta["name"],
+            "metadata.namespace": meta["namespace"],
+            "metadata.uid": meta["uid"],
+            "spec.nodeName": spec["nodeName"],
+            "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
+            "status.hostIP": ",".join(self.host_ips[:1]),
+            "status.hostIPs": ",".join(self.host_ips),
+            "status.podIP": ",".join(self.pod_ips[:1]),
+            "status.podIPs": ",".join(self.pod_ips),
+        }
+        if path not in values:
+            raise ConfigError(f"unsupported fieldPath: {path}")
+        return str(values[path])
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Return a text with `$(NAME)` replaced if there is such a variable; `$$` is `$`."""
+    return _REFERENCE.sub(
+        lambda found: "$" if found["name"] is None else variables.get(found["name"], found[0]),
+        text,
+    )
+
+
+def environment_of(container: Object, fields: FieldValues, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a container: `given`, then its own in their order. Raises `ConfigError`."""
+    if container.get("envFrom"):
+        raise ConfigError("an embedded cluster has no envFrom")
+    variables: dict[str, str] = {}
+    for each in container.get("env") or ():
+        source = each.get("valueFrom") or {}
+        if "fieldRef" in source:
+            variables[each["name"]] = fields.of(source["fieldRef"]["fieldPath"])
+        elif source:
+            raise ConfigError(f"an embedded cluster has no {next(iter(source))} for variables")
+        else:
+            variables[each["name"]] = expanded(each.get("value") or "", variables)
+    return {**given, **variables}
