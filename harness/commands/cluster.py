@@ -104,7 +104,7 @@ def _places(context: click.Context, parameter: click.Parameter, incomplete: str)
 @cluster.command(
     name="exec",
     context_settings={"ignore_unknown_options": True},
-    epilog=examples("cluster exec a1 -- ip address", "cluster exec web-b1 -- curl -s http://10.96.0.10/hostname"),
+    epilog=examples("cluster exec a1 -- ip address", "cluster exec web-b1 -- curl -s http://10.96.1.1/hostname"),
 )
 @_NAME
 @click.argument("place", metavar="NODE|POD", shell_complete=_places)

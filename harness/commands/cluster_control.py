@@ -239,7 +239,7 @@ Enter a node ({first}), a pod (web-{first}) or the client outside (external):
 Ask Service {service["name"]}, which prefers endpoints in the client's zone; the pod that answers says its name:
   trafficdist cluster exec{named} web-{first} -- curl -s {shlex.quote(url)}
 
-Run a pod of your own; it names its node, as there is no scheduler, and runs netexec or pause of agnhost:
+Run a pod of your own; it names its node, as there is no scheduler, and runs netexec of agnhost or any program here:
   {kubectl} run mine --image={manifests.IMAGE} --overrides={on_first} -- netexec
   {kubectl} get --raw /api/v1/namespaces/default/pods/mine:8080/proxy/hostname
   {kubectl} delete pod mine

@@ -25,6 +25,7 @@ from harness import threads
 from harness.api.client import Api, Object, RefusedError
 from harness.backends.netns import BOOT_SECONDS, NetnsBackend
 from harness.commands.cluster_state import READY, ClusterState, save
+from harness.dns.kube_dns import KubeDns
 from harness.errors import DistrustError, HarnessError, InconclusiveError
 from harness.eventually import eventually
 from harness.judging.exit_codes import ExitCode
@@ -92,7 +93,11 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
         service={},
     )
     record = _Record(folder, state)
-    kubelet = running.enter_context(Kubelet(backend.kubeconfig(), backend.network, changed=record.pods_are))
+    dns = KubeDns(backend.kubeconfig(), backend.api, backend.network)
+    running.enter_context(dns.served())
+    running.enter_context(threads.watched(dns.threads))
+    kubelet = Kubelet(backend.kubeconfig(), backend.network, changed=record.pods_are, dns=dns.address)
+    running.enter_context(kubelet)
     running.enter_context(threads.watched(kubelet.threads))
     record.is_up(_run_something(backend))
 

@@ -1,14 +1,15 @@
-"""The reference's DNS server and PodLocator controller, in this process.
+"""The reference's DNS server in this process: with the PodLocator controller, to be judged, or plain, for pods to use.
 
-An adapter that knows the reference. It needs a control plane of this process: PodLocators are built into its API server
-and are a CustomResourceDefinition everywhere else.
+An adapter that knows the reference. What is judged needs a control plane of this process: PodLocators are built into
+its API server and are a CustomResourceDefinition everywhere else.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane
@@ -17,7 +18,9 @@ from harness.errors import EndedError, UnavailableError
 from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
+from reference.client.remote import RemoteClient
 from reference.dns import DnsServer
+from reference.features import Features
 from reference.pod_locator import PodLocatorController
 
 _BACKLOG = 64
@@ -42,9 +45,7 @@ class ReferenceDns:
 
     def start(self, pod: Host) -> None:
         """Serve at port 53 of all addresses of a pod, and write PodLocators."""
-        for family, address in pod.addresses.items():
-            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-                self._server.listen(_bound(pod, NUMBERS[family], kind, address))
+        _listen(self._server, pod)
         self._controller.start()
         self._server.start()
 
@@ -74,6 +75,34 @@ class ReferenceDns:
     def evidence(self) -> dict[str, str]:
         """Return nothing: it has no files, and its answers stand in the evidence of every scenario about DNS."""
         return {}
+
+
+class PlainDns:
+    """Serves in a pod of any cluster whose API server gives a token; it knows no places of clients."""
+
+    def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
+        self._client = RemoteClient(kubeconfig)
+        self._server = DnsServer(self._client, features=Features(gates={"ServiceTopology": False}))
+
+    def start(self, pod: Host) -> None:
+        """Serve at port 53 of all addresses of a pod, by UDP and TCP. Once."""
+        _listen(self._server, pod)
+        self._server.start()
+
+    def stop(self) -> None:
+        """End it. Idempotent."""
+        self._server.stop()
+        self._client.close()
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return its threads, which run from `start` to `stop`."""
+        return (*self._server.threads, *self._client.threads)
+
+
+def _listen(server: DnsServer, pod: Host) -> None:
+    for family, address in pod.addresses.items():
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+            server.listen(_bound(pod, NUMBERS[family], kind, address))
 
 
 def _bound(pod: Host, family: socket.AddressFamily, kind: socket.SocketKind, address: str) -> socket.socket:

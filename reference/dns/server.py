@@ -22,7 +22,8 @@ from reference.dns.resolver import Resolver
 from reference.dns.tcp import IDLE_SECONDS, MOST_CONNECTIONS, Connection
 from reference.features import Features
 
-RESOURCES = ("services", "endpointslices", "podlocators")
+RESOURCES = ("services", "endpointslices")
+POD_LOCATORS = "podlocators"  # what says where clients are, for topologyKeys
 _AT_ONCE = 64  # datagrams of one socket before the others have their turn
 _MOST_DATAGRAM = 65535
 _log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class DnsServer:
         """`features`: whether `topologyKeys` are looked at (gate ServiceTopology). `ttl` of all records, in seconds."""
         topology = (features or Features(gates={"ServiceTopology": True})).enabled("ServiceTopology")
         self._client = client
+        self._resources = (*RESOURCES, POD_LOCATORS) if topology else RESOURCES
         self._resolver = resolver(ClusterIndex(topology=topology), zone=zone, ttl=ttl)
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._delivered = 0
@@ -65,7 +67,7 @@ class DnsServer:
     def start(self) -> None:
         """Begin to watch; queries wait until the present state is known. Returns at once."""
         self._thread.start()
-        self._subscription = self._client.subscribe(RESOURCES, self._deliver)
+        self._subscription = self._client.subscribe(self._resources, self._deliver)
 
     def stop(self) -> None:
         """End the watch and the thread, and close all sockets. Idempotent, also for one that was never started."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 
 from harness.api.client import Api
 from harness.backends.netns import NetnsBackend
+from harness.dns.kube_dns import KubeDns
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.kubelet.kubelet import Kubelet
 from harness.kubelet.sandbox import PATH, Sandbox
+from harness.model import manifests
 from harness.model.release import Release
 from harness.model.topology import grid
 from harness.netns import http
@@ -330,6 +333,19 @@ def test_programs_run_beside_agnhost_in_its_pod(backend: NetnsBackend, kubelet: 
     assert kubelet.container("default", "none", "none") is None
 
 
+@pytest.mark.skipif(shutil.which("getent", path=PATH) is None, reason="getent is not installed")
+def test_names_of_services_resolve_in_pods(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    service = manifests.service("shop", selector={"app": "shop"})
+    address = backend.api.create("services", "default", service)["spec"]["clusterIP"]
+    dns = KubeDns(backend.kubeconfig(), backend.api, backend.network)
+    with dns.served():
+        backend.settle()
+        text = "for name in shop shop.default kube-dns.kube-system; do getent ahostsv4 $name | grep -m 1 STREAM; done"
+        backend.api.create("pods", "default", script(text, restartPolicy="Never"))
+        becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
+    assert [line.split()[0] for line in logged(kubelet).splitlines()] == [address, address, dns.address]
+
+
 def test_a_pod_with_an_old_name_is_another_one(api: Api) -> None:
     before = run(api, server("web"))
     api.delete("pods", "default", "web", grace_seconds=0)
@@ -349,16 +365,21 @@ def test_pods_outlive_an_api_server_that_comes_back(backend: NetnsBackend, api: 
 
 
 @pytest.mark.slow
-def test_pods_of_a_real_api_server_run_and_end() -> None:
+def test_pods_of_a_real_api_server_run_resolve_names_and_end() -> None:
     settings = resolve({"control-plane": "binaries:1.37"}, environment={})
     try:
         implementation = of_settings(settings)
     except UnavailableError as error:
         pytest.skip(str(error))
-    with (
-        NetnsBackend(grid("one", {"a": 1}), implementation=implementation, release=settings.release) as backend,
-        Kubelet(backend.kubeconfig(), backend.network),
-    ):
-        assert ask(backend, run(backend.api, server("web"))["status"]["podIP"], of="a1") == "web"
-        backend.api.delete("pods", "default", "web")
-        eventually(lambda: is_gone(backend.api, "web"), within=5, describe="the pod to be gone")
+    with NetnsBackend(grid("one", {"a": 1}), implementation=implementation, release=settings.release) as backend:
+        dns = KubeDns(backend.kubeconfig(), backend.api, backend.network)
+        with dns.served(), Kubelet(backend.kubeconfig(), backend.network, dns=dns.address) as kubelet:
+            assert ask(backend, run(backend.api, server("web"))["status"]["podIP"], of="a1") == "web"
+            backend.settle()
+            text = "getent ahostsv4 kubernetes.default | grep -m 1 STREAM"
+            backend.api.create("pods", "default", script(text, restartPolicy="Never"))
+            becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
+            assert logged(kubelet).startswith("10.96.0.1 ")
+            for name in ("web", "job"):
+                backend.api.delete("pods", "default", name)
+                eventually(partial(is_gone, backend.api, name), within=5, describe="the pod to be gone")

@@ -1,0 +1,64 @@
+"""The DNS by which pods of an embedded cluster find Services: at a cluster IP, as in any cluster.
+
+It is not judged, and reads the API as anybody does, so it serves with a real control plane too. It is there for people
+and programs in pods, so only clusters that run those have it: no scenario waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.api.client import Api
+from harness.dns.dns import PORT
+from harness.dns.reference import PlainDns
+from harness.model.manifests import Endpoint, Port, endpoint_slice, service
+from harness.netns.addresses import SERVICE_CIDRS
+from harness.netns.fabric import Host, Network
+
+NAMESPACE, NAME = "kube-system", "kube-dns"
+_PORTS = (
+    Port(name="dns", protocol="UDP", port=PORT, target=PORT),
+    Port(name="dns-tcp", protocol="TCP", port=PORT, target=PORT),
+)
+_TENTH = 10  # of the addresses of Services, as where kubeadm puts it
+
+
+class KubeDns:
+    """A DNS server in a pod on the first node, behind Service kube-dns."""
+
+    def __init__(self, kubeconfig: Mapping[str, Any], api: Api, network: Network) -> None:
+        self._server = PlainDns(kubeconfig)
+        self._api = api
+        self._network = network
+        self.address = str(ipaddress.ip_network(SERVICE_CIDRS[network.families[0]])[_TENTH])
+        """The cluster IP, of the first family."""
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return its threads."""
+        return self._server.threads()
+
+    @contextlib.contextmanager
+    def served(self) -> Iterator[None]:
+        """Serve during the block. Raises `RefusedError` if the address is taken."""
+        pod = self._network.add_pod(next(iter(self._network.nodes)))
+        self._server.start(pod)
+        try:
+            self._publish(pod)
+            yield
+        finally:
+            self._server.stop()
+            self._network.remove_pod(pod)
+
+    def _publish(self, pod: Host) -> None:
+        labels = {"k8s-app": NAME, "kubernetes.io/name": "CoreDNS"}
+        made = service(NAME, ports=_PORTS, labels=labels, clusterIP=self.address, ipFamilyPolicy="PreferDualStack")
+        self._api.create("services", NAMESPACE, made)
+        addresses = {str(family): ip for family, ip in pod.addresses.items()}
+        endpoint = Endpoint(addresses, node=pod.node)
+        for family in addresses:
+            written = endpoint_slice(f"{NAME}-{family.lower()}", NAME, [endpoint], family=family, ports=_PORTS)
+            self._api.create("endpointslices", NAMESPACE, written)
