@@ -2,7 +2,8 @@
 
 A new component is one more entry of a table. Kubernetes' own come from https://dl.k8s.io and from the Go module
 k8s.io/kubernetes; etcd and kind from their releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind.
-kind is no component of a cluster but makes one; it is fetched in the same way.
+kind is no component of a cluster but makes one; it is fetched in the same way. So are kubectl, and `e2e`: Kubernetes'
+own specs of networking, with a command of ours around them, `e2e.go` in this folder.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ class Binary:
     """Finds the version in the output of `--version`, as its group."""
     staging: str = ""
     """A module of Kubernetes' staging area with a tag for each release: proxies often list more versions of it."""
+    asked: tuple[str, ...] = ("--version",)
+    """Arguments that make it print its version."""
+    program: str = ""
+    """The text of the command in Go, where the module has packages for it but no command; `package` is then "."."""
 
     @property
     def kubernetes(self) -> bool:
@@ -44,6 +49,23 @@ def _of_kubernetes(name: str) -> Binary:
     return Binary(name, KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/cmd/{name}", says, staging="k8s.io/component-base")
 
 
+KUBECTL = Binary(
+    "kubectl",
+    KUBERNETES_MODULE,
+    f"{KUBERNETES_MODULE}/cmd/kubectl",
+    re.compile(r"Client Version: (v\S+)"),
+    staging="k8s.io/component-base",
+    asked=("version", "--client"),
+)
+E2E = Binary(
+    "e2e",
+    KUBERNETES_MODULE,
+    ".",
+    re.compile(r"Kubernetes (v\S+)"),
+    staging="k8s.io/component-base",
+    program=(Path(__file__).parent / "e2e.go").read_text(encoding="utf-8"),
+)
+
 _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
 ETCD = Binary("etcd", _ETCD_MODULE, _ETCD_MODULE, re.compile(r"etcd Version: (\S+)"))
 _COREDNS_MODULE = "github.com/coredns/coredns"
@@ -56,9 +78,12 @@ COMPONENTS: dict[str, Binary] = {
         _of_kubernetes("kube-proxy"),
         _of_kubernetes("kube-controller-manager"),
         _of_kubernetes("kube-apiserver"),
+        _of_kubernetes("kube-scheduler"),
         ETCD,
         COREDNS,
         KIND,
+        KUBECTL,
+        E2E,
     )
 }
 
@@ -74,15 +99,17 @@ def version_of(component: Binary, binary: Path) -> Version:
     """Run a binary for its version. Raises `UnavailableError` if it does not run here, or prints something else."""
     try:
         asked = subprocess.run(  # noqa: S603  the binary that the person chose
-            [str(binary), "--version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
+            [str(binary), *component.asked], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
         )
     except OSError as error:
         raise UnavailableError(f"{binary} does not run on this machine: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise UnavailableError(f"{binary} --version said nothing for {_ASK_SECONDS:.0f} s") from None
+        raise UnavailableError(f"{binary} {' '.join(component.asked)} said nothing for {_ASK_SECONDS:.0f} s") from None
     said = component.says.search(asked.stdout)
     version = parse_version(said[1]) if said else None
     if asked.returncode != 0 or version is None:
         words = (asked.stdout + asked.stderr).strip()[-300:] or "nothing"
-        raise UnavailableError(f"{binary} --version does not say a version of {component.name}, but: {words}")
+        raise UnavailableError(
+            f"{binary} {' '.join(component.asked)} does not say a version of {component.name}, but: {words}"
+        )
     return version

@@ -1,5 +1,7 @@
 """The small Go module that a component is compiled in: it pins one release and imports the command, nothing else.
 
+Where a release has only packages for a command (`e2e`), the module is that command.
+
 Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose own go.mod replaces each staging module (k8s.io/api, …) by a
 folder of its repository. Outside of that repository the folders do not exist, but each is published as v0.X.Y of the
 same commit: so every such replacement is repeated with that version. Go reads replacements of the main module only, so
@@ -55,7 +57,7 @@ def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) ->
     settings = "".join(f"\ngodebug {each['Key']}={each['Value']}" for each in described.get("Godebug") or ())
     return _GO_MOD.format(
         name=component.name,
-        package=component.package,
+        package=component.name if component.program else component.package,
         module=component.module,
         tag=version.tag,
         go=described.get("Go", "1.21"),
@@ -74,8 +76,8 @@ def _replacements(component: Binary, version: Version, described: Mapping[str, A
 
 
 def go_file(component: Binary) -> str:
-    """Return the text of the one Go file, which is never compiled itself: a command cannot be imported."""
-    return _IMPORT.format(package=component.package)
+    """Return the text of the one Go file: the command, or one that is never compiled, as no command can be imported."""
+    return component.program or _IMPORT.format(package=component.package)
 
 
 def build_flags(component: Binary, version: Version, *, commit: str = "", time: str = "") -> list[str]:

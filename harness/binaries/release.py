@@ -45,7 +45,7 @@ class Releases:
 
     def resolve(self, component: Binary, wanted: Wanted) -> Version:
         """Return the version for the wish. Raises `UsageError` if there is none."""
-        if not component.kubernetes and component.name not in _ON_GITHUB:
+        if component.program or not (component.kubernetes or component.name in _ON_GITHUB):
             raise UsageError(f"official binaries of {component.name} are not fetched: compile it with --from source")
         if wanted.exact is not None:
             return wanted.exact

@@ -50,7 +50,7 @@ def test_what_is_not_there_is_said_with_the_command_that_gets_it(cache: Cache) -
 
 
 def test_a_component_that_we_do_not_know_is_refused(cache: Cache) -> None:
-    with pytest.raises(UsageError, match="kube-proxy, kube-controller-manager, kube-apiserver, etcd"):
+    with pytest.raises(UsageError, match="kube-proxy, kube-controller-manager, kube-apiserver, kube-scheduler, etcd"):
         find("kubelet", cache=cache)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.binaries import modules
-from harness.binaries.component import ETCD, KIND, component_named
+from harness.binaries.component import E2E, ETCD, KIND, component_named
 from harness.binaries.versions import Version
 
 KUBE_PROXY = component_named("kube-proxy")
@@ -54,3 +54,10 @@ def test_etcd_knows_its_version_and_its_modules_need_no_replacement() -> None:
 
 def test_kind_is_not_stamped_with_the_variables_of_another() -> None:
     assert modules.build_flags(KIND, Version(0, 33, 0), commit="abc") == ["-mod=mod", "-trimpath", "-ldflags=-s -w"]
+
+
+def test_what_has_no_command_of_its_own_gets_ours() -> None:
+    assert "to compile e2e v1.34.10" in modules.go_mod(E2E, Version(1, 34, 10), DESCRIBED)
+    text = modules.go_file(E2E)
+    assert "\npackage main\n" in text
+    assert "//go:build" not in text

@@ -133,3 +133,8 @@ def test_the_sum_of_another_file_is_not_taken(mirror: Mirror, cache: Cache) -> N
     mirror.files["/download/v3.6.4/SHA256SUMS"] = f"{'0' * 64}  other.zip\n".encode()
     with pytest.raises(UnavailableError, match="no SHA-256 sum of etcd-v3"):
         get("etcd", "3.6.4", releases(mirror), cache)
+
+
+def test_what_is_compiled_around_packages_is_not_downloaded(mirror: Mirror, cache: Cache) -> None:
+    with pytest.raises(UsageError, match="official binaries of e2e are not fetched: compile it with --from source"):
+        get("e2e", "1.37.2", releases(mirror), cache)
