@@ -7,7 +7,7 @@ that it kills, and a test holds it to that. A benign variant is the same thing w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
@@ -20,6 +20,8 @@ REACHED = r"reached"
 NO_ANSWER = r"got no answer"
 REFUSED = r"was refused"
 WRITTEN = r"expected .* observed"
+
+_PARTS = frozenset({"proxy", "controller", "api_server", "pod_locators", "dns", "kinds"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +47,10 @@ class Mutant:
     kinds: Callable[[], Sequence[Strategy]] = tuple
     lacks: frozenset[str] = frozenset()
     unmet: frozenset[str] = frozenset()
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """The names of the components that are not the reference's own."""
+        return frozenset(
+            each.name for each in fields(self) if each.name in _PARTS and getattr(self, each.name) is not each.default
+        )

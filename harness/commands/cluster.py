@@ -14,8 +14,8 @@ from harness.commands.front import examples
 from harness.commands.paths import FILE
 from harness.settings.options import BY_NAME
 
-_MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version", "feature-gates", "topology",
-            "families")  # fmt: skip
+_MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version", "feature-gates", "mutant",
+            "topology", "families")  # fmt: skip
 
 _CLUSTERS = values.completing(values.clusters)
 
@@ -55,7 +55,8 @@ def cluster() -> None:
 def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
     """Start a cluster in the background, and print how to use it.
 
-    Its components are chosen with the same options as for `run`. Pods created through its API run.
+    Its components are chosen with the same options as for `run`. Pods created through its API run. With
+    --control-plane binaries:VERSION it has kube-scheduler too, and all controllers that need no cloud.
     """
     from harness.commands import cluster_control
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import fcntl
 import json
 import os
@@ -25,6 +26,7 @@ from harness.commands.from_options import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model import manifests
 from harness.model.texts import as_table
+from harness.settings.claims import REFERENCE
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from harness.settings.settings import Settings
@@ -41,8 +43,8 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
     `options` are those of a run that say what a cluster is made of, by key: proxy, mode, control_plane and so on. The
     kubeconfig is written to the file `kubeconfig` too.
     """
-    settings = resolve(by_name({"topology": topology, "families": families, **options}))
-    of_settings(settings)  # says what is missing before anything is begun
+    settings = _settings({"topology": topology, "families": families, **options})
+    of_settings(settings, whole=True)  # says what is missing before anything is begun
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
     if kubeconfig is not None:
@@ -67,6 +69,15 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
             down(name)
             raise
     return _introduction(state, kubeconfig or state.kubeconfig, time.monotonic() - began)
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    """Return the settings. Beside real components a fault of the reference is none of a run, but shows well here."""
+    fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
+    settings = resolve(by_name(options))
+    if fault and settings.proxy.kind != REFERENCE:
+        raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {settings.proxy}")
+    return dataclasses.replace(settings, mutant=fault)
 
 
 def _start(name: str, folder: Path, settings: Settings) -> None:

@@ -75,7 +75,7 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
     outside = Path("/proc/self/ns/user").stat().st_ino
     topology = settings.topology
     backend = NetnsBackend(
-        topology, families=settings.families, implementation=of_settings(settings), release=settings.release
+        topology, families=settings.families, implementation=of_settings(settings, whole=True), release=settings.release
     )
     running.enter_context(backend)
     own = Path("/proc/self/ns/user").stat().st_ino != outside

@@ -1,8 +1,9 @@
 """etcd and kube-apiserver as processes of this machine, for one cluster.
 
 etcd does not wait for a disk. The API server serves the groups that scenarios and components use and no other, which
-halves its start; a client with the token may do everything. The harness plays some parts of a cluster itself, and so
-switches their admission plugins off: service accounts, taints of nodes that are not ready yet, priorities.
+halves its start (a whole one serves all); a client with the token may do everything. The harness plays some parts of a
+cluster itself, and so switches their admission plugins off: service accounts, taints of nodes that are not ready yet,
+priorities.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _GROUPS = (
     "events.k8s.io/v1",
     "networking.k8s.io/v1",
 )
+_FEW_GROUPS = f"--runtime-config=api/all=false,api/v1=true,{','.join(f'{group}=true' for group in _GROUPS)}"
 _NOT_ASKED = (  # admission plugins: for what the harness plays itself, and for groups that are not served
     "DefaultStorageClass",
     "PersistentVolumeClaimResize",
@@ -50,13 +52,15 @@ _FORWARDED = "localhost"
 class LocalApiServer:
     """One etcd, and a kube-apiserver that can be replaced by one of another release. Ports stay the same."""
 
-    def __init__(self, processes: Processes, *, egress: Path, etcd_version: str = "") -> None:
+    def __init__(self, processes: Processes, *, egress: Path, etcd_version: str = "", whole: bool = False) -> None:
         """`egress` is the EgressSelectorConfiguration, by which the API server reaches pods.
 
+        With `whole` all groups are served, and Service `kubernetes` has an endpoint, which leads nowhere.
         Raises `UnavailableError` with the remedy if etcd is missing.
         """
         self._processes = processes
         self._egress = egress
+        self._whole = whole
         self._etcd = processes.find("etcd", etcd_version)
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)
@@ -139,7 +143,7 @@ class LocalApiServer:
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             "--advertise-address=192.0.2.1",  # of nobody: no Service leads to the API server
-            "--endpoint-reconciler-type=none",
+            *(() if self._whole else ("--endpoint-reconciler-type=none", _FEW_GROUPS)),
             f"--cert-dir={self._processes.folder}",
             f"--egress-selector-config-file={self._egress}",
             f"--tls-cert-file={key}",
@@ -152,7 +156,6 @@ class LocalApiServer:
             f"--service-cluster-ip-range={','.join(SERVICE_CIDRS.values())}",
             "--enable-priority-and-fairness=false",
             f"--disable-admission-plugins={','.join(_NOT_ASKED)}",
-            f"--runtime-config=api/all=false,api/v1=true,{','.join(f'{group}=true' for group in _GROUPS)}",
         ]
 
     def _write_secrets(self) -> None:

@@ -2,14 +2,17 @@
 
 The harness is scheduler, kubelet and cloud to it, as to the embedded one. It runs any release that is in the cache of
 `trafficdist components`, and a release can replace another one and go on with its stored objects.
+
+A whole one is for people, and for other people's specs: it has kube-scheduler and all controllers that need no cloud.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.api.requests import Asked
 from harness.control_planes.api_server import LocalApiServer
@@ -18,7 +21,11 @@ from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.egress import Egress
 from harness.control_planes.processes import Processes
 from harness.control_planes.relay import Relay
+from harness.control_planes.scheduler import start_scheduler
 from harness.model.release import Release
+
+if TYPE_CHECKING:
+    from harness.control_planes.remote_controller import RemoteController
 
 
 class BinariesControlPlane:
@@ -26,9 +33,17 @@ class BinariesControlPlane:
 
     name = "binaries"
 
-    def __init__(self, release: Release | None = None, *, controller: str = "") -> None:
+    def __init__(
+        self,
+        release: Release | None = None,
+        *,
+        controller: str = "",
+        whole: bool = False,
+        slices: Callable[..., Any] | None = None,
+    ) -> None:
         """`controller` is the version of kube-controller-manager at boot, by default that of the release.
 
+        With `whole`, `slices` may make a controller of the reference that writes the EndpointSlices instead.
         Raises `UnavailableError` with the remedy if etcd is missing.
         """
         self.release = release or Release()
@@ -36,12 +51,16 @@ class BinariesControlPlane:
         self._processes = self._make_processes()
         self._egress = Egress(self._processes.folder)
         try:
-            self._server = LocalApiServer(self._processes, egress=self._egress.configuration)
+            self._server = LocalApiServer(self._processes, egress=self._egress.configuration, whole=whole)
         except Exception:
             self._processes.close()
             raise
         namespaces = ("namespace-controller",)  # without it no namespace that is deleted ever goes
-        self._manager = LocalControllerManager(self._processes, self._port, controllers=namespaces)
+        self._whole = whole
+        self._slices = _standing_in(slices)
+        self._manager = LocalControllerManager(
+            self._processes, self._port, controllers=namespaces, whole=whole, slices=slices is None
+        )
         self._relay = Relay(self._port)
 
     @staticmethod
@@ -64,11 +83,13 @@ class BinariesControlPlane:
         return dict(self._server.gates)
 
     def start(self) -> None:
-        """Start all three. Raises `UnavailableError` and `DistrustError`, and then has stopped what it started."""
+        """Start all. Raises `UnavailableError` and `DistrustError`, and then has stopped what it started."""
         try:
             self._egress.start()
             self._server.start(self.release)
             self.start_controller(self.release)
+            if self._whole:
+                start_scheduler(self._processes, self.release.version, self._server.kubeconfig())
         except Exception:
             self.stop()
             raise
@@ -77,6 +98,8 @@ class BinariesControlPlane:
         """End all processes. Idempotent."""
         self._egress.close()
         self._relay.close()
+        if self._slices is not None:
+            self._slices.close()
         self._manager.close()
         self._processes.close()
 
@@ -100,9 +123,13 @@ class BinariesControlPlane:
         if self._controller_version and release == self.release:
             release = replace(release, version=self._controller_version)
         self._manager.start(release, self._server.kubeconfig())
+        if self._slices is not None:
+            self._slices.start(release, self._server.kubeconfig())
 
     def stop_controller(self) -> None:
         """Stop the EndpointSlice controller; slices stay."""
+        if self._slices is not None:
+            self._slices.close()
         self._manager.stop()
 
     def listen(self, listening: socket.socket) -> None:
@@ -136,3 +163,11 @@ class BinariesControlPlane:
     def evidence(self) -> dict[str, str]:
         """Return the logs of all three."""
         return self._processes.logs()
+
+
+def _standing_in(make: Callable[..., Any] | None) -> RemoteController | None:
+    if make is None:
+        return None
+    from harness.control_planes.remote_controller import RemoteController  # noqa: PLC0415  it imports the reference
+
+    return RemoteController(make)

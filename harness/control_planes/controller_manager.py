@@ -1,11 +1,14 @@
-"""kube-controller-manager as a process of this machine, with the EndpointSlice controller and no other.
+"""kube-controller-manager as a process of this machine, with the EndpointSlice controller and few others, or with all.
 
 It has one worker, which works on the queue in order: `ControllerBarrier` relies on that. It gathers changes of
 pods for a moment: otherwise it reads slices older than its own last write, and then waits for a second.
+
+With all controllers there is no barrier: a DaemonSet would want a pod on its node.
 """
 
 from __future__ import annotations
 
+import base64
 import copy
 import socket
 import ssl
@@ -29,20 +32,34 @@ from harness.netns.process import Process
 
 _RETURN = 5.0  # seconds to connect to an API server that was replaced, before the time scale
 _SECONDS = 30.0  # that it has to be ready, before the time scale
-_READY = 'workqueue_depth{name="endpoint_slice"}'
+_SLICES = "endpointslice-controller"
+_OF_THE_HARNESS = "node-lifecycle-controller"
+"""It would miss the reports of kubelets, which the harness makes itself."""
 _NAME = "kube-controller-manager"
 
 
 class LocalControllerManager:
     """At most one process, a client of the API server that a kubeconfig names."""
 
-    def __init__(self, processes: Processes, port: Callable[[], int], *, controllers: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        port: Callable[[], int],
+        *,
+        controllers: Sequence[str] = (),
+        whole: bool = False,
+        slices: bool = True,
+    ) -> None:
         """`processes` are the others of the same control plane; `port` is the API server's, 0 while it is away.
 
-        `controllers` run beside that of EndpointSlices; they have the names of kube-controller-manager's options.
+        `controllers` run beside that of EndpointSlices; they have the names of kube-controller-manager's options. With
+        `whole` all run that need no cloud; without `slices` that of EndpointSlices is left to somebody else.
         """
         self._processes = processes
-        self._controllers = ("endpointslice-controller", *controllers)
+        self._whole = whole
+        self._ready = f'workqueue_depth{{name="{"endpoint_slice" if slices else "daemonset"}"}}'
+        left_out = () if slices else (f"-{_SLICES}",)
+        self._controllers = ("*", f"-{_OF_THE_HARNESS}", *left_out) if whole else (_SLICES, *controllers)
         self._relay = Relay(port, patient=True)
         self._url = ""
         self._process: Process | None = None
@@ -74,6 +91,9 @@ class LocalControllerManager:
         self.stop()
         text = yaml.safe_dump(self._through_relay(kubeconfig))
         (self._processes.folder / "kubeconfig").write_text(text, encoding="utf-8")
+        (self._processes.folder / "cluster-ca.pem").write_bytes(
+            base64.b64decode(kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"])
+        )
         (self._processes.folder / "manager.pem").write_bytes(
             self._ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()
         )
@@ -85,7 +105,7 @@ class LocalControllerManager:
         self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
         self.version = program.version
         self._release, self._kubeconfig = release, kubeconfig
-        self._barrier = ControllerBarrier(kubeconfig, self._scrape, self._process.news)
+        self._barrier = None if self._whole else ControllerBarrier(kubeconfig, self._scrape, self._process.news)
 
     def await_return(self) -> None:
         """Wait until it has connected to an API server that was replaced.
@@ -108,19 +128,19 @@ class LocalControllerManager:
         self._process = None
 
     def synced(self) -> bool:
-        """Return whether it has worked on everything written so far; True if it does not run.
+        """Return whether it has worked on everything written so far; True if it does not run, or has no barrier.
 
         Raises `EndedError` with the end of its log when it has ended by itself.
         """
-        if self._process is None or self._barrier is None:
+        if self._process is None:
             return True
         self._process.expect_alive()
-        return self._barrier.passed()
+        return self._barrier is None or self._barrier.passed()
 
     def metrics(self) -> str:
         """Return its metrics without the barrier's writes. Raises `InconclusiveError` if it does not answer."""
         if self._barrier is None:
-            raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
+            raise InconclusiveError(f"{_NAME} is stopped, or has all controllers, and has no metrics")
         return self._barrier.without_barrier(self._scrape())
 
     def threads(self) -> tuple[threading.Thread, ...]:
@@ -145,7 +165,7 @@ class LocalControllerManager:
     def _wait(self, process: Process) -> None:
         def ready() -> bool:
             try:
-                return _READY in self._scrape()
+                return self._ready in self._scrape()
             except InconclusiveError:
                 return False
 
@@ -162,6 +182,7 @@ class LocalControllerManager:
         return [
             f"--kubeconfig={self._processes.folder / 'kubeconfig'}",
             f"--controllers={','.join(self._controllers)}",
+            f"--root-ca-file={self._processes.folder / 'cluster-ca.pem'}",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._port}",

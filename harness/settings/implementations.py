@@ -5,13 +5,14 @@ Adapters are imported only when they are used, so that their dependencies may be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.backends.implementation import Implementation, reference
-from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER
+from harness.control_planes.choice import BINARIES, CONTAINERS, EMBEDDED, MANAGER
+from harness.errors import UsageError
 from harness.settings.claims import KUBE_PROXY, RECIPE, REFERENCE
-from harness.settings.mutants import mutants
+from harness.settings.mutants import Mutant, mutants
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,18 +21,38 @@ if TYPE_CHECKING:
     from harness.proxies.proxy import MakeProxy, Proxy
 
 
-def of_settings(settings: Settings) -> Implementation:
-    """Return the implementation of the settings. Raises `UsageError`, and `UnavailableError` with the remedy."""
+def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
+    """Return the implementation of the settings. Raises `UsageError`, and `UnavailableError` with the remedy.
+
+    With `whole`, a control plane of real components has a scheduler and all controllers.
+    """
     if settings.mutant:
-        return reference(mutants()[settings.mutant])
-    control_plane, dns = _control_plane_of(settings), _dns_of(settings)
+        fault = mutants()[settings.mutant]
+        faulty = reference(fault)
+        if not settings.components.real:
+            return faulty
+        return Implementation(_beside(fault, settings, whole=whole), faulty.proxy, faulty.dns)
+    control_plane, dns = _control_plane_of(settings, whole=whole), _dns_of(settings)
     if settings.proxy.kind == RECIPE:
         proxy, services = _of_recipe(settings)
         return Implementation(control_plane, proxy, dns, services)
     return Implementation(control_plane, _proxy_of(settings), dns)
 
 
-def _control_plane_of(settings: Settings) -> MakeControlPlane:
+def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> MakeControlPlane:
+    """Return the real control plane beside a fault of the reference, or around it. Raises `UsageError`."""
+    if elsewhere := fault.changes & {"api_server", "kinds"}:
+        raise UsageError(
+            f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, and --control-plane "
+            f"{settings.control_plane} has its own: leave that out"
+        )
+    slices = fault.controller if "controller" in fault.changes else None
+    if slices is not None and not (whole and settings.components.plane == BINARIES):
+        raise UsageError(f"--mutant {fault.name} is a fault in the EndpointSlice controller: leave out --controller")
+    return _control_plane_of(settings, whole=whole, slices=slices)
+
+
+def _control_plane_of(settings: Settings, *, whole: bool, slices: Callable[..., Any] | None = None) -> MakeControlPlane:
     chosen = settings.components
     if not chosen.real:
         return reference().control_plane
@@ -39,6 +60,7 @@ def _control_plane_of(settings: Settings) -> MakeControlPlane:
         return _controller_of(chosen.file)
     controller = (MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
     needed = [controller, *(() if chosen.plane == EMBEDDED else (("etcd", ""), ("kube-apiserver", chosen.version)))]
+    needed += [("kube-scheduler", chosen.version)] if whole and chosen.plane == BINARIES else []
     if chosen.plane == CONTAINERS:
         from harness.control_planes import containers
 
@@ -54,7 +76,9 @@ def _control_plane_of(settings: Settings) -> MakeControlPlane:
         return lambda release: ManagedControlPlane(release, version=chosen.controller_version)
     from harness.control_planes.binaries import BinariesControlPlane
 
-    return lambda release: BinariesControlPlane(release, controller=chosen.controller_version)
+    return lambda release: BinariesControlPlane(
+        release, controller=chosen.controller_version, whole=whole, slices=slices
+    )
 
 
 def _controller_of(file: str) -> MakeControlPlane:

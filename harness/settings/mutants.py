@@ -36,6 +36,10 @@ class Mutant(Parts, Protocol):
         """A pattern for the first line of a failure that it causes."""
 
     @property
+    def changes(self) -> frozenset[str]:
+        """The names of the components, as in `Parts`, that are not the reference's own."""
+
+    @property
     def lacks(self) -> frozenset[str]:
         """The names of features that it does not claim, though the reference does."""
 

@@ -64,7 +64,35 @@ def test_up_list_enter_down(runtime: Path) -> None:
     assert "web-b1" in answered.stdout, answered.stderr
     assert cluster_control.down("default") == "Cluster default is down."
     assert cluster_control.listing().startswith("No cluster is up.")
-    assert [path for path in runtime.iterdir() if path.is_dir()] == []
+    assert list(runtime.iterdir()) == []
+
+
+def test_a_cluster_that_was_killed_leaves_nothing_once_it_is_taken_down(runtime: Path) -> None:
+    cluster_control.up("one", "a=1", "IPv4")
+    (state,) = cluster_state.running()
+    os.kill(state.pid, signal.SIGKILL)
+    (runtime / "one.lock").touch()  # a command that was killed with it had the lock
+    assert cluster_control.down("one") == "Cluster one is not up."
+    assert not runtime.exists() or list(runtime.iterdir()) == []
+
+
+def test_it_has_the_fault_of_a_mutant(runtime: Path) -> None:
+    cluster_control.up("default", "a=1,b=1", "IPv4", mutant="ignores-zone-hints")
+    (service,) = [state.service for state in cluster_state.running()]
+    asked = enter("web-a1", sys.executable, "-c", f"for _ in range(40): {ASK.format(**service)}")
+    assert {*asked.stdout.split()} == {"web-a1", "web-b1"}, asked.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mutant": "no-such"}, "unknown mutant"),
+        ({"mutant": "ignores-zone-hints", "proxy": "kube-proxy"}, "does not go with --proxy kube-proxy"),
+    ],
+)
+def test_a_mutant_that_cannot_be_there_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        cluster_control.up("default", "a=1", "IPv4", **options)
 
 
 def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path) -> None:
@@ -254,4 +282,4 @@ def test_commands_that_wait_for_each_other_find_the_same_lock(runtime: Path) -> 
         each.join(30)
     assert len(turns) == 2000
     assert [turn.replace("in", "out") for turn in turns[::2]] == turns[1::2]
-    assert not runtime.exists()
+    assert not runtime.exists() or list(runtime.iterdir()) == []

@@ -1,0 +1,41 @@
+"""The reference EndpointSlice controller, or one with a fault, as a client of somebody's API server.
+
+One of the adapters that know the reference. It stands where kube-controller-manager's controller of EndpointSlices is
+switched off, so that other people's specs can be shown what a fault of it looks like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.control_planes.embedded import features_of, node_level_of
+from harness.model.release import Release
+from reference.client.remote import RemoteClient
+from reference.endpointslice import EndpointSliceController
+
+
+class RemoteController:
+    """At most one controller, which watches over HTTPS."""
+
+    def __init__(self, make: Callable[..., EndpointSliceController]) -> None:
+        self._make = make
+        self._running: tuple[EndpointSliceController, RemoteClient] | None = None
+
+    def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
+        """Run it as this release, in place of one that runs."""
+        self.close()
+        client = RemoteClient(kubeconfig)
+        controller = self._make(
+            client, features=features_of(release), conditions=True, node_level=node_level_of(release)
+        )
+        controller.start()
+        self._running = controller, client
+
+    def close(self) -> None:
+        """End it; slices stay. Idempotent."""
+        if self._running is not None:
+            controller, client = self._running
+            self._running = None
+            controller.stop()
+            client.close()
