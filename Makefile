@@ -11,10 +11,10 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history shelf skew test nightly benign mutation fresh requirement lint format benchmarks clean
+.PHONY: help certify components history shelf skew test upstream-e2e nightly benign mutation fresh requirement lint format benchmarks clean
 
 help:  ## show this text
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## */  make \1\t/' | expand -t 22
 
 certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
 	$(BIN)/trafficdist run --warnings-as-errors $(N) $(ARGS)
@@ -90,12 +90,24 @@ skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic as tw
 test: $(VENV)/.dev  ## run the tests of this project
 	$(BIN)/python -m pytest -n $(OWN) -m "not slow" $(ARGS)
 
+VERSION ?=
+
+upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the embedded cluster (VERSION=1.34; else the newest)
+	$(BIN)/trafficdist components path etcd || $(BIN)/trafficdist components fetch etcd --from $(FROM)
+	for component in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubectl; do \
+	  $(BIN)/trafficdist components path $$component $(VERSION) || \
+	  $(BIN)/trafficdist components fetch $$component $(VERSION) --from $(FROM) || exit 1; \
+	done
+	$(BIN)/trafficdist components path e2e $(VERSION) || $(BIN)/trafficdist components fetch e2e $(VERSION) --from source
+	$(BIN)/python -m tests.upstream_e2e --version "$(VERSION)" $(ARGS)
+
 GENERATE ?= 10m
 
 nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
 	$(MAKE) components ARGS=
+	$(MAKE) upstream-e2e ARGS=
 	$(BIN)/python -m tests.conformance.false_failures --runs 4
 	$(BIN)/python -m tests.mutation --sample 40 --seed $$(date +%Y%m%d) || test $$? -eq 1  # who lives is read, and fails no night
 	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)

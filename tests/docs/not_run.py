@@ -5,6 +5,7 @@ from __future__ import annotations
 _SELF = "it installs from a registry and runs for minutes; .ci/run runs it on each push"
 _NIGHT = "it is an hour of tests, this one among them; ci.yaml runs it every night"
 _MUTATION = "it takes minutes or hours; tests/mutation runs the same with few mutants"
+_UPSTREAM = "it compiles for minutes, and runs for minutes; nightly runs it"
 _FRESH = "it needs root, and runs both main jobs; ci.yaml runs it"
 _COMPONENT = "it needs a compiled or downloaded component; tests/harness runs those that the cache has"
 _MINE = "it needs a proxy of the reader's own; tests/harness/proxies runs one that a file describes"
@@ -33,6 +34,9 @@ RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
 NOT_RUN = {
     "source <(trafficdist completion bash)": _SHELL,
     "make benign": _NIGHT,
+    "make upstream-e2e": _UPSTREAM,
+    "make upstream-e2e VERSION=1.34": _UPSTREAM,
+    "make upstream-e2e ARGS=\"--group 'Topology Hints' --proxy reference\"": _UPSTREAM,
     "make certify": _SELF,
     "make fresh": _FRESH,
     "make lint": _SELF,

@@ -14,7 +14,7 @@ from harness.commands.main import main
 from tests.docs.not_run import EXIT_CODES, NOT_RUN, RUNNABLE, SAYS
 from tests.docs.pages import PAGES, PROGRAMS, ROOT, Shown, blocks, commands, invocations, spans
 
-TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
 SHOWN = [shown for page in PAGES for shown in commands(page)]
 
 
@@ -68,7 +68,7 @@ def test_commands_in_the_text_exist(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_targets_of_make_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", text, flags=re.MULTILINE)) <= TARGETS
+    assert set(re.findall(r"(?:^    |`)make ([a-z0-9-]+)", text, flags=re.MULTILINE)) <= TARGETS
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,70 @@
+"""Runs Kubernetes' own e2e specs of Services on the embedded cluster, unmodified.
+
+    make upstream-e2e VERSION=1.37
+
+The control plane is etcd, kube-apiserver, kube-scheduler and kube-controller-manager of that version; the proxies are
+the reference and kube-proxy in two modes, one after the other. Ends with 0 if all specs of topology, of EndpointSlices
+and of their mirror pass, and those of Services but for the ones that `exempt.yaml` has with a reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError
+from harness.judging.exit_codes import ExitCode
+from tests.upstream_e2e import running
+from tests.upstream_e2e.specs import GROUPS, Result, read_exempt, unmet
+from tests.upstream_e2e.table import table
+
+FOLDER = Path(__file__).parents[2] / "trafficdist-results/upstream-e2e"
+
+
+def proxies(version: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the options of `cluster up` by the names of implementations."""
+    plane = {"control_plane": f"binaries:{version}"}
+    return {
+        "reference": plane,
+        **{
+            f"kube-proxy {mode}": {**plane, "proxy": f"kube-proxy:{version}", "mode": mode}
+            for mode in ("nftables", "iptables")
+        },
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the specs, and print the table. Returns the exit code: 0, 1, or 12 if something is not there."""
+    parser = argparse.ArgumentParser(
+        "make upstream-e2e", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--version", default="", help="version of Kubernetes (the newest in the cache)")
+    parser.add_argument("--group", action="append", choices=GROUPS, help="run this group only; repeatable")
+    parser.add_argument("--proxy", action="append", choices=list(proxies("")), help="run this one only; repeatable")
+    parser.add_argument("--at-once", type=int, default=7, metavar="N", help="number of specs at a time (7)")
+    parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER", help="folder of logs and reports")
+    options = parser.parse_args(arguments)
+    try:
+        suite = running.Suite.of(options.version)
+        names = suite.names(options.group or GROUPS)
+        ran: dict[str, list[Result]] = {}
+        for name, made_of in proxies(suite.version).items():
+            if name in (options.proxy or [name]):
+                folder = options.into / name.replace(" ", "-")
+                shutil.rmtree(folder, ignore_errors=True)
+                with running.cluster(**made_of) as kubeconfig:
+                    ran[name] = running.run(suite, kubeconfig, names, folder, at_once=options.at_once)
+    except HarnessError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return ExitCode.DISTRUST
+    exempt = read_exempt()
+    sys.stdout.write(f"Kubernetes {suite.version}\n{table(ran, exempt)}\n")
+    return int(any(any(unmet(name, ends, exempt)) for name, ends in ran.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

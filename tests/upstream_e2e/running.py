@@ -1,0 +1,139 @@
+"""Runs specs of Kubernetes on an embedded cluster, as `trafficdist cluster up` leaves it.
+
+Each spec is a process of its own, several at a time: most of their time they wait, and each has a namespace for itself.
+Nothing is left of a run that was killed: specs end with this process, and a watcher takes the cluster down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.binaries import find_entry
+from harness.commands import cluster_control, cluster_state
+from harness.errors import HarnessError
+from harness.eventually import NotYetError, eventually
+from harness.netns import process
+from tests.upstream_e2e.specs import FAILED, Result, chosen, focus, results
+
+TOPOLOGY = "a=2,b=2,c=2"
+"""Two nodes in each of three zones: with fewer, three of the six specs of Traffic Distribution skip."""
+
+SECONDS = 900.0
+"""The most that a spec may take."""
+
+_LIST_SECONDS = 60.0
+_WATCHER = """
+import sys
+sys.stdin.read()  # ends with its starter, however that ends
+from harness.commands import cluster_control
+cluster_control.down(sys.argv[1])
+"""
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The compiled specs of a version, and the kubectl beside them."""
+
+    version: str
+    e2e: Path
+    kubectl: Path
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set, it ends the specs that run."""
+
+    @classmethod
+    def of(cls, version: str) -> Suite:
+        """Find them in the cache; "" is the newest. Raises `UnavailableError` with the remedy."""
+        e2e = find_entry("e2e", version)
+        return cls(str(e2e.version), e2e.path, find_entry("kubectl", str(e2e.version)).path)
+
+    def names(self, groups: Collection[str]) -> list[str]:
+        """Return the names of the specs of these groups, by a dry run."""
+        with tempfile.TemporaryDirectory() as name:
+            report = self._run(Path(name), ["--ginkgo.dry-run", "--ginkgo.focus=sig-network"], within=_LIST_SECONDS)
+        return chosen(report, groups)
+
+    def run(self, kubeconfig: Path, spec: str, folder: Path) -> Result:
+        """Run one spec; its log and report stay in `folder`."""
+        began = time.monotonic()
+        try:
+            report = self._run(folder, [f"--kubeconfig={kubeconfig}", focus(spec)], within=SECONDS)
+        except HarnessError as error:
+            return Result(spec, FAILED, round(time.monotonic() - began, 1), str(error))
+        told = results(report)
+        own = [each for each in told if each.spec == spec]
+        why = "; ".join(f"{each.spec}: {each.why}" for each in told) or "ginkgo has run nothing"
+        return own[0] if own else Result(spec, FAILED, round(time.monotonic() - began, 1), why)
+
+    def _run(self, folder: Path, options: Sequence[str], *, within: float) -> list[dict[str, Any]]:
+        """Run ginkgo, and return its report. Raises `HarnessError` if it leaves none."""
+        report, log = folder / "report.json", folder / "log"
+        command = [
+            self.e2e,
+            "--provider=skeleton",
+            f"--kubectl-path={self.kubectl}",
+            "--ginkgo.no-color",
+            f"--ginkgo.json-report={report}",
+            f"--ginkgo.timeout={within:.0f}s",
+            *options,
+        ]
+        running = process.start("e2e", command, log=log, folder=folder)
+        try:
+            with contextlib.suppress(NotYetError):
+                eventually(
+                    lambda: not running.alive or self.ending.is_set(), within=within, every=0.1, describe="its end"
+                )
+        finally:
+            running.stop(grace=0)
+        try:
+            loaded: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise HarnessError(f"e2e left no report; its log ends with:\n{running.said()}") from None
+        return loaded
+
+
+@contextlib.contextmanager
+def cluster(**options: Any) -> Iterator[Path]:
+    """Boot a cluster with these options of `cluster up`, and take it down. Yields its kubeconfig."""
+    name = f"e2e-{os.getpid()}-{next(_numbers)}"
+    watcher = subprocess.Popen(
+        [sys.executable, "-c", _WATCHER, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for its starter
+    )
+    try:
+        cluster_control.up(name, TOPOLOGY, **options)
+        yield cluster_state.folder_of(name) / "kubeconfig"
+    finally:
+        watcher.communicate()
+
+
+def run(suite: Suite, kubeconfig: Path, specs: Sequence[str], folder: Path, *, at_once: int) -> list[Result]:
+    """Run specs on a cluster, so many at once. Each leaves a folder of its number."""
+
+    def one(number: int, spec: str) -> Result:
+        own = folder / str(number)
+        own.mkdir(parents=True)
+        return suite.run(kubeconfig, spec, own)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            return list(pool.map(one, range(1, len(specs) + 1), specs))
+        except BaseException:  # Ctrl-C too
+            suite.ending.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
