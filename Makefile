@@ -11,7 +11,7 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history shelf skew test upstream-e2e nightly benign mutation fresh requirement lint format benchmarks clean
+.PHONY: help certify components history shelf skew test upstream-e2e upstream-matrix nightly benign mutation fresh requirement lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## */  make \1\t/' | expand -t 22
@@ -100,6 +100,9 @@ upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the emb
 	done
 	$(BIN)/trafficdist components path e2e $(VERSION) || $(BIN)/trafficdist components fetch e2e $(VERSION) --from source
 	$(BIN)/python -m tests.upstream_e2e --version "$(VERSION)" $(ARGS)
+
+upstream-matrix: $(VENV)/.dev  ## see which faults Kubernetes' own specs notice (hours); goes on where it was stopped
+	$(BIN)/python -m tests.upstream_e2e.matrix --version "$(VERSION)" $(ARGS)
 
 GENERATE ?= 10m
 

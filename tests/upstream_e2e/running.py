@@ -51,14 +51,15 @@ class Suite:
     version: str
     e2e: Path
     kubectl: Path
+    seed: int = 1
     ending: threading.Event = field(default_factory=threading.Event)
     """Set, it ends the specs that run."""
 
     @classmethod
-    def of(cls, version: str) -> Suite:
+    def of(cls, version: str, *, seed: int = 1) -> Suite:
         """Find them in the cache; "" is the newest. Raises `UnavailableError` with the remedy."""
         e2e = find_entry("e2e", version)
-        return cls(str(e2e.version), e2e.path, find_entry("kubectl", str(e2e.version)).path)
+        return cls(str(e2e.version), e2e.path, find_entry("kubectl", str(e2e.version)).path, seed)
 
     def names(self, groups: Collection[str]) -> list[str]:
         """Return the names of the specs of these groups, by a dry run."""
@@ -86,6 +87,7 @@ class Suite:
             "--provider=skeleton",
             f"--kubectl-path={self.kubectl}",
             "--ginkgo.no-color",
+            f"--ginkgo.seed={self.seed}",
             f"--ginkgo.json-report={report}",
             f"--ginkgo.timeout={within:.0f}s",
             *options,

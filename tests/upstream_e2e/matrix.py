@@ -1,0 +1,81 @@
+"""Runs Kubernetes' specs of topology on clusters with one fault each: what do they let pass?
+
+    make upstream-matrix                     # goes on where it was stopped: hours
+    make upstream-matrix ARGS="--mutant leaks-five-percent"
+
+Each fault is tried once with a version of Kubernetes; what became of it is written at once to reports/upstream-e2e.
+The page docs/what-upstream-sees.md is made from that. The reference itself comes first: where it does not pass, the
+command ends, since what specs say of faults then means nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.errors import HarnessError
+from harness.judging.exit_codes import ExitCode
+from tests.upstream_e2e import page, records, running
+from tests.upstream_e2e.specs import TOPOLOGY
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try what is left, and write the page. Returns the exit code: 0, 1 if the reference does not pass, or 12."""
+    parser = argparse.ArgumentParser(
+        "make upstream-matrix", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--version", default="", help="version of Kubernetes (the newest in the cache)")
+    parser.add_argument("--mutant", action="append", default=[], help="try this one, again if need be; repeatable")
+    parser.add_argument("--most", type=int, default=1000, metavar="N", help="try so many at most")
+    parser.add_argument("--seed", type=int, default=1, help="seed of ginkgo (1)")
+    options = parser.parse_args(arguments)
+    try:
+        suite = running.Suite.of(options.version, seed=options.seed)
+        specs = suite.names(TOPOLOGY)
+        known = records.read()
+        for mutant in list(records.left(known, suite.version, options.mutant))[: options.most]:
+            known[mutant] = _try(suite, specs, mutant)
+            records.write(known)
+            _tell(known[mutant])
+            if mutant == records.NO_FAULT and known[mutant].noticed:
+                return ExitCode.FAILED
+    except HarnessError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return ExitCode.DISTRUST
+    page.write(known)
+    return ExitCode.PASSED
+
+
+def _try(suite: running.Suite, specs: Sequence[str], mutant: str) -> records.Trial:
+    fault = "" if mutant == records.NO_FAULT else mutant
+    with (
+        tempfile.TemporaryDirectory(prefix="trafficdist-e2e-") as folder,
+        running.cluster(control_plane=f"binaries:{suite.version}", mutant=fault) as kubeconfig,
+    ):
+        ends = running.run(suite, kubeconfig, specs, Path(folder), at_once=len(specs))
+    made = {"kubernetes": suite.version, "commit": _commit(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    return records.trial_of(mutant, ends, seed=suite.seed, **made)
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, in short; "" without git."""
+    try:
+        asked = ["git", "rev-parse", "--short", "HEAD"]
+        return subprocess.run(asked, capture_output=True, text=True, check=False, cwd=records.ROOT).stdout.strip()
+    except OSError:
+        return ""
+
+
+def _tell(trial: records.Trial) -> None:
+    seen = ", ".join(f"{spec} ({seconds:.0f} s)" for spec, seconds in trial.noticed.items()) or "passes all"
+    sys.stdout.write(f"{trial.mutant}: {seen}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

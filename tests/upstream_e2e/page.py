@@ -1,0 +1,93 @@
+"""Makes docs/what-upstream-sees.md from the matrix: `python -m tests.upstream_e2e.page`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.run.folder import write_whole
+from mutants import MUTANTS
+from tests.upstream_e2e import records
+from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
+
+PAGE = records.ROOT / "docs/what-upstream-sees.md"
+PROSE = Path(__file__).with_name("page.md")
+"""What the page says around its figures."""
+
+
+def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:
+    """Return the page."""
+    tables = "\n".join(_table(group, known, ours) for group in groups)
+    prose = PROSE.read_text(encoding="utf-8")
+    return prose.replace("<!-- summary -->", summary(known, groups)).replace("<!-- tables -->", tables.rstrip())
+
+
+def summary(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
+    """Return what was found, in two sentences, and with what."""
+    names = [name for group in groups for name in group.mutants]
+    tried = [known[name] for name in names if name in known]
+    passing = sum(not trial.noticed for trial in tried)
+    ended = f"**{passing} of {len(tried)} faults pass all seven specs**; requirements here notice every one."
+    waiting = f" {len(names) - len(tried)} more are not run yet." if len(tried) < len(names) else ""
+    return f"{ended}{waiting}\n\n{_made(known)}"
+
+
+def _made(known: Mapping[str, Trial]) -> str:
+    if not known:
+        return "Nothing was run yet."
+    versions = ", ".join(sorted({each.kubernetes for each in known.values()}))
+    dates = sorted(each.date for each in known.values())
+    seeds = ", ".join(sorted({str(each.seed) for each in known.values()}))
+    between = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    without = known.get(NO_FAULT)
+    control = f"; without a fault, {_passed(without)}" if without else ""
+    return f"Kubernetes {versions}, {between}, ginkgo's seed {seeds}{control}."
+
+
+def _passed(trial: Trial) -> str:
+    return f"{trial.specs - len(trial.noticed)} of {trial.specs} pass"
+
+
+def _table(group: Group, known: Mapping[str, Trial], ours: Mapping[str, Ours]) -> str:
+    rows = ["| fault | Kubernetes' specs | noticed here by |", "|---|---|---|"]
+    rows += [f"| {_fault(name)} | {_theirs(known.get(name))} | {_own(ours.get(name))} |" for name in group.mutants]
+    return "\n".join([f"## {group.breaks}", "", *rows, ""])
+
+
+def _fault(name: str) -> str:
+    return f"`{name}`: {MUTANTS[name].sentence}".replace("|", "\\|")
+
+
+def _theirs(trial: Trial | None) -> str:
+    if trial is None:
+        return "not run yet"
+    if not trial.noticed:
+        return "**pass**"
+    spec, seconds = min(trial.noticed.items(), key=lambda each: each[1])
+    more = f", and {len(trial.noticed) - 1} more" if len(trial.noticed) > 1 else ""
+    return f"{_words(spec)}{more}, {seconds:.0f} s"
+
+
+def _words(spec: str) -> str:
+    """Return what tells one of the seven specs from the others."""
+    group, _, rest = spec.partition(" should ")
+    value = rest.rpartition(" when using ")[2].partition(" ")[0] if " when using " in rest else ""
+    if not value:
+        return group
+    where = (
+        "on multiple nodes" if "multiple nodes" in rest else "when an endpoint goes" if "unavailable" in rest else ""
+    )
+    return f"{value} {where}".rstrip()
+
+
+def _own(ours: Ours | None) -> str:
+    return "-" if ours is None else f"`{ours.requirement}`, {ours.seconds * 1000:.0f} ms"
+
+
+def write(known: Mapping[str, Trial]) -> None:
+    """Write the page."""
+    write_whole(PAGE, text(known, records.groups(), records.ours()))
+
+
+if __name__ == "__main__":
+    write(records.read())

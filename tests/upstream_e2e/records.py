@@ -1,0 +1,106 @@
+"""What is known of each fault: which specs of Kubernetes notice it, and which requirements of this project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.model import strict_yaml
+from harness.report import durations
+from harness.run.folder import write_whole
+from mutants import MUTANTS
+from tests.conformance.trials import SCENARIOS
+from tests.upstream_e2e.specs import PASSED, Result, short
+
+ROOT = Path(__file__).parents[2]
+FAULTS = Path(__file__).with_name("faults.yaml")
+MATRIX = ROOT / "reports/upstream-e2e/matrix.yaml"
+
+NO_FAULT = "reference"
+"""The name under which the reference itself stands in the matrix: where it does not pass, nothing else counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Faults that break the same."""
+
+    breaks: str
+    mutants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One fault under the specs of topology. `noticed` has the seconds until a spec failed, by its name."""
+
+    mutant: str
+    kubernetes: str
+    commit: str
+    date: str
+    seed: int
+    specs: int
+    noticed: Mapping[str, float] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """The quickest of the requirements that notice a fault, and its seconds on the reference."""
+
+    requirement: str
+    seconds: float
+
+
+def groups(file: Path = FAULTS) -> list[Group]:
+    """Return the faults by what they break, in their order."""
+    told = strict_yaml.read(str(file), what="list of faults")
+    return [Group(each["breaks"], tuple(each["mutants"])) for each in told]
+
+
+def trial_of(mutant: str, ends: Sequence[Result], **made: Any) -> Trial:
+    """Return what became of one fault; `made` says when and with what."""
+    wrong = [each for each in ends if each.end != PASSED]
+    why = " ".join(wrong[0].why.split()) if wrong else ""
+    return Trial(mutant, specs=len(ends), noticed={short(each.spec): each.seconds for each in wrong}, why=why, **made)
+
+
+def read(file: Path = MATRIX) -> dict[str, Trial]:
+    """Return the trials that are known, by mutant."""
+    told = strict_yaml.read(str(file), what="matrix") if file.exists() else []
+    return {each["mutant"]: Trial(**each) for each in told}
+
+
+def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:
+    """Write all trials, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    plain = [{name: value for name, value in asdict(each).items() if value not in ({}, "")} for each in trials.values()]
+    write_whole(file, yaml.safe_dump(plain, sort_keys=False, width=120, allow_unicode=True))
+
+
+def ours() -> dict[str, Ours]:
+    """Return the quickest requirement that notices a fault, by mutant, of the table of durations."""
+    table = durations.of_suite(ROOT / "conformance")
+    seconds = {name: each for mine in table.values() for name, each in mine.items()}
+    found: dict[str, Ours] = {}
+    for name, scenario in SCENARIOS.items():
+        for mutant in scenario.requirement.kills:
+            if name in seconds and (mutant not in found or seconds[name] < found[mutant].seconds):
+                found[mutant] = Ours(name, seconds[name])
+    return found
+
+
+def left(known: Mapping[str, Trial], kubernetes: str, wanted: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the names that have not been tried with this version; the reference first. `wanted` are tried whatever."""
+    names = [NO_FAULT, *(mutant for group in groups() for mutant in group.mutants)]
+    for each in names:
+        tried = each in known and known[each].kubernetes == kubernetes
+        if each in wanted or not (wanted or tried):
+            yield each
+
+
+def in_real_plane(mutant: str) -> bool:
+    """Return whether a fault can stand in a cluster with a real control plane: in its proxy, or its controller."""
+    return MUTANTS[mutant].changes <= {"proxy", "controller"}

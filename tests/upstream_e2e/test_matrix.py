@@ -1,0 +1,90 @@
+"""The matrix goes on where it was stopped, and the page says what it has, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from mutants import MUTANTS
+from tests.upstream_e2e import page, records
+from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
+from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
+
+ZONE = "[sig-network] Traffic Distribution should route traffic to an endpoint in the same zone when using PreferClose"
+HINTS = "[sig-network] Topology Hints should distribute endpoints evenly"
+GROUPS = [Group("Whether it works", ("skips-zone-tier", "node-as-zone", "zone-before-node"))]
+
+
+def trial(mutant: str, noticed: Mapping[str, float] | None = None) -> Trial:
+    return Trial(mutant, "1.37.2", "abc", "2026-11-24", seed=1, specs=7, noticed=noticed or {})
+
+
+def test_each_fault_is_one_that_a_cluster_with_a_real_control_plane_can_have_and_that_we_notice() -> None:
+    names = [name for group in records.groups() for name in group.mutants]
+    assert len(names) == len(set(names))
+    assert [name for name in names if name not in MUTANTS or not records.in_real_plane(name)] == []
+    assert set(names) <= set(records.ours())
+
+
+def test_a_spec_that_skips_has_noticed_too_or_the_cluster_was_not_what_it_wants() -> None:
+    ends = [Result(ZONE, SKIPPED, 1.0, "need\nthree zones"), Result(HINTS, PASSED, 9.0)]
+    told = records.trial_of("x", ends, kubernetes="1.37.2", commit="abc", date="2026-11-24", seed=1)
+    assert (dict(told.noticed), told.specs, told.why) == (
+        {ZONE.removeprefix("[sig-network] "): 1.0},
+        2,
+        "need three zones",
+    )
+
+
+def test_what_was_tried_is_not_tried_again_with_the_same_version() -> None:
+    known = {"leaks-five-percent": trial("leaks-five-percent")}
+    assert "leaks-five-percent" not in list(records.left(known, "1.37.2"))
+    assert "leaks-five-percent" in list(records.left(known, "1.38.0"))
+    assert list(records.left(known, "1.37.2", ["leaks-five-percent"])) == ["leaks-five-percent"]
+    assert next(records.left({}, "1.37.2")) == NO_FAULT
+
+
+def test_matrix_is_read_as_it_was_written(tmp_path: Path) -> None:
+    known = {name: trial(name, {"Topology Hints should x": 30.2}) for name in (NO_FAULT, "skips-zone-tier")}
+    known["node-as-zone"] = replace(trial("node-as-zone"), why="x: 'y'")
+    records.write(known, tmp_path / "new/matrix.yaml")
+    assert records.read(tmp_path / "new/matrix.yaml") == known
+    assert records.read(tmp_path / "none.yaml") == {}
+
+
+def test_page_says_what_passes_what_is_noticed_and_what_has_not_run() -> None:
+    noticed = {"Topology Hints should distribute endpoints evenly": 31.0, ZONE.removeprefix("[sig-network] "): 8.6}
+    known = {
+        NO_FAULT: trial(NO_FAULT),
+        "skips-zone-tier": trial("skips-zone-tier", noticed),
+        "node-as-zone": trial("node-as-zone"),
+    }
+    text = page.text(known, GROUPS, {"node-as-zone": Ours("KEP-3015/x", 0.6)})
+    assert "**1 of 2 faults pass all seven specs**; requirements here notice every one. 1 more are not run yet." in text
+    assert "Kubernetes 1.37.2, 2026-11-24, ginkgo's seed 1; without a fault, 7 of 7 pass." in text
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert rows[0].endswith("| PreferClose, and 1 more, 9 s | - |")
+    assert rows[1].endswith("| **pass** | `KEP-3015/x`, 600 ms |")
+    assert rows[2].endswith("| not run yet | - |")
+
+
+def test_the_seven_specs_are_told_apart_by_few_words() -> None:
+    name = "Traffic Distribution should route traffic {} when using {}"
+    assert page._words(name.format("correctly between pods on multiple nodes", "PreferSameZone")) == (
+        "PreferSameZone on multiple nodes"
+    )
+    goes = name.format("to an endpoint on the same node", "PreferSameNode and fall back when it becomes unavailable")
+    assert page._words(goes) == "PreferSameNode when an endpoint goes"
+    assert page._words("Topology Hints should distribute endpoints evenly") == "Topology Hints"
+
+
+def test_page_is_what_the_matrix_makes() -> None:
+    made = page.text(records.read(), records.groups(), records.ours())
+    assert page.PAGE.read_text(encoding="utf-8") == made, "make it again: python -m tests.upstream_e2e.page"
+
+
+def test_every_fault_that_was_tried_was_tried_beside_a_reference_that_passes() -> None:
+    known = records.read()
+    assert not known or known[NO_FAULT].noticed == {}
+    assert all(each in MUTANTS or each == NO_FAULT for each in known)
