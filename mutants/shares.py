@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from mutants.decisions import Question, Wrong, address, deciding, in_each
-from mutants.mutant import REACHED, Mutant
+from mutants.mutant import REACHED, REFUSED, Mutant
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Action, Decision, Forward
 from reference.proxy.ruleset import MOST_ENDPOINTS, RuleAction
@@ -19,6 +19,7 @@ from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Table
 
 LEAK = 20  # one connection in so many
+NOBODY = 1  # a port on which no pod listens
 
 MUTANTS: list[Mutant] = []
 
@@ -92,6 +93,28 @@ def favours_its_own_node(asked: Question) -> Decision:
         return action
 
     return in_each(asked.answer(), favoured)
+
+
+def _refusing(asked: Question, times: int) -> Decision:
+    """Return the right answer with a port of nobody's so many times beside each endpoint."""
+
+    def refused(action: Action) -> Action:
+        match action:
+            case Forward(chosen, reason):
+                return Forward((*chosen, *[each._replace(port=NOBODY) for each in chosen] * times), reason)
+        return action
+
+    return in_each(asked.answer(), refused)
+
+
+@_share("refuses-half", "Every second connection is refused.", symptom=REFUSED)
+def refuses_half(asked: Question) -> Decision:
+    return _refusing(asked, 1)
+
+
+@_share("refuses-three-quarters", "Of four connections three are refused.", symptom=REFUSED)
+def refuses_three_quarters(asked: Question) -> Decision:
+    return _refusing(asked, 3)
 
 
 def _piled_up(current: RuleAction | None, wanted: RuleAction) -> RuleAction:

@@ -42,7 +42,13 @@ def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster)
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (will only route to); KEP-4444, PreferClose",
-    kills={"decides-as-on-another-node", "ignores-zone-hints", "leaks-five-percent"},
+    kills={
+        "decides-as-on-another-node",
+        "ignores-zone-hints",
+        "leaks-five-percent",
+        "refuses-half",
+        "refuses-three-quarters",
+    },
 )
 def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")

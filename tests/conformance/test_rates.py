@@ -20,6 +20,7 @@ from harness.scenario.paths import named, target_of
 from harness.scenario.service import same_zone
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.overload import OWN_CHAIN
+from mutants.shares import NOBODY
 from reference.client import Object
 from reference.proxy.changes import Element, EndpointElement, HairpinElement, IdentityElement, MarkElement
 from reference.proxy.decision import NEWEST
@@ -115,6 +116,8 @@ RATES: Mapping[str, tuple[bool, Callable[[Sequence[str]], Shares]]] = {
     "one-endpoint-twice": (False, lambda each: weighted(each, sorted(each)[:1])),
     "favours-its-own-node": (False, lambda each: weighted(each, [one for one in each if PODS[one] == "a1"])),
     "starves-one-endpoint": (False, lambda each: evenly(sorted(each)[:-1] or each)),
+    "refuses-half": (False, evenly),
+    "refuses-three-quarters": (False, evenly),
     "weighted": (False, lambda each: weighted(each, sorted(each)[:1])),
     "backwards": (False, evenly),
 }
@@ -150,6 +153,15 @@ def test_shares_pile_up_with_each_endpoint_that_comes() -> None:
         kernel.publish(present, hinted=False)
 
     assert kernel.shares() == {first: Fraction(1, 2), second: Fraction(1, 3), third: Fraction(1, 6)}
+
+
+@pytest.mark.parametrize(("name", "times"), [("refuses-half", 1), ("refuses-three-quarters", 3)])
+def test_connections_are_refused_at_the_rate_that_the_name_says(name: str, times: int) -> None:
+    kernel = Kernel(MUTANTS[name])
+    kernel.publish(list(PODS), hinted=True)
+    slots = Counter(kernel._find(WEB, each, EndpointElement).endpoint for each in range(kernel.mark().endpoints))
+    near = in_zone(list(PODS))
+    assert slots == {(each, 8080): 1 for each in near} | {(each, NOBODY): times for each in near}
 
 
 @pytest.mark.parametrize("near", [1, 2, 3, 400, 819, 1200])
