@@ -71,6 +71,7 @@ def test_a_cluster_that_was_killed_leaves_nothing_once_it_is_taken_down(runtime:
     cluster_control.up("one", "a=1", "IPv4")
     (state,) = cluster_state.running()
     os.kill(state.pid, signal.SIGKILL)
+    eventually(lambda: not state.alive, within=10, describe="its end")
     (runtime / "one.lock").touch()  # a command that was killed with it had the lock
     assert cluster_control.down("one") == "Cluster one is not up."
     assert not runtime.exists() or list(runtime.iterdir()) == []
