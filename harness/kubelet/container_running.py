@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import UnavailableError
+from harness.errors import InconclusiveError, UnavailableError
 from harness.kubelet.agnhost.answers import Process
 from harness.kubelet.agnhost.arguments import CommandError, Program, parse
 from harness.kubelet.agnhost.engine import Container, Engine
 from harness.kubelet.agnhost.printed import logged
+from harness.kubelet.agnhost.tools import FOLDER, TOOLS
 from harness.kubelet.container_log import ContainerLog
 from harness.kubelet.environment import ConfigError, FieldValues, environment_of, expanded
 from harness.kubelet.pod_status import ContainerState
@@ -32,6 +35,7 @@ _RUNTIME = (
     "unable to start container process: error during container init"
 )
 _NOT_STARTED = 128  # the exit code that containerd gives a container whose program could not be started
+_TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of those that are run beside it, as of timeout(1)
 _NEVER = "1970-01-01T00:00:00Z"  # the start of such a container
 _NOT_SEEN = 1.0  # seconds until a kubelet looks again at a container that could not be started
 
@@ -77,7 +81,7 @@ class RunningContainer:
         self._pause = _FIRST_PAUSE
         self._due = 0.0
         self._readiness: Readiness | None = None
-        self._retry = self._start
+        self._hook: bool | None = None  # True once it is over
         self._id = ""
         self._seen = 0.0  # when a failed start is seen again
         self._backing_off = ""
@@ -88,12 +92,6 @@ class RunningContainer:
     def name(self) -> str:
         """Its name in the pod."""
         return str(self._spec["name"])
-
-    @property
-    def pre_stop(self) -> float:
-        """Seconds that its preStop hook sleeps before SIGTERM."""
-        hook = ((self._spec.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
-        return float(hook.get("seconds") or 0)
 
     @property
     def state(self) -> ContainerState:
@@ -146,11 +144,50 @@ class RunningContainer:
             elif self._state["waiting"]["reason"] == "RunContainerError" and time.monotonic() >= self._seen:
                 self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backing_off}}
 
-    def terminate(self) -> None:
-        """Send SIGTERM, and do not start it again."""
+    def end(self) -> None:
+        """Send SIGTERM after its preStop hook, and do not start it again. Each call takes the next step."""
         self._due = float("inf")
-        if self._container is not None:
+        if self._hook is None:
+            self._hook = self._begun_hook() if self.runs else True
+        if self._hook and self._container is not None:
             self._container.terminate()
+
+    def _begun_hook(self) -> bool:
+        """Begin the preStop hook, after which the pod is woken; return whether there is none."""
+        hook = (self._spec.get("lifecycle") or {}).get("preStop") or {}
+        if "sleep" in hook:
+            self._around.engine.after(float(hook["sleep"].get("seconds") or 0), self._end_hook)
+        elif "exec" in hook:
+            self.run_beside(hook["exec"]["command"], lambda _code: self._end_hook())
+        else:
+            return True
+        return False
+
+    def _end_hook(self) -> None:
+        self._hook = True
+        self._around.wake()
+
+    def run_beside(self, argv: Sequence[str], ended: Callable[[int], None], seconds: float | None = None) -> None:
+        """Run a program in its sandbox, and call `ended` with the exit code on the engine's thread.
+
+        The code is 124 for one that has not ended after `seconds` (it is killed), and 126 for one that cannot be run.
+        """
+
+        def run() -> None:
+            with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123  a device
+                try:
+                    number = nothing.fileno()
+                    process = self.exec(argv, stdin=number, stdout=number, stderr=number)
+                except (NoProgramError, UnavailableError):
+                    code = _CANNOT_RUN
+                else:
+                    waited = process.wait(seconds)
+                    process.close()
+                    code = _TOO_LONG if waited is None else waited
+            with contextlib.suppress(InconclusiveError):  # an engine that ended
+                self._around.engine.after(0, lambda: ended(code))
+
+        threading.Thread(target=run, name="beside", daemon=True).start()
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -205,13 +242,13 @@ class RunningContainer:
         """Start the process and its probes. Raises `OSError` if a port is taken, and what `_start` handles."""
         around, log = self._around, self._log
         assert log is not None
-        given = {"PATH": PATH, "HOSTNAME": around.hostname, "HOME": "/root"}
+        given = {"PATH": f"{PATH}:{FOLDER}", "HOSTNAME": around.hostname, "HOME": "/root"}
         self._environment = environment_of(self._spec, around.fields, given)
         command, arguments = (
             [expanded(each, self._environment) for each in self._spec.get(what) or ()] for what in ("command", "args")
         )
         self._began = now()
-        self._sandbox = Sandbox(around.namespace, hostname=around.hostname, files=around.files)
+        self._sandbox = Sandbox(around.namespace, hostname=around.hostname, files={**TOOLS, **around.files})
         parsed = parse(image, command, arguments)
         if isinstance(parsed, Program):
             self._container = self._run_program(parsed.argv, self._sandbox, log)
@@ -223,7 +260,9 @@ class RunningContainer:
             )
         self._state = {"running": {"startedAt": self._began}}
         address = next(iter(around.addresses.values()))
-        self._readiness = Readiness(self._spec, around.node, address, engine=around.engine, changed=around.wake)
+        self._readiness = Readiness(
+            self._spec, around.node, address, engine=around.engine, changed=around.wake, run=self.run_beside
+        )
         self._readiness.begin()
 
     def _run_program(self, argv: Sequence[str], sandbox: Sandbox, log: ContainerLog) -> RunningProgram:

@@ -140,12 +140,10 @@ class RunningPod:
         self._containers = [RunningContainer(each, around, policy=policy) for each in spec["containers"]]
 
     def _end(self) -> None:
-        """Send SIGTERM to each container after its preStop sleep, and SIGKILL at the end of the grace period."""
+        """Send SIGTERM to each container after its preStop hook, and SIGKILL at the end of the grace period."""
         moment = time.monotonic()
         if not self.ending:
             self._ends_since = moment
-            for container in self._containers:
-                self._wake_at(moment + container.pre_stop)
         kill_at = self._ends_since + float(self._pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         if kill_at < self._kill_at:
             self._kill_at = kill_at
@@ -153,8 +151,8 @@ class RunningPod:
         for container in self._containers:
             if moment >= self._kill_at:
                 container.kill()
-            elif moment >= self._ends_since + container.pre_stop:
-                container.terminate()
+            else:
+                container.end()
 
     def _wake_at(self, moment: float) -> None:
         if moment > time.monotonic():

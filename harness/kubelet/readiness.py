@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.kubelet.agnhost.dialing import Report
@@ -12,15 +12,27 @@ from harness.netns.namespace import Namespace
 Object = dict[str, Any]
 
 
+Run = Callable[[Sequence[str], Callable[[int], None], float], None]
+"""Runs a program, calls a function with its exit code on the engine's thread, and kills it after that many seconds."""
+
+
 class Readiness:
     """The readiness of a container. Without a probe it is ready as long as it runs.
 
     `changed` is called on the engine's thread when it becomes ready or unready, and when the first probe has ended.
+    `run` runs a program in the container: see `RunningContainer.run_beside`.
     """
 
     def __init__(
-        self, container: Object, node: Namespace, address: str, *, engine: Engine, changed: Callable[[], None]
-    ):
+        self,
+        container: Object,
+        node: Namespace,
+        address: str,
+        *,
+        engine: Engine,
+        changed: Callable[[], None],
+        run: Run,
+    ) -> None:
         self._probe: Object | None = container.get("readinessProbe")
         self._ports = {
             each["name"]: int(each["containerPort"]) for each in container.get("ports") or () if each.get("name")
@@ -29,6 +41,7 @@ class Readiness:
         self._address = address
         self._engine = engine
         self._changed = changed
+        self._run = run
         self._in_a_row = 0
         self._over = False
         self.ready = self._probe is None
@@ -57,8 +70,10 @@ class Readiness:
         elif (asked := self._probe.get("tcpSocket")) is not None:
             target = (asked.get("host") or self._address, self._port(asked["port"]))
             self._engine.connect(self._node, target, seconds=seconds, report=self._report)
+        elif (asked := self._probe.get("exec")) is not None:
+            self._run(asked["command"], lambda code: self._heard(200 if code == 0 else 0, ""), seconds)
         else:
-            self._heard(0, "an embedded cluster has httpGet and tcpSocket probes only")
+            self._heard(0, "an embedded cluster has httpGet, tcpSocket and exec probes only")
 
     @property
     def _report(self) -> Report:

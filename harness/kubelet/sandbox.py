@@ -90,7 +90,10 @@ class Sandbox:
     """The sandbox of one container, from its start to its end. It is made when the first program is started."""
 
     def __init__(self, namespace: Namespace, *, hostname: str, files: Mapping[str, str] | None = None) -> None:
-        """Programs run in the netns `namespace`, and see `files` (texts by path) in place of this machine's."""
+        """Programs run in the netns `namespace`, and see `files` (texts by path) in place of this machine's.
+
+        A text that begins with `#!` can be run.
+        """
         self._namespace = namespace
         self._told = json.dumps({"hostname": hostname, "files": {**_NAMELESS, **(files or {})}})
         self._lock = threading.Lock()

@@ -91,6 +91,7 @@ def make_root(files: Mapping[str, str]) -> None:
         os.makedirs(os.path.dirname(f".{path}"), exist_ok=True)  # noqa: PTH103, PTH120
         with open(f".{path}", "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(text)
+            os.fchmod(file.fileno(), 0o755 if text.startswith("#!") else 0o644)
     mount("proc", "proc", flags=_NOSUID | _NODEV)
     enter_root()
 

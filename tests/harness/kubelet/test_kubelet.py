@@ -333,6 +333,51 @@ def test_programs_run_beside_agnhost_in_its_pod(backend: NetnsBackend, kubelet: 
     assert kubelet.container("default", "none", "none") is None
 
 
+def test_a_probe_runs_a_program_in_the_container(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    probe = {"exec": {"command": ["/bin/sh", "-c", "test -e /tmp/ready"]}, "periodSeconds": 1}
+    container = {"name": "job", "image": "agnhost", "args": ["pause"], "readinessProbe": probe}
+    backend.api.create("pods", "default", script("", container={**container, "command": None}))
+    becomes(backend.api, "job", partial(has_ready, "False"))
+    running = kubelet.container("default", "job", "job")
+    assert running is not None
+    codes: list[int] = []
+    running.run_beside(["/bin/sh", "-c", "echo > /tmp/ready"], codes.append)
+    becomes(backend.api, "job", partial(has_ready, "True"))
+    assert codes == [0]
+
+
+def test_a_hook_runs_a_program_before_sigterm(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "echo > /tmp/told"]}}}
+    text = "trap 'ls /tmp; exit' TERM; echo up; while :; do sleep 0.1; done"
+    backend.api.create("pods", "default", script(text, container={"lifecycle": hook}))
+    eventually(lambda: kubelet.container("default", "job", "job") and "up" in logged(kubelet), within=5, describe="up")
+    container = kubelet.container("default", "job", "job")
+    assert container is not None
+    log = container.log
+    assert log is not None
+    backend.api.delete("pods", "default", "job")
+    eventually(lambda: is_gone(backend.api, "job"), within=5, describe="the pod to be gone")
+    assert [line.text for line in log.lines()] == [b"up", b"told"]
+
+
+@pytest.mark.skipif(shutil.which("bash", path=PATH) is None, reason="bash is not installed")
+def test_scripts_find_what_the_image_of_agnhost_has(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    address = run(backend.api, server("web"))["status"]["podIP"]
+    text = f"""
+        printf 'GET /hostname HTTP/1.0\\r\\n\\r\\n' | nc -v -t -w 2 {address} 8080 | tail -n 1; echo
+        echo hostName | nc -v -u -w 1 {address} 8080; echo
+        /agnhost connect --timeout=3s {address}:8080; echo $?
+        /agnhost connect --timeout=3s {address}:81 2>&1; echo $?
+    """
+    backend.api.create("pods", "default", script(text, restartPolicy="Never"))
+    becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
+    container = kubelet.container("default", "job", "job")
+    assert container is not None
+    assert container.log is not None
+    said = [line.text for line in container.log.lines() if line.stream == "stdout"]
+    assert said == [b"web", b"web", b"0", b"REFUSED", b"1"]
+
+
 @pytest.mark.skipif(shutil.which("getent", path=PATH) is None, reason="getent is not installed")
 def test_names_of_services_resolve_in_pods(backend: NetnsBackend, kubelet: Kubelet) -> None:
     service = manifests.service("shop", selector={"app": "shop"})
