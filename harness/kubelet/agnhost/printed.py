@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 
 from harness.kubelet.agnhost.arguments import Command, Netexec, Pause, ServeHostname
 from harness.kubelet.agnhost.messages import Request
 
-_PLACE = "1 log.go:245"  # process id 1, and where Go's package log hands a line to klog
+_PLACE = b"      1 log.go:245"  # process id 1, and where Go's package log hands a line to klog
 _ARGUMENTS = {
     "/echo": ("msg", "code"),
     "/header": ("key",),
@@ -23,12 +24,16 @@ _PLAIN = ("/clientip", "/serverport", "/healthz", "/readyz", "/hostname", "/host
 
 def logged(text: str) -> bytes:
     """Return a line as klog writes it now."""
-    now = time.time_ns()
-    seconds, rest = divmod(now, 10**9)
-    moment = time.strftime("%m%d %H:%M:%S", time.gmtime(seconds))
-    return f"I{moment}.{rest // 1000:06d} {_PLACE:>18}] {text}\n".encode()
+    seconds, rest = divmod(time.time_ns(), 10**9)
+    return b"I%b.%06d %b] %b\n" % (_second(seconds), rest // 1000, _PLACE, text.encode())
 
 
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> bytes:
+    return time.strftime("%m%d %H:%M:%S", time.gmtime(seconds)).encode()
+
+
+@lru_cache(maxsize=512)
 def of_request(request: Request) -> str:
     """Return what netexec logs of a request."""
     path, query = request.path, request.query
