@@ -16,6 +16,7 @@ from harness.kubelet.container_running import RunningContainer, Surroundings, no
 from harness.kubelet.environment import FieldValues
 from harness.kubelet.pod_files import files_of
 from harness.kubelet.pod_status import Place, status_of
+from harness.netns import sysctls
 from harness.netns.addresses import Family
 from harness.netns.fabric import Host, Network, PodName
 
@@ -124,6 +125,8 @@ class RunningPod:
     def _make_containers(self, host: Host) -> None:
         meta, spec = self._pod["metadata"], self._pod["spec"]
         self._placed(host)
+        if not self._on_node:
+            sysctls.apply(host.namespace, sysctls.of_programs())
         hostname = self._node.name if self._on_node else spec.get("hostname") or meta["name"][:63].rstrip("-.")
         ips = tuple(host.addresses.values())
         around = Surroundings(

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from harness.errors import UnavailableError
+from harness.netns import sandbox
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 
@@ -55,6 +56,12 @@ def of_router(families: Iterable[Family]) -> Settings:
 def of_neighbours(families: Iterable[Family]) -> Settings:
     """Settings of a netns in which others make links whose ends ask for each other: they have link-local addresses."""
     return {"ipv6/conf/default/addr_gen_mode": "0"} if "IPv6" in families else {}
+
+
+def of_programs() -> Settings:
+    """Settings of a pod whose programs have no capabilities, as containerd has them: any port, and ping."""
+    last = 0 if sandbox.left() else 65534  # in a user namespace of ours there is one group
+    return {"ipv4/ip_unprivileged_port_start": "0", "ipv4/ping_group_range": f"0 {last}"}
 
 
 def apply(namespace: Namespace, settings: Settings) -> None:

@@ -277,6 +277,20 @@ def test_a_script_runs_with_its_environment_and_is_logged(backend: NetnsBackend,
     )
 
 
+@pytest.mark.skipif(shutil.which("ping", path=PATH) is None, reason="ping is not installed")
+def test_a_script_pings(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    address = run(backend.api, server("web", "b1"))["status"]["podIP"]
+    backend.api.create("pods", "default", script(f"ping -c 1 -W 2 {address}", restartPolicy="Never"))
+    becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
+
+
+def test_a_script_may_use_any_port(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    text = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
+    backend.api.create("pods", "default", script(text, restartPolicy="Never"))
+    becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
+    assert logged(kubelet) == "0\n"
+
+
 def test_a_script_that_fails_is_started_again_after_a_pause(backend: NetnsBackend, kubelet: Kubelet) -> None:
     backend.api.create("pods", "default", script("echo here; exit 3"))
     seen = becomes(backend.api, "job", lambda pod: pod["status"].get("containerStatuses") and "waiting" in state(pod))
