@@ -19,17 +19,18 @@ from harness.kubelet.agnhost.printed import logged
 from harness.kubelet.agnhost.tools import FOLDER, TOOLS
 from harness.kubelet.container_log import ContainerLog
 from harness.kubelet.environment import ConfigError, FieldValues, environment_of, expanded
+from harness.kubelet.images import missing, repository
 from harness.kubelet.pod_status import ContainerState
 from harness.kubelet.program import RunningProgram
 from harness.kubelet.readiness import Readiness
+from harness.kubelet.restarts import Restarts
 from harness.kubelet.sandbox import PATH, NoProgramError, Sandbox, SandboxProcess
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 
 Object = dict[str, Any]
 
-IMAGES = ("agnhost", "busybox", "pause")
-_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds before a container is started again, as a kubelet has it
+_PULL_AGAIN = 10.0  # seconds until what could not be had is looked for again
 _RUNTIME = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
     "unable to start container process: error during container init"
@@ -69,7 +70,7 @@ class RunningContainer:
         """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
         self._spec = spec
         self._around = around
-        self._policy = policy
+        self._restarting = Restarts(policy)
         self._state: Object = {"waiting": {"reason": "ContainerCreating"}}
         self._last: Object = {}
         self._restarts = 0
@@ -78,7 +79,7 @@ class RunningContainer:
         self._environment: dict[str, str] = {}
         self._began = ""
         self._exit: int | None = None
-        self._pause = _FIRST_PAUSE
+        self._since = 0.0  # when it was started
         self._due = 0.0
         self._readiness: Readiness | None = None
         self._hook: bool | None = None  # True once it is over
@@ -129,16 +130,18 @@ class RunningContainer:
         sandbox = self._sandbox
         if sandbox is None or not self.runs:
             raise NoProgramError("the container does not run")
-        folder = self._spec.get("workingDir") or "/"
-        return sandbox.start(
-            argv, env=self._environment, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty, folder=folder
-        )
+        env, folder = self._environment, self._folder
+        return sandbox.start(argv, env=env, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty, folder=folder)
+
+    @property
+    def _folder(self) -> str:
+        return self._spec.get("workingDir") or "/"
 
     def look(self) -> None:
         """Handle an exit, and start the container when it is due."""
         if self._exit is not None:
             self._ended(self._exit)
-        elif self._container is None and "waiting" in self._state:
+        if self._container is None and "waiting" in self._state:
             if time.monotonic() >= self._due:
                 self._start()
             elif self._state["waiting"]["reason"] == "RunContainerError" and time.monotonic() >= self._seen:
@@ -174,20 +177,22 @@ class RunningContainer:
         """
 
         def run() -> None:
-            with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123  a device
-                try:
-                    number = nothing.fileno()
-                    process = self.exec(argv, stdin=number, stdout=number, stderr=number)
-                except (NoProgramError, UnavailableError):
-                    code = _CANNOT_RUN
-                else:
-                    waited = process.wait(seconds)
-                    process.close()
-                    code = _TOO_LONG if waited is None else waited
+            code = self._run_to_its_end(argv, seconds)
             with contextlib.suppress(InconclusiveError):  # an engine that ended
                 self._around.engine.after(0, lambda: ended(code))
 
         threading.Thread(target=run, name="beside", daemon=True).start()
+
+    def _run_to_its_end(self, argv: Sequence[str], seconds: float | None) -> int:
+        with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123  a device
+            number = nothing.fileno()
+            try:
+                process = self.exec(argv, stdin=number, stdout=number, stderr=number)
+            except (NoProgramError, UnavailableError):
+                return _CANNOT_RUN
+        code = process.wait(seconds)
+        process.close()
+        return _TOO_LONG if code is None else code
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -212,21 +217,20 @@ class RunningContainer:
             self._log.end()
 
     def _start(self) -> None:
-        name = str(self._spec.get("image", ""))
-        image = _repository(name)
-        if image not in IMAGES or _is_nowhere(name):
-            self._wait(
-                "ImagePullBackOff" if self._state["waiting"]["reason"] == "ErrImagePull" else "ErrImagePull",
-                _no_image(self._spec),
-            )
+        image = str(self._spec.get("image", ""))
+        if why := missing(image):
+            tried = self._state["waiting"]["reason"] == "ErrImagePull"
+            self._wait("ImagePullBackOff" if tried else "ErrImagePull", why, _PULL_AGAIN)
             return
+        self._restarts += bool(self._last)
+        self._since = time.monotonic()
         self._previous_log, self._log = self._log, ContainerLog()
         self._id = _container_id(str(self._around.fields.pod["metadata"]["uid"]), self.name, self._restarts)
         try:
-            self._run(image)
+            self._run(repository(image))
         except ConfigError as error:
             self._id = ""
-            self._wait("CreateContainerConfigError", str(error))
+            self._wait("CreateContainerConfigError", str(error), _PULL_AGAIN)
         except NoProgramError as error:
             self._fail_to_start(f"{_RUNTIME}: {error}")
         except UnavailableError as error:
@@ -251,7 +255,9 @@ class RunningContainer:
         self._sandbox = Sandbox(around.namespace, hostname=around.hostname, files={**TOOLS, **around.files})
         parsed = parse(image, command, arguments)
         if isinstance(parsed, Program):
-            self._container = self._run_program(parsed.argv, self._sandbox, log)
+            self._container = around.engine.execute(
+                parsed.argv, self._sandbox, self._environment, self._folder, log, ended=self._note
+            )
         else:
             process = Process(around.hostname, self._environment, log)
             families = tuple(around.addresses)
@@ -265,24 +271,6 @@ class RunningContainer:
         )
         self._readiness.begin()
 
-    def _run_program(self, argv: Sequence[str], sandbox: Sandbox, log: ContainerLog) -> RunningProgram:
-        """Start a program of this machine, and log what it writes."""
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        (out, to_out), (err, to_err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
-        folder = self._spec.get("workingDir") or "/"
-        try:
-            process = sandbox.start(
-                argv, env=self._environment, stdin=nothing, stdout=to_out, stderr=to_err, folder=folder
-            )
-        except BaseException:
-            os.close(out)
-            os.close(err)
-            raise
-        finally:
-            for each in (nothing, to_out, to_err):
-                os.close(each)
-        return self._around.engine.attend(process, {out: "stdout", err: "stderr"}, log, self._note)
-
     def _note(self, code: int) -> None:
         self._exit = code
         self._around.wake()
@@ -292,7 +280,7 @@ class RunningContainer:
         self._began = _NEVER
         self._ended(_NOT_STARTED, why, reason="StartError")
         if "waiting" in self._state:
-            self._backing_off = self._state["waiting"]["message"]
+            self._backing_off = self._state["waiting"].get("message", "")
             self._state = {"waiting": {"reason": "RunContainerError", "message": why}}
             self._seen = time.monotonic() + _NOT_SEEN
             self._around.engine.after(_NOT_SEEN, self._around.wake)
@@ -310,39 +298,18 @@ class RunningContainer:
             "containerID": self._id,
             **({"message": why} if why else {}),
         }
-        if self._comes_again(code):
-            self._restarts += 1
+        if self._due != float("inf") and self._restarting.again(code):
             self._last = {"terminated": ended}
-            said = f"back-off {self._pause:.0f}s restarting failed container={self.name}: {why or f'exit code {code}'}"
-            self._wait("CrashLoopBackOff", said)
+            pause = self._restarting.pause(time.monotonic() - self._since)
+            said = f"back-off {pause:.0f}s restarting failed container={self.name}: {why or f'exit code {code}'}"
+            self._wait("CrashLoopBackOff", said, pause)
         else:
             self._state = {"terminated": ended}
 
-    def _comes_again(self, code: int) -> bool:
-        wanted = self._policy == "Always" or (self._policy == "OnFailure" and code != 0)
-        return wanted and self._due != float("inf")
-
-    def _wait(self, reason: str, message: str) -> None:
+    def _wait(self, reason: str, message: str, seconds: float) -> None:
         self._state = {"waiting": {"reason": reason, "message": message}}
-        self._due = time.monotonic() + self._pause
-        self._around.engine.after(self._pause, self._around.wake)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-
-
-def _repository(image: str) -> str:
-    """Return the last part of an image's name, without registry, tag and digest: "agnhost"."""
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
-
-
-def _is_nowhere(image: str) -> bool:
-    """Return whether the registry of an image cannot exist: its name ends in .invalid (RFC 6761)."""
-    return image.partition("/")[0].partition(":")[0].endswith(".invalid")
-
-
-def _no_image(spec: Object) -> str:
-    if _is_nowhere(str(spec.get("image", ""))):
-        return f'failed to pull image "{spec["image"]}": no such host'
-    return f'failed to pull image "{spec.get("image", "")}": an embedded cluster has {" and ".join(IMAGES)} only'
+        self._due = time.monotonic() + seconds
+        self._around.engine.after(seconds, self._around.wake)
 
 
 def _container_id(uid: str, name: str, restarts: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from harness.kubelet.agnhost.dialing import HttpTry, Report, TcpTry
 from harness.kubelet.agnhost.serving import AgnhostServer
 from harness.kubelet.container_log import ContainerLog
 from harness.kubelet.program import RunningProgram
-from harness.kubelet.sandbox import KILLED, SandboxProcess
+from harness.kubelet.sandbox import KILLED, Sandbox
 from harness.netns.addresses import Family
 from harness.netns.namespace import roam
 from harness.probes.probe import SocketSource
@@ -133,16 +134,30 @@ class Engine:
         self._reactor.call(lambda: container.open(source, families))
         return container
 
-    def attend(
+    def execute(
         self,
-        process: SandboxProcess,
-        outputs: Mapping[int, str],
+        argv: Sequence[str],
+        sandbox: Sandbox,
+        environment: Mapping[str, str],
+        folder: str,
         log: ContainerLog,
+        *,
         ended: Callable[[int], None] = lambda _code: None,
     ) -> RunningProgram:
-        """Log what a program writes to `outputs`, descriptors by stream that are taken over, until it ends."""
+        """Start the own program of a container, and log what it writes. Raises what `Sandbox.start` does."""
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        (out, to_out), (err, to_err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        try:
+            process = sandbox.start(argv, env=environment, stdin=nothing, stdout=to_out, stderr=to_err, folder=folder)
+        except BaseException:
+            os.close(out)
+            os.close(err)
+            raise
+        finally:
+            for each in (nothing, to_out, to_err):
+                os.close(each)
         program = RunningProgram(process, log, self._reactor, ended)
-        self._reactor.call(lambda: program.open(outputs))
+        self._reactor.call(lambda: program.open({out: "stdout", err: "stderr"}))
         return program
 
     def get(self, source: SocketSource, target: tuple[str, int], path: str, *, seconds: float, report: Report) -> None:

@@ -291,11 +291,17 @@ def test_a_script_may_use_any_port(backend: NetnsBackend, kubelet: Kubelet) -> N
     assert logged(kubelet) == "0\n"
 
 
+def waits_after(restarts: int, pod: Object) -> bool:
+    known = pod["status"].get("containerStatuses") or []
+    return bool(known) and "waiting" in known[0]["state"] and known[0]["restartCount"] == restarts
+
+
 def test_a_script_that_fails_is_started_again_after_a_pause(backend: NetnsBackend, kubelet: Kubelet) -> None:
     backend.api.create("pods", "default", script("echo here; exit 3"))
-    seen = becomes(backend.api, "job", lambda pod: pod["status"].get("containerStatuses") and "waiting" in state(pod))
+    seen = becomes(backend.api, "job", partial(waits_after, 1))
     status = seen["status"]["containerStatuses"][0]
     assert (state(seen)["waiting"]["reason"], status["lastState"]["terminated"]["exitCode"]) == ("CrashLoopBackOff", 3)
+    assert state(seen)["waiting"]["message"].startswith("back-off 10s")
     assert logged(kubelet, previous=True) == "here\n"
 
 
@@ -314,7 +320,7 @@ def test_a_program_that_is_not_there_could_not_be_started(backend: NetnsBackend,
 
 def test_a_program_that_cannot_start_waits_as_one_that_crashes(backend: NetnsBackend, kubelet: Kubelet) -> None:
     backend.api.create("pods", "default", script("", container={"command": ["no-such"]}))
-    becomes(backend.api, "job", lambda pod: pod["status"].get("containerStatuses") and "waiting" in state(pod))
+    becomes(backend.api, "job", partial(waits_after, 1))
     seen = becomes(backend.api, "job", lambda pod: state(pod)["waiting"]["reason"] == "CrashLoopBackOff")
     assert seen["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "StartError"
 
