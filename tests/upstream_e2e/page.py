@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.run.folder import write_whole
@@ -11,8 +11,13 @@ from tests.upstream_e2e import records
 from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
 
 PAGE = records.ROOT / "docs/what-upstream-sees.md"
+COMPARISON = records.ROOT / "docs/comparison.md"
 PROSE = Path(__file__).with_name("page.md")
 """What the page says around its figures."""
+
+_BEGIN, _END = "<!-- made by make upstream-matrix -->", "<!-- until here -->"
+_FEW = ("refuses-half", "refuses-three-quarters", "leaks-five-percent", "one-endpoint-twice", "writes-no-hints")
+"""Faults that say most in few rows."""
 
 
 def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:
@@ -20,6 +25,13 @@ def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str,
     tables = "\n".join(_table(group, known, ours) for group in groups)
     prose = PROSE.read_text(encoding="utf-8")
     return prose.replace("<!-- summary -->", summary(known, groups)).replace("<!-- tables -->", tables.rstrip())
+
+
+def comparison(page: str, known: Mapping[str, Trial], ours: Mapping[str, Ours]) -> str:
+    """Return the page of comparisons with a new table of a few faults, between its marks."""
+    before, mark, rest = page.partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    return f"{before}{mark}\n\n{_rows(_FEW, known, ours)}\n\n{_END}{after}"
 
 
 def summary(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
@@ -49,9 +61,14 @@ def _passed(trial: Trial) -> str:
 
 
 def _table(group: Group, known: Mapping[str, Trial], ours: Mapping[str, Ours]) -> str:
+    return f"## {group.breaks}\n\n{_rows(group.mutants, known, ours)}\n"
+
+
+def _rows(names: Iterable[str], known: Mapping[str, Trial], ours: Mapping[str, Ours]) -> str:
     rows = ["| fault | Kubernetes' specs | noticed here by |", "|---|---|---|"]
-    rows += [f"| {_fault(name)} | {_theirs(known.get(name))} | {_own(ours.get(name))} |" for name in group.mutants]
-    return "\n".join([f"## {group.breaks}", "", *rows, ""])
+    return "\n".join(
+        [*rows, *(f"| {_fault(name)} | {_theirs(known.get(name))} | {_own(ours.get(name))} |" for name in names)]
+    )
 
 
 def _fault(name: str) -> str:
@@ -85,8 +102,10 @@ def _own(ours: Ours | None) -> str:
 
 
 def write(known: Mapping[str, Trial]) -> None:
-    """Write the page."""
-    write_whole(PAGE, text(known, records.groups(), records.ours()))
+    """Write the page, and the few rows of it in the page of comparisons."""
+    ours = records.ours()
+    write_whole(PAGE, text(known, records.groups(), ours))
+    write_whole(COMPARISON, comparison(COMPARISON.read_text(encoding="utf-8"), known, ours))
 
 
 if __name__ == "__main__":

@@ -80,8 +80,11 @@ def test_the_seven_specs_are_told_apart_by_few_words() -> None:
 
 
 def test_page_is_what_the_matrix_makes() -> None:
-    made = page.text(records.read(), records.groups(), records.ours())
-    assert page.PAGE.read_text(encoding="utf-8") == made, "make it again: python -m tests.upstream_e2e.page"
+    known, ours = records.read(), records.ours()
+    again = "make it again: python -m tests.upstream_e2e.page"
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(known, records.groups(), ours), again
+    compared = page.COMPARISON.read_text(encoding="utf-8")
+    assert page.comparison(compared, known, ours) == compared, again
 
 
 def test_every_fault_that_was_tried_was_tried_beside_a_reference_that_passes() -> None:
