@@ -173,6 +173,8 @@ class Init:
 
     def _obey(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE, 4)
+        for each in descriptors:
+            os.set_inheritable(each, False)  # recv_fds has flags for that, and ignores them
         if not data:
             return False
         told = json.loads(data)

@@ -158,6 +158,11 @@ def test_programs_of_one_sandbox_share_files_and_processes(inside: Runs) -> None
     assert sleeping.wait(10) == 128 + 15
 
 
+def test_program_has_no_descriptors_but_its_own_three(inside: Runs) -> None:
+    inside.start("sleep", "600")
+    assert inside.sh("cd /proc/self/fd && echo *").output == "0 1 2\n"
+
+
 def test_sandboxes_share_nothing(make: Callable[[], Runs]) -> None:
     one, other = make(), make()
     one.sh("echo mine > /tmp/it")
