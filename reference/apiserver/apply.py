@@ -13,6 +13,7 @@ from typing import Any
 
 from reference.apiserver import managed_fields, status, writes
 from reference.apiserver.field_sets import FieldPath, flatten, item_key, shown, value_key
+from reference.apiserver.kinds import Strategy
 from reference.apiserver.registry import Call, Registry, Target
 from reference.apiserver.schema import ListRule, ListRules, list_rules
 from reference.apiserver.store import Stored
@@ -32,7 +33,7 @@ def apply(registry: Registry, target: Target, config: Any, call: Call, *, force:
     strategy = registry.strategy(target.resource)
     if target.view is not None:
         raise status.failure(415, "UnsupportedMediaType", f"apply {target.resource} as {strategy.resource.api_version}")
-    config = _checked(config, target)
+    config = _checked(config, target, strategy)
     call = replace(call, applied=True)
     writes.decode(registry, strategy, config, call)
     with registry.store.lock:
@@ -47,7 +48,7 @@ def apply(registry: Registry, target: Target, config: Any, call: Call, *, force:
         return Applied(stored, created=False)
 
 
-def _checked(config: Any, target: Target) -> Object:
+def _checked(config: Any, target: Target, strategy: Strategy) -> Object:
     if not isinstance(config, dict) or not isinstance(config.get("metadata", {}), dict):
         raise status.bad_request("an applied configuration must be an object")
     if config.get("metadata", {}).get("managedFields"):
@@ -57,10 +58,16 @@ def _checked(config: Any, target: Target) -> Object:
             raise status.bad_request(f"an applied configuration must have {field}")
     metadata = config.setdefault("metadata", {})
     metadata["name"] = metadata.get("name") or target.name
-    if target.subresource:
-        return {key: config[key] for key in ("apiVersion", "kind", "metadata", "status") if key in config}
-    config.pop("status", None)
+    for path in strategy.kept_by_status if target.subresource else (("status",),):  # upstream's "reset fields"
+        _reset(config, path)
     return _without_nulls(config)  # type: ignore[no-any-return]  # an object stays one
+
+
+def _reset(config: Object, path: tuple[str, ...]) -> None:
+    *parents, name = path
+    for each in parents:
+        config = config.get(each) or {}
+    config.pop(name, None)
 
 
 def _create(registry: Registry, target: Target, config: Object, call: Call) -> Stored:

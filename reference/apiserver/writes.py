@@ -79,7 +79,7 @@ def update(registry: Registry, resource: str, namespace: str, obj: Object, call:
 def update_status(
     registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = ""
 ) -> Stored:
-    """Replace an object's status and nothing else. Raises `ApiError`: 400, 404, 409, 422."""
+    """Replace an object's status, and of its metadata what the kind lets go. Raises `ApiError`: 400, 404, 409, 422."""
     strategy = registry.strategy(resource)
     if not strategy.resource.has_status:
         raise status.no_such_path()
@@ -87,13 +87,10 @@ def update_status(
     decode(registry, strategy, obj, call)
     with registry.store.lock:
         old = _present(registry, resource, obj)
-        applied = obj["metadata"].get("managedFields")
-        obj["metadata"] = dict(old.object["metadata"])
+        _keep_identity(obj["metadata"], old.object["metadata"])
         strategy.default(obj)
         strategy.prepare_for_status_update(obj, old.object)
-        if call.applied:
-            obj["metadata"]["managedFields"] = applied
-        else:
+        if not call.applied:
             managed_fields.track(obj, old.object, call.manager, subresource="status")
         _refuse(strategy, obj, strategy.validate_status_update(obj, old.object, registry.features))
         return _replace(registry, strategy, obj, old, call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from reference.apiserver.kinds import columns, errors, metadata, names, quantities
+from reference.apiserver.kinds import columns, errors, names, quantities
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import (
@@ -71,7 +71,7 @@ class Nodes(Strategy):
         return found + _validate_status(obj.get("status") or {})
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        return metadata.validate_update(new, old) + _validate_status(new.get("status") or {})
+        return super().validate_status_update(new, old, features) + _validate_status(new.get("status") or {})
 
     def table(self) -> list[Column]:
         return _TABLE

@@ -104,6 +104,7 @@ class Pods(Strategy):
 
     resource = Resource("", "v1", "Pod", "pods", "pod", ("po",), has_status=True, categories=("all",))
     shape = of_object(spec=_SPEC, status=_STATUS)
+    kept_by_status = (("spec",), ("metadata", "ownerReferences"))
     grace_seconds = DEFAULT_GRACE_SECONDS
     selectable_fields: ClassVar = {
         "spec.nodeName": _field("spec", "nodeName"),
@@ -136,8 +137,6 @@ class Pods(Strategy):
         super().prepare_for_status_update(new, old)
         _pair_addresses(new.setdefault("status", {}), old.get("status") or {})
         _default_addresses(new["status"])
-        if old["metadata"].get("ownerReferences") is not None:
-            new["metadata"]["ownerReferences"] = old["metadata"]["ownerReferences"]
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return super().validate(obj, features) + pod_validation.validate_spec(obj.get("spec") or {})
@@ -150,7 +149,7 @@ class Pods(Strategy):
         return found + pod_validation.validate_spec_update(new["spec"], old["spec"])
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        found = metadata.validate_update(new, old)
+        found = super().validate_status_update(new, old, features)
         return found + pod_validation.validate_status(new.get("status") or {})
 
     def table(self) -> list[Column]:

@@ -18,6 +18,10 @@ class ServiceCIDRs(Strategy):
         "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr", namespaced=False, has_status=True
     )
     shape = of_object(spec={"cidrs": [STRING]}, status={"conditions": [CONDITION], OTHERS: ANY})
+    kept_by_status = (
+        ("spec",),
+        *(("metadata", each) for each in ("labels", "annotations", "finalizers", "ownerReferences")),
+    )
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         cidrs = (obj.get("spec") or {}).get("cidrs") or []

@@ -81,7 +81,7 @@ class Services(Strategy):
         return [each for each in found if each.field != _DISTRIBUTION] if _keeps_value(new, old, features) else found
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:
-        return metadata.validate_update(new, old) + service_validation.validate_status(new)
+        return super().validate_status_update(new, old, features) + service_validation.validate_status(new)
 
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
         return _warnings(obj, features)

@@ -84,6 +84,9 @@ class Strategy:
     selectable_fields: ClassVar[Mapping[str, Callable[[Object], str]]] = {}
     """Field selectors that the kind adds to `metadata.name` and `metadata.namespace`."""
 
+    kept_by_status: ClassVar[tuple[tuple[str, ...], ...]] = (("spec",),)
+    """The fields that a write of the status subresource leaves as they are; labels and annotations it does change."""
+
     grace_seconds: ClassVar[int] = 0
     """The default grace period of a deletion in seconds; 0: the object is removed at once."""
 
@@ -119,11 +122,12 @@ class Strategy:
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         """Keep what an update may not touch, and drop what is disabled unless `old` has it."""
         if self.resource.has_status:
-            _keep(new, old, "status")
+            _keep(new, old, ("status",))
 
     def prepare_for_status_update(self, new: Object, old: Object) -> None:
         """Keep everything that an update of the status subresource may not touch."""
-        _keep(new, old, "spec")
+        for path in self.kept_by_status:
+            _keep(new, old, path)
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         """Return the errors of an object that is to be created."""
@@ -135,7 +139,8 @@ class Strategy:
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         """Return the errors of a write of the status subresource."""
-        return metadata.validate_update(new, old)
+        found = metadata.validate_update(new, old)
+        return found + metadata.validate(new, namespaced=self.resource.namespaced, valid_name=self.valid_name)
 
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
         """Texts for `Warning` headers, as this version gives them."""
@@ -166,7 +171,10 @@ def _shape_in(kind: type[Strategy], features: Features) -> tuple[shapes.Shape, C
     return found
 
 
-def _keep(new: Object, old: Object, name: str) -> None:
+def _keep(new: Object, old: Object, path: tuple[str, ...]) -> None:
+    *parents, name = path
+    for each in parents:
+        new, old = new[each], old[each]
     if name in old:
         new[name] = old[name]
     else:

@@ -112,16 +112,6 @@ def test_update_leaves_the_status_alone(api: ApiServer) -> None:
     assert updated["status"] == ingress
 
 
-def test_status_update_leaves_everything_else_alone(api: ApiServer) -> None:
-    created = api.create("nodes", "", {"metadata": {"name": "a1", "labels": {"zone": "a"}}})
-    conditions = [{"type": "Ready", "status": "True"}]
-    changed = {"metadata": {"name": "a1"}, "spec": {"unschedulable": True}, "status": {"conditions": conditions}}
-    updated = api.update_status("nodes", "", changed)
-    assert updated["metadata"]["labels"]["zone"] == "a"
-    assert updated.get("spec") == created.get("spec")
-    assert updated["status"]["conditions"][0]["status"] == "True"
-
-
 def test_endpoint_slice_generation_counts_changes_of_endpoints(api: ApiServer) -> None:
     slice_ = {"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": []}
     assert api.create("endpointslices", "default", slice_)["metadata"]["generation"] == 1
