@@ -166,8 +166,8 @@ class HttpTry(Try):
     def _take(self, data: bytes) -> None:
         self._data += data
         try:
-            answer = read_answer(self._data, ended=not data)
-        except (MalformedError, ValueError) as error:
+            answer = read_answer(self._data, not data)
+        except MalformedError as error:
             self._fail(self._of(str(error)))
             return
         if answer is not None:

@@ -1,25 +1,29 @@
-"""Parses and writes HTTP/1.1 requests and answers.
+"""Reads and writes HTTP/1.1 requests and answers, as Go's net/http does.
 
-Pure. It covers the messages of agnhost and its clients; a dial costs one request and one answer at each end, so only
-little is parsed: the first line, the length of the body, and whether the connection stays open.
+Pure. h11 reads them. What clients notice of its differences to Go: Go judges a first line when it has it, h11 waits
+for the whole head. So a first line alone is shown to h11 with the rest of a head. `echo hostName | nc ADDRESS PORT`, by
+which Kubernetes' own tests see that a server is there, waits for the answer 400.
+What was read before is remembered: mostly a dial costs no reading, at either end.
 """
 
 from __future__ import annotations
 
 import gzip
-import re
 import time
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
+from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-_END = b"\r\n\r\n"
-_LONGEST_HEAD = 1 << 20  # as net/http has it
+import h11
+
+_LONGEST_HEAD = (1 << 20) + 4096  # as net/http has it
 _TEXT, _HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
-_STATUS = re.compile(rb"HTTP/(1\.[01]) (\d{3})(?: [^\r\n]*)?\r\n")
+_QUESTION = h11.Request(method="GET", target="/", headers=[("Host", "any")])
+_Role: TypeAlias = type[h11.SERVER | h11.CLIENT]
 
 
 class MalformedError(ValueError):
@@ -61,39 +65,70 @@ def query_of(text: str) -> dict[str, str]:
     return found
 
 
-def read_request(data: bytes) -> tuple[Request, int] | None:
-    """Return the first request in `data` and its length in bytes; None if incomplete. Raises `MalformedError`."""
-    end = data.find(_END)
-    if end < 0:
-        if len(data) > _LONGEST_HEAD:
-            raise MalformedError("431 Request Header Fields Too Large")
-        return None
-    request = _request(data[:end])
-    length = next((value for name, value in request.headers if name == "content-length"), "0")
-    if not length.isdecimal():
-        raise MalformedError("400 Bad Request")
-    whole = end + len(_END) + int(length)
-    return (request, whole) if len(data) >= whole else None
-
-
 @lru_cache(maxsize=512)
-def _request(head: bytes) -> Request:
-    first, *rest = head.decode("latin-1").split("\r\n")
-    parts = first.split(" ")
-    if len(parts) != 3 or parts[2] not in ("HTTP/1.0", "HTTP/1.1"):
-        raise MalformedError("400 Bad Request")
-    headers = tuple(_headers(rest))
-    if parts[2] == "HTTP/1.1" and not any(name == "host" for name, _ in headers):
-        raise MalformedError("400 Bad Request: missing required Host header")
-    method, target, version = parts
-    return Request(method, target, version, headers)
+def read_request(data: bytes, ended: bool) -> tuple[Request, int] | None:
+    """Return the first request in `data` and its length in bytes; None if incomplete. `ended`: nothing more comes.
+
+    Raises `MalformedError`, also for the beginning of what cannot become a request.
+    """
+    try:
+        read = _read(h11.SERVER, data, ended)
+    except h11.RemoteProtocolError as error:
+        raise MalformedError(_described(error.error_status_hint)) from None
+    if read is None:
+        if _begins_wrong(h11.SERVER, data):
+            raise MalformedError(_described(400))
+        return None
+    head, _body, length = read
+    assert isinstance(head, h11.Request)
+    if not head.http_version.startswith(b"1."):
+        raise MalformedError(_described(505))
+    headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
+    return Request(head.method.decode(), head.target.decode(), f"HTTP/{head.http_version.decode()}", headers), length
 
 
-def _headers(lines: list[str]) -> list[tuple[str, str]]:
-    pairs = [line.partition(":") for line in lines]
-    if not all(colon and name for name, colon, _ in pairs):
-        raise MalformedError("400 Bad Request")
-    return [(name.lower(), value.strip()) for name, _, value in pairs]
+def _described(code: int) -> str:
+    return f"{code} {_PHRASES[code]}"
+
+
+def _read(role: _Role, data: bytes, ended: bool) -> tuple[h11.Request | h11.Response, bytes, int] | None:
+    """Return head, body and length of the first message in what `role` received; None if it is incomplete.
+
+    Raises `h11.RemoteProtocolError`.
+    """
+    connection = h11.Connection(role, max_incomplete_event_size=_LONGEST_HEAD)
+    if role is h11.CLIENT:  # an answer is one to a request
+        connection.send(_QUESTION)
+        connection.send(h11.EndOfMessage())
+    if data:  # h11 takes none for the end
+        connection.receive_data(data)
+    if ended:
+        connection.receive_data(b"")
+    head: h11.Request | h11.Response | None = None
+    body: list[bytes] = []
+    while True:
+        match connection.next_event():
+            case h11.Request() | h11.Response() as head:
+                pass
+            case h11.Data() as piece:
+                body.append(piece.data)
+            case h11.EndOfMessage() if head is not None:
+                return head, b"".join(body), len(data) - len(connection.trailing_data[0])
+            case h11.InformationalResponse():
+                pass
+            case _:
+                return None
+
+
+def _begins_wrong(role: _Role, data: bytes) -> bool:
+    """Return whether the first line is there, and no head can begin with it."""
+    line, found, _ = data.partition(b"\n")
+    if found:
+        try:
+            _read(role, line + b"\nHost: any\n\n", False)
+        except h11.RemoteProtocolError:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,67 +183,37 @@ def get_request(target: str, host: str) -> bytes:
 
 
 @lru_cache(maxsize=512)
-def read_answer(data: bytes, *, ended: bool) -> tuple[int, bytes] | None:
+def read_answer(data: bytes, ended: bool) -> tuple[int, bytes] | None:
     """Return status code and body of an answer, None if incomplete; `ended`: the connection is closed.
 
     Raises `MalformedError` with the words of Go's client.
     """
-    end = data.find(_END)
-    if end < 0:
-        _check_beginning(data, ended=ended)
+    if ended and not data:
+        raise MalformedError("EOF")
+    try:
+        read = _read(h11.CLIENT, data, ended)
+    except h11.RemoteProtocolError as error:
+        _check_beginning(data)
+        raise MalformedError("unexpected EOF" if ended else str(error)) from None
+    if read is None:
+        _check_beginning(data)
         return None
-    status = _STATUS.match(data)
-    if status is None:
-        raise MalformedError(f'malformed HTTP response "{_line(data)}"')
-    code, body = int(status[2]), data[end + len(_END) :]
-    headers = dict(_headers(data[status.end() : end].decode("latin-1").split("\r\n")))
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        whole = _unchunk(body)
-    elif (length := headers.get("content-length", "")).isdecimal():
-        whole = body[: int(length)] if len(body) >= int(length) else None
-    else:
-        return (code, body) if ended else None
-    if whole is None:
-        if ended:
-            raise MalformedError("unexpected EOF")
-        return None
-    return code, _unpacked(whole, headers.get("content-encoding", ""))
+    head, body, _length = read
+    assert isinstance(head, h11.Response)
+    return head.status_code, _unpacked(body, dict(head.headers).get(b"content-encoding", b""))
 
 
-def _unpacked(body: bytes, encoding: str) -> bytes:
+def _check_beginning(data: bytes) -> None:
+    if _begins_wrong(h11.CLIENT, data):
+        line = data.partition(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace")
+        raise MalformedError(f'malformed HTTP response "{line}"')
+
+
+def _unpacked(body: bytes, encoding: bytes) -> bytes:
     """Return a body without gzip encoding, which Go's client asks for and removes."""
-    if encoding.lower() != "gzip" or not body:
+    if encoding.lower() != b"gzip" or not body:
         return body
     try:
         return gzip.decompress(body)
     except (OSError, EOFError, zlib.error):
         raise MalformedError("gzip: invalid header") from None
-
-
-def _check_beginning(data: bytes, *, ended: bool) -> None:
-    """Raise `MalformedError` if more bytes cannot make this an answer."""
-    if ended and not data:
-        raise MalformedError("EOF")
-    if b"\n" in data and _STATUS.match(data) is None:
-        raise MalformedError(f'malformed HTTP response "{_line(data)}"')
-    if ended:
-        raise MalformedError("unexpected EOF")
-
-
-def _line(data: bytes) -> str:
-    return data.partition(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace")
-
-
-def _unchunk(body: bytes) -> bytes | None:
-    parts: list[bytes] = []
-    while True:
-        size, found, body = body.partition(b"\r\n")
-        if not found:
-            return None
-        length = int(size.partition(b";")[0], 16)
-        if length == 0:
-            return b"".join(parts)
-        if len(body) < length + 2:
-            return None
-        parts.append(body[:length])
-        body = body[length + 2 :]

@@ -176,7 +176,10 @@ class _Connection(_Part):
     def _go_on(self) -> None:
         """Answer the requests that were read, and close the connection after the last answer."""
         try:
-            while self._input and not self._busy and self._stays and (found := read_request(self._input)):
+            while self._input and not self._busy and self._stays:
+                found = read_request(self._input, self._ended)
+                if found is None:
+                    break
                 request, length = found
                 self._input = self._input[length:]
                 self._stays = request.stays

@@ -23,7 +23,7 @@ from harness.eventually import eventually
 from harness.kubelet.agnhost.answers import Process
 from harness.kubelet.agnhost.arguments import CommandError, Netexec, Pause, Program, ServeHostname, parse
 from harness.kubelet.agnhost.engine import Engine
-from harness.kubelet.agnhost.messages import MalformedError, read_answer
+from harness.kubelet.agnhost.messages import MalformedError, read_answer, read_request
 from harness.kubelet.container_log import ContainerLog
 from harness.kubelet.sandbox import NoProgramError
 from harness.netns import http
@@ -168,6 +168,78 @@ def test_a_client_that_has_said_all_gets_its_answer(client: Host, target: Host) 
     assert received.count(b"target") == 50
 
 
+HELLO = b"GET /echo?msg=hi HTTP/1.1\r\nHost: x\r\n\r\n"
+POSTED = b"POST /echo?msg=hi HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+CHUNKED = b"POST /echo?msg=hi HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+WIRE: tuple[tuple[bytes, bytes], ...] = (
+    (HELLO, b"200"),
+    (HELLO.replace(b"\r\n", b"\n"), b"200"),
+    (HELLO.replace(b"x\r\n\r\n", b"x\n\r\n"), b"200"),
+    (POSTED, b"200"),
+    (POSTED.replace(b"\r\n", b"\n"), b"200"),
+    (CHUNKED, b"200"),
+    (b"GET /echo?msg=hi HTTP/1.0\n\n", b"200"),
+    (b"hostName\n", b"400"),
+    (b"hostName\r\n", b"400"),
+    (b"\n", b"400"),
+    (b"GET /\n", b"400"),
+    (b"GET / HTTP/one\n", b"400"),
+    (b"G@T / HTTP/1.1\n", b"400"),
+    (b"GET / HTTP/1.1\n\n", b"400"),
+    (b"GET / HTTP/1.1\nHost: x\nno header\n\n", b"400"),
+    (b"GET / HTTP/1.1\nHost: x\nHost: y\n\n", b"400"),
+    (b"POST / HTTP/1.1\nHost: x\nContent-Length: x\n\n", b"400"),
+    (b"POST / HTTP/1.1\nHost: x\nTransfer-Encoding: gzip\n\n", b"501"),
+    (b"GET / HTTP/2.0\nHost: x\n\n", b"505"),
+)
+"""Bytes to which Go's net/http answers without any more of them, and its status code."""
+
+UNFINISHED = (b"hostName", b"GET / HT", b"GET / HTTP/1.1\n", HELLO[:-1], HELLO[:-4])
+"""Bytes to which Go answers when it knows that no more will come; with 400."""
+
+
+def status_of(pod: Host, data: bytes, *, shut: bool = False) -> bytes:
+    """The status code that a server in the pod answers to these bytes, while the connection is open or half closed."""
+    with pod.namespace.socket() as sock:
+        sock.settimeout(5)
+        sock.connect(("127.0.0.1", 8080))
+        sock.sendall(data)
+        if shut:
+            sock.shutdown(socket.SHUT_WR)
+        return sock.recv(1000).partition(b" ")[2][:3]
+
+
+@pytest.mark.parametrize(("data", "code"), WIRE)
+def test_what_go_answers_at_once_is_answered_at_once(client: Host, data: bytes, code: bytes) -> None:
+    assert status_of(client, data) == code
+
+
+@pytest.mark.parametrize("data", UNFINISHED)
+def test_what_stops_short_is_answered_when_it_stops(client: Host, data: bytes) -> None:
+    assert read_request(data, False) is None
+    assert status_of(client, data, shut=True) == b"400"
+
+
+@pytest.mark.parametrize("data", [data for data, code in WIRE if code == b"200"])
+def test_a_request_that_comes_in_pieces_is_waited_for(data: bytes) -> None:
+    assert [read_request(data[:length], False) for length in range(1, len(data))] == [None] * (len(data) - 1)
+    found = read_request(data + HELLO, False)
+    assert found is not None
+    assert (found[0].path, found[1]) == ("/echo", len(data))
+
+
+def test_a_client_that_says_nothing_gets_nothing(client: Host) -> None:
+    assert status_of(client, b"", shut=True) == b""
+
+
+@pytest.mark.parametrize(
+    "data", [b"HTTP/1.1 200 OK\nContent-Length: 2\n\nab", b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nab"]
+)
+def test_answers_are_read_as_go_reads_them(data: bytes) -> None:
+    assert [read_answer(data[:length], False) for length in range(len(data))] == [None] * len(data)
+    assert read_answer(data, False) == (200, b"ab")
+
+
 def test_sigterm_ends_a_container_after_its_delay(network: Network, engine: Engine) -> None:
     pod, codes = network.add_pod("a1"), list[int]()
     command = Netexec(8080, 8080, delay_shutdown=1)
@@ -284,21 +356,21 @@ def test_requests_are_logged_as_agnhost_does(network: Network, engine: Engine) -
 )
 def test_an_answer_that_is_none_is_named(data: bytes, ended: bool, said: str) -> None:
     with pytest.raises(MalformedError, match=re.escape(said)):
-        read_answer(data, ended=ended)
+        read_answer(data, ended)
 
 
 def test_a_packed_answer_is_unpacked() -> None:
     packed = gzip.compress(b"web-1")
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
-    assert read_answer(head + packed, ended=False) == (200, b"web-1")
+    assert read_answer(head + packed, False) == (200, b"web-1")
     with pytest.raises(MalformedError, match="gzip"):
-        read_answer(head + b"x" * len(packed), ended=False)
+        read_answer(head + b"x" * len(packed), False)
 
 
 def test_answers_in_chunks_are_put_together() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert read_answer(head + b"2\r\nab\r\n1\r\n", ended=False) is None
-    assert read_answer(head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", ended=False) == (200, b"abc")
+    assert read_answer(head + b"2\r\nab\r\n1\r\n", False) is None
+    assert read_answer(head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", False) == (200, b"abc")
 
 
 @pytest.fixture
@@ -360,6 +432,16 @@ def without_numbers(answer: HttpAnswer, pod: Host) -> tuple[int, str, str | None
 def test_the_real_one_answers_the_same(client: Host, target: Host, real: Host, path: str) -> None:
     asked = path.format(target=target.addresses["IPv4"], target6=target.addresses["IPv6"])
     assert without_numbers(get(client, asked), client) == without_numbers(get(real, asked), real)
+
+
+@pytest.mark.parametrize("data", [data for data, _ in WIRE])
+def test_the_real_one_answers_at_once_too(client: Host, real: Host, data: bytes) -> None:
+    assert status_of(client, data) == status_of(real, data)
+
+
+@pytest.mark.parametrize("data", [b"", *UNFINISHED])
+def test_the_real_one_answers_at_the_end_too(client: Host, real: Host, data: bytes) -> None:
+    assert status_of(client, data, shut=True) == status_of(real, data, shut=True)
 
 
 @pytest.mark.slow
