@@ -271,6 +271,7 @@ def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -
     kills={"external-local-restricts-clients-inside"},
 )
 def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
+    """Node ports are left out: core/v1 says of them only that such clients may need to take the policy into account."""
     service = three_zones.create_service(type="LoadBalancer", external_traffic_policy="Local")
     (a1,) = three_zones.run_servers(on=["a1"])
     three_zones.publish(service, [endpoint(a1)])

@@ -178,7 +178,8 @@ class Decision:
     """The actions of a node for one service port.
 
     `cluster_ip` is for traffic to the cluster IP. `outside` and `inside` are for traffic to node port, load balancer
-    IPs and external IPs, from outside the cluster and from its pods and this node; None without such addresses.
+    IPs and external IPs, from outside the cluster and from its pods and this node; None without such addresses. Pods of
+    other nodes count as outside at this node's ports.
     """
 
     mode: Mode

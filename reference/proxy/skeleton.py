@@ -123,7 +123,7 @@ def fixed_chains(family: Family) -> tuple[Chain, ...]:
         Chain("masquerading", _masquerading(family)),
         Chain(
             "prerouting",
-            (_from_outside(family), _by_service(family)),
+            (*_from_outside(family), _by_service(family)),
             Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -100, "dstnat"),
         ),
         Chain("output", (_by_service(family),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -100, "-100")),
@@ -205,11 +205,26 @@ def _by_ranges(family: Family) -> Rule:
     )
 
 
-def _from_outside(family: Family) -> Rule:
-    rule, first = _by_map(family, "external"), nft.FIRST_REGISTER
-    return Rule(
-        f"{FAMILY_WORD[family]} saddr != @pods {rule.text}",
-        load_source(family, first) + nft.lookup("pods", first, inverted=True) + rule.expressions,
+def _from_outside(family: Family) -> tuple[Rule, ...]:
+    """Traffic from outside the cluster; and from pods of other nodes to this node's addresses, thus to node ports.
+
+    core/v1 ServiceSpec.externalTrafficPolicy gives Cluster semantics to all clients within at external IPs and load
+    balancer IPs, but not at node ports, and traffic that is sent to a node without endpoints is dropped.
+    """
+    rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]
+    source = load_source(family, first)
+    return (
+        Rule(
+            f"{ip} saddr != @pods {rule.text}", source + nft.lookup("pods", first, inverted=True) + rule.expressions
+        ),
+        Rule(
+            f"{ip} saddr != @own {ip} daddr @own {rule.text}",
+            source
+            + nft.lookup("own", first, inverted=True)
+            + load_destination(family, first)
+            + nft.lookup("own", first)
+            + rule.expressions,
+        ),
     )
 
 
@@ -288,7 +303,7 @@ def _masquerading(family: Family) -> tuple[Rule, ...]:
     """Replace the source address by this node's where answers would not come back through this node otherwise.
 
     In order: an endpoint that reached itself: yes; this node and its pods, whose answers come through here anyway: no;
-    pods of other nodes: yes; clients from outside whose address must be kept: no; all others: yes.
+    clients whose address must be kept: no; pods of other nodes: yes; all others: yes.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)
@@ -301,15 +316,15 @@ def _masquerading(family: Family) -> tuple[Rule, ...]:
         ),
         Rule(f"{ip} saddr @own return", source + nft.lookup("own", first) + nft.verdict(Verdict.RETURN)),
         Rule(
-            f"{ip} saddr @pods masquerade fully-random",
-            source + nft.lookup("pods", first) + nft.masquerade(),
-        ),
-        Rule(
             f"meta mark & {LOCAL_LIST:#010x} == {LOCAL_LIST:#010x} return",
             nft.load_meta(uapi.NFT_META_MARK, first)
             + nft.mask(first, LOCAL_LIST)
             + nft.compare(first, kept)
             + nft.verdict(Verdict.RETURN),
+        ),
+        Rule(
+            f"{ip} saddr @pods masquerade fully-random",
+            source + nft.lookup("pods", first) + nft.masquerade(),
         ),
         Rule("masquerade fully-random", nft.masquerade()),
     )

@@ -115,8 +115,23 @@ def test_external_local_policy_gives_traffic_from_inside_the_whole_list(cluster:
 
     assert cluster.ask("a2-2", a2, port, count=40) == "a1-2 b1-2"
     assert cluster.ask("a2", a2, port, count=40) == "a1-2 b1-2"
-    assert set(cluster.observe("a1-3", a2, port, count=40)) == {Reached("a1-2", a2), Reached("b1-2", a2)}
     assert cluster.ask("a1-2", a1, port, count=40) == "a1-2 b1-2"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_external_local_policy_holds_for_pods_of_other_nodes_at_node_ports(
+    cluster: Cluster, family: Any, protocol: str
+) -> None:
+    port = node_port(cluster.service("a1-2", "b1-2", type="NodePort", **LOCAL), protocol)
+    a1, a2, b1 = (cluster.hosts[name].addresses[family] for name in ("a1", "a2", "b1"))
+    client = cluster.hosts["a1-3"].addresses[family]
+
+    assert cluster.ask("a1-3", a1, port, protocol=protocol, count=40) == "a1-2 b1-2"
+    assert set(cluster.observe("a1-3", b1, port, protocol=protocol)) == {Reached("b1-2", client)}
+    for other in ("a1-3", "b1-2"):
+        assert cluster.ask(other, a2, port, protocol=protocol, patience=0.3) == TIMED_OUT
+    assert cluster.ask("a1", b1, port, protocol=protocol) == "b1-2"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
