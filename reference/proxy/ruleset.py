@@ -6,8 +6,9 @@ that its cost does not grow with the number of Services and a change is a handfu
 - `services` maps a service address (address, protocol, port) to a mark, which stands for an action: forward to so many
   endpoints, drop, or reject.
 - `external` does the same for traffic from outside the cluster, and from pods of other nodes to node ports, where
-  externalTrafficPolicy Local selects other endpoints than for traffic from inside. Its marks, and the indexes of its endpoints, are LOCAL_LIST higher, so that in
-  postrouting the packet's mark still says that the client's address must be kept, without a further lookup.
+  externalTrafficPolicy Local selects other endpoints than for traffic from inside. Its marks, and the indexes of its
+  endpoints, are LOCAL_LIST higher, so that in postrouting the packet's mark still says that the client's address must
+  be kept, without a further lookup.
 - `actions` maps a mark to the chain that carries the action out, for example by selecting an index at random.
 - `endpoints` maps a service address and an index to an endpoint.
 - `hairpin` holds the endpoints on this node, which may reach themselves through a Service.

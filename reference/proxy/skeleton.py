@@ -214,9 +214,7 @@ def _from_outside(family: Family) -> tuple[Rule, ...]:
     rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]
     source = load_source(family, first)
     return (
-        Rule(
-            f"{ip} saddr != @pods {rule.text}", source + nft.lookup("pods", first, inverted=True) + rule.expressions
-        ),
+        Rule(f"{ip} saddr != @pods {rule.text}", source + nft.lookup("pods", first, inverted=True) + rule.expressions),
         Rule(
             f"{ip} saddr != @own {ip} daddr @own {rule.text}",
             source
