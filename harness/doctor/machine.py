@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from harness.doctor.check import Check, CheckState, ok, unknown, unusable
 from harness.errors import UnavailableError
@@ -14,10 +16,15 @@ from harness.netns import kernel, needs, programs, sandbox
 from harness.netns.addresses import FAMILIES
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
+from harness.recipes import cni
+from harness.recipes.filling import fill
 from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, Recipe, read_recipe
 from harness.settings.claims import OF_BOTH_FAMILIES, REFERENCE
 from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
+
+ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
+"""Values for all placeholders, where what they stand for does not matter."""
 
 
 def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
@@ -56,6 +63,8 @@ def examine_implementation(settings: Settings) -> list[Check]:
 def examine_recipe(name: str, recipe: Recipe) -> list[Check]:
     """Check that each program of a recipe is there, and each thing that it requires."""
     found = [_program(name, recipe, each.command[0]) for each in (*recipe.cluster_programs, *recipe.programs)]
+    if recipe.pods and recipe.pods.cni:
+        found.append(_cni(f"{name}: pods", recipe, recipe.pods.cni))
     absent = needs.missing(recipe.needs)
     return found + [
         unusable(f"{name}: {each}", absent[each]) if each in absent else ok(f"{name}: {each}", "is here")
@@ -69,6 +78,22 @@ def _program(name: str, recipe: Recipe, command: str) -> Check:
         remedy = "install it, or name its path in key command (CoreDNS: components fetch coredns --from source)"
         return unusable(name, f"{recipe.name}: there is no program {command}", remedy)
     return ok(name, f"{recipe.name} {recipe.version}".rstrip() + f": {place}")
+
+
+def _cni(name: str, recipe: Recipe, file: str) -> Check:
+    """Check that a CNI configuration can be read, and that all its plugins are there."""
+    first = recipe.programs[0]
+    path = fill(dict(first.environment).get("CNI_PATH", cni.USUAL_PATH), ANY_VALUE)
+    written = {f"{{folder}}/{each}": fill(text, ANY_VALUE) for each, text in first.files}
+    try:
+        config = cni.parse(written[file] if file in written else Path(fill(file, ANY_VALUE)).read_text("utf-8"))
+    except (OSError, cni.CniError) as error:
+        return unusable(name, f"the CNI configuration {file}: {error}")
+    absent = [each for each in cni.programs(config) if cni.find(each, path) is None]
+    if absent:
+        remedy = "install them (containernetworking-plugins), or name their folder in variable CNI_PATH"
+        return unusable(name, f"there is no plugin {', '.join(absent)} in {path}", remedy)
+    return ok(name, f"{', '.join(cni.programs(config))} in {path}")
 
 
 def _own_files() -> Check:

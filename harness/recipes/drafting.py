@@ -80,7 +80,7 @@ follows: released
 # What a node has of its own beside its network: {isolation}.
 # isolation: [run, hostname]
 
-# Commands that attach pods, for a data plane that owns their interfaces; docs/proxies.md has the placeholders.
+# What attaches pods, for a data plane that owns their interfaces: these commands, or {{cni: FILE}} (docs/proxies.md).
 # pods: {{attach: [mine-cni, add, "{{pod_netns}}"], detach: [mine-cni, delete, "{{pod_netns}}"]}}
 
 # What the machine must have; docs/proxies.md has the names, and `trafficdist doctor --proxy {file}` tries each.

@@ -9,6 +9,11 @@ PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 """A brace that is doubled, or a name in braces, which is the group."""
 
 
+def literal(text: str) -> str:
+    """Return the template of a text that has no placeholders."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Fill in the placeholders of a template; {{ and }} stand for braces."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +20,8 @@ from harness.eventually import eventually
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host, Port
 from harness.netns.namespace import Namespace
+from harness.recipes import cni
+from harness.recipes.filling import literal
 
 OF_POD: Mapping[str, str] = {
     "pod": "the name of the pod that is attached or detached",
@@ -42,10 +45,22 @@ _CLOSED_PORT = 9
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
-    """The commands of a recipe; without one to detach a pod, what made its interface ends with its netns."""
+    """The commands of a recipe; without one to detach a pod, what made its interface ends with its netns.
+
+    `cni` is the path of the CNI configuration that they stand for, with placeholders; "" without one.
+    """
 
     attach: tuple[str, ...]
     detach: tuple[str, ...] = ()
+    cni: str = ""
+
+
+def by_cni(file: str) -> PodCommands:
+    """Return the commands that attach pods as a CNI configuration says; the file's path may have placeholders."""
+    program = tuple(literal(each) for each in (sys.executable, "-IS", cni.__file__))
+    of_pod = tuple(f"{{{each}}}" for each in cni.Pod._fields)
+    add, delete = ((*program, verb, file, "{folder}", *of_pod) for verb in ("ADD", "DEL"))
+    return PodCommands(add, delete, file)
 
 
 class RunThere(Protocol):

@@ -21,9 +21,9 @@ from harness.netns.needs import NEEDS
 from harness.recipes import values
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
-from harness.recipes.filling import fill
+from harness.recipes.filling import fill, literal
 from harness.recipes.objects import defines_kinds, parse_objects
-from harness.recipes.pods import OF_POD, PodCommands
+from harness.recipes.pods import OF_POD, PodCommands, by_cni
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -184,7 +184,7 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
         converges_within=values.as_seconds(loaded.get("converges_within", 0), "converges_within"),
         objects=parse_objects(loaded.get("objects", []), folder),
         cluster_programs=of_cluster,
-        pods=_pods(loaded["pods"], kind) if "pods" in loaded else None,
+        pods=_pods(loaded["pods"], kind, folder) if "pods" in loaded else None,
     )
 
 
@@ -244,13 +244,18 @@ def _explain(value: Any, kind: Kind) -> Explain:
     return ByLog(template)
 
 
-def _pods(value: Any, kind: Kind) -> PodCommands:
+def _pods(value: Any, kind: Kind, folder: Path) -> PodCommands:
     if not isinstance(value, dict):
-        raise UsageError(f"key pods: want attach, and detach if need be, not {values.shown(value)}")
+        raise UsageError(f"key pods: want cni, or attach and detach if need be, not {values.shown(value)}")
+    allowed = _also(OF_POD, kind)
+    if "cni" in value:
+        values.refuse_unknown(value, ("cni",), "key pods, with cni: ")
+        file = values.as_template(values.as_text(value["cni"], "pods.cni"), "pods.cni", allowed)
+        return by_cni(file if file.startswith(("{", "/")) else f"{literal(str(folder.absolute()))}/{file}")
     values.refuse_unknown(value, ("attach", "detach"), "key pods: ")
     values.insist(value, "attach", "pods.")
-    allowed = _also(OF_POD, kind)
-    return PodCommands(**{name: values.as_command(given, f"pods.{name}", allowed) for name, given in value.items()})
+    commands = {name: values.as_command(given, f"pods.{name}", allowed) for name, given in value.items()}
+    return PodCommands(commands["attach"], commands.get("detach", ()))
 
 
 def _also(more: Mapping[str, str], kind: Kind) -> dict[str, str]:

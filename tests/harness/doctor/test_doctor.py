@@ -59,6 +59,27 @@ def test_program_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
     assert machine.examine_implementation(resolve({}, environment={})) == []
 
 
+def test_plugins_of_a_configuration_of_cni_are_looked_for(tmp_path: Path) -> None:
+    config = '{{"name": "n", "plugins": [{{"type": "%s", "ipam": {{"type": "of-ip", "dataDir": "{folder}"}}}}]}}'
+    files = {"good": config % "wires", "bad": config % "knots", "odd": "{{"}
+    for plugin in ("wires", "of-ip"):
+        (tmp_path / plugin).touch(0o755)
+    recipe = {"name": "mine", "command": ["sh"], "ready": [{"log": "up"}], "files": files}
+    recipe |= {"environment": {"CNI_PATH": str(tmp_path)}}
+    (tmp_path / "written.conf").write_text('{"name": "n", "type": "wires"}', encoding="utf-8")
+    path = tmp_path / "mine.yaml"
+    for file, state, said in (
+        ("{folder}/good", CheckState.OK, "wires, of-ip in "),
+        ("written.conf", CheckState.OK, "wires in "),
+        ("{folder}/bad", CheckState.UNUSABLE, "there is no plugin knots in "),
+        ("{folder}/odd", CheckState.UNUSABLE, "it is no JSON"),
+        ("none.conf", CheckState.UNUSABLE, "No such file"),
+    ):
+        path.write_text(yaml.safe_dump(recipe | {"pods": {"cni": file}}), encoding="utf-8")
+        _, check = machine.examine_implementation(resolve({"proxy": str(path)}, environment={}))
+        assert (check.name, check.state, said in check.found) == ("proxy: pods", state, True), check
+
+
 @pytest.mark.parametrize("source", ["option", "variable", "file"])
 def test_what_a_recipe_requires_is_tried_by_name(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.yaml"

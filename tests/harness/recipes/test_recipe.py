@@ -205,9 +205,11 @@ def test_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], r"key pods: want attach, and detach if need be, not \[\]"),
+        ([], r"key pods: want cni, or attach and detach if need be, not \[\]"),
         ({"detach": ["x"]}, r"key pods.attach is missing"),
-        ({"attach": ["x"], "cni": "x"}, r"key pods: unknown key 'cni'; allowed: attach, detach"),
+        ({"attach": ["x"], "cni": "x"}, r"key pods, with cni: unknown key 'attach'; allowed: cni"),
+        ({"attach": ["x"], "add": "x"}, r"key pods: unknown key 'add'; allowed: attach, detach"),
+        ({"cni": "{log_file}"}, r"key pods.cni: unknown placeholder \{log_file\}"),
         ({"attach": "x"}, r"key pods.attach: want a list of texts, not 'x'"),
         (
             {"attach": ["x", "{log_file}"]},

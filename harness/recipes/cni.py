@@ -1,0 +1,157 @@
+"""Runs the plugins of a CNI configuration for one pod, as a container runtime does it (CNI specification, 1.0.0).
+
+A program of its own, with the standard library alone, because it is started for each pod that comes and goes, in the
+netns of its node. A recipe's `pods: {cni: FILE}` stands for its two commands.
+
+The addresses of pods are chosen before. Plugins hear of them by the capabilities that CNI's conventions name: `ips`,
+`ipRanges` and `mac`, where the configuration declares them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+USUAL_PATH = "/opt/cni/bin:/usr/lib/cni"
+"""Where plugins are looked for without a variable CNI_PATH."""
+
+_LENGTHS = {4: 24, 6: 64}  # of the prefix that the pods of a node share, by version of IP
+
+
+class CniError(Exception):
+    """A configuration that is none, a plugin that is not there, or what a plugin said when it failed."""
+
+
+class Pod(NamedTuple):
+    """The values of the placeholders with these names."""
+
+    pod: str
+    pod_namespace: str
+    pod_uid: str
+    pod_netns: str
+    pod_mac: str
+    interface: str
+    pod_ipv4: str
+    pod_ipv6: str
+
+    @property
+    def addresses(self) -> list[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
+        """Its addresses, each in the pod CIDR of the node."""
+        given = [ipaddress.ip_address(each) for each in (self.pod_ipv4, self.pod_ipv6) if each]
+        return [ipaddress.ip_interface(f"{each}/{_LENGTHS[each.version]}") for each in given]
+
+    @property
+    def offered(self) -> dict[str, Any]:
+        """What a plugin hears under `runtimeConfig`, by capability."""
+        return {
+            "ips": [str(each) for each in self.addresses],
+            "ipRanges": [[{"subnet": str(each.network)}] for each in self.addresses],
+            "mac": self.pod_mac,
+        }
+
+    @property
+    def arguments(self) -> str:
+        """What CNI_ARGS has, with the names that Kubernetes' runtimes use."""
+        uid = self.pod_uid
+        known = {"NAMESPACE": self.pod_namespace, "NAME": self.pod, "INFRA_CONTAINER_ID": uid, "UID": uid}
+        return ";".join(["IgnoreUnknown=1", *(f"K8S_POD_{key}={value}" for key, value in known.items())])
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return a configuration with its list of plugins; one plugin alone is a list of one. Raises `CniError`."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise CniError(f"it is no JSON: {error}") from None
+    if not isinstance(found, dict) or not found.get("name"):
+        raise CniError("it has no name")
+    plugins = found.get("plugins", [found])
+    if not isinstance(plugins, list) or not all(isinstance(each, dict) and each.get("type") for each in plugins):
+        raise CniError("it has plugins without a type")
+    return {**found, "plugins": plugins}
+
+
+def programs(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of all programs that a configuration takes: its plugins, and those of IPAM that they call."""
+    delegated = [each["ipam"]["type"] for each in config["plugins"] if (each.get("ipam") or {}).get("type")]
+    return list(dict.fromkeys([*(each["type"] for each in config["plugins"]), *delegated]))
+
+
+def run(verb: str, config: Mapping[str, Any], pod: Pod, kept: Path) -> None:
+    """Add a pod, or delete it, by all plugins of a configuration; `kept` has the result in between.
+
+    Raises `CniError` with the name of the plugin that failed, and if the pod got other addresses.
+    """
+    result = json.loads(kept.read_text(encoding="utf-8")) if verb == "DEL" and kept.exists() else None
+    for plugin in reversed(config["plugins"]) if verb == "DEL" else config["plugins"]:
+        said = _call(verb, _of_plugin(config, plugin, pod, result), pod)
+        result = said if verb == "ADD" else result
+    if verb == "DEL":
+        kept.unlink(missing_ok=True)
+        return
+    kept.write_text(json.dumps(result), encoding="utf-8")
+    got = sorted(str(ipaddress.ip_interface(each["address"]).ip) for each in (result or {}).get("ips", []))
+    wanted = sorted(str(each.ip) for each in pod.addresses)
+    if got != wanted:
+        raise CniError(f"the pod got {got}, and not {wanted}: does the plugin of IPAM have capability ips?")
+
+
+def _of_plugin(config: Mapping[str, Any], plugin: Mapping[str, Any], pod: Pod, result: Any) -> dict[str, Any]:
+    capable = [name for name, able in (plugin.get("capabilities") or {}).items() if able]
+    offered = {name: value for name, value in pod.offered.items() if name in capable}
+    return {
+        **{name: value for name, value in plugin.items() if name not in ("capabilities", "plugins")},
+        **{name: config[name] for name in ("cniVersion", "name") if name in config},
+        **({"runtimeConfig": offered} if offered else {}),
+        **({"prevResult": result} if result else {}),
+    }
+
+
+def _call(verb: str, config: Mapping[str, Any], pod: Pod) -> Any:
+    """Return the result of one plugin."""
+    name, path = config["type"], os.environ.get("CNI_PATH", USUAL_PATH)
+    program = find(name, path)
+    if program is None:
+        raise CniError(f"there is no plugin {name} in {path}")
+    told = {
+        "CNI_COMMAND": verb, "CNI_CONTAINERID": pod.pod_uid, "CNI_NETNS": pod.pod_netns, "CNI_IFNAME": pod.interface,
+        "CNI_ARGS": pod.arguments, "CNI_PATH": path,
+    }  # fmt: skip
+    ended = subprocess.run(  # noqa: S603  the plugin that the configuration names
+        [program], input=json.dumps(config).encode(), stdout=subprocess.PIPE, env=os.environ | told, check=False
+    )
+    try:
+        said = json.loads(ended.stdout or b"null")
+    except ValueError:
+        said = None
+    if ended.returncode:
+        why = said if isinstance(said, dict) else {"msg": f"it exited with {ended.returncode}"}
+        raise CniError(f"plugin {name}: {why.get('msg', '')} {why.get('details', '')}".rstrip())
+    return said
+
+
+def find(name: str, path: str) -> str | None:
+    """Return the file of a plugin in the folders of a CNI_PATH; None if it is in none of them."""
+    return shutil.which(name, path=path)
+
+
+def main(verb: str, file: str, folder: str, *pod: str) -> int:
+    """Return the exit code."""
+    of_pod = Pod(*pod)
+    try:
+        run(verb, parse(Path(file).read_text(encoding="utf-8")), of_pod, Path(folder) / f"cni-{of_pod.pod_uid}.json")
+    except (CniError, OSError) as error:
+        print(f"{file}: {error}", file=sys.stderr)  # noqa: T201  the log of the node's pods
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
