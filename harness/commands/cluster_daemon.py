@@ -96,7 +96,13 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
     dns = KubeDns(backend.kubeconfig(), backend.api, backend.network)
     running.enter_context(dns.served())
     running.enter_context(threads.watched(dns.threads))
-    kubelet = Kubelet(backend.kubeconfig(), backend.network, changed=record.pods_are, dns=dns.address)
+    kubelet = Kubelet(
+        backend.kubeconfig(),
+        backend.network,
+        changed=record.pods_are,
+        dns=dns.address,
+        trust=backend.control_plane.kubelets,
+    )
     running.enter_context(kubelet)
     running.enter_context(threads.watched(kubelet.threads))
     record.is_up(_run_something(backend))

@@ -18,6 +18,7 @@ from typing import Any
 import trustme
 
 from harness.api.client import Api
+from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.control_planes.processes import Processes, wait_until_ready
 from harness.errors import InconclusiveError
 from harness.model.release import Release
@@ -52,8 +53,10 @@ _FORWARDED = "localhost"
 class LocalApiServer:
     """One etcd, and a kube-apiserver that can be replaced by one of another release. Ports stay the same."""
 
-    def __init__(self, processes: Processes, *, egress: Path, etcd_version: str = "", whole: bool = False) -> None:
-        """`egress` is the EgressSelectorConfiguration, by which the API server reaches pods.
+    def __init__(
+        self, processes: Processes, *, egress: Path, kubelets: KubeletTrust, etcd_version: str = "", whole: bool = False
+    ) -> None:
+        """`egress` is the EgressSelectorConfiguration, by which the API server reaches pods and kubelets.
 
         With `whole` all groups are served, and Service `kubernetes` has an endpoint, which leads nowhere.
         Raises `UnavailableError` with the remedy if etcd is missing.
@@ -61,6 +64,7 @@ class LocalApiServer:
         self._processes = processes
         self._egress = egress
         self._whole = whole
+        self._kubelets = kubelets
         self._etcd = processes.find("etcd", etcd_version)
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)
@@ -148,6 +152,10 @@ class LocalApiServer:
             f"--egress-selector-config-file={self._egress}",
             f"--tls-cert-file={key}",
             f"--tls-private-key-file={key}",
+            f"--kubelet-certificate-authority={self._file('kubelets.pem')}",
+            f"--kubelet-client-certificate={self._file('kubelet-client.pem')}",
+            f"--kubelet-client-key={self._file('kubelet-client.pem')}",
+            "--kubelet-preferred-address-types=InternalIP",
             f"--token-auth-file={self._file('tokens.csv')}",
             "--authorization-mode=AlwaysAllow",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -161,6 +169,8 @@ class LocalApiServer:
     def _write_secrets(self) -> None:
         certificate = self._ca.issue_cert("127.0.0.1", _FORWARDED, key_type=trustme.KeyType.RSA)
         _write(self._file("tls.pem"), certificate.private_key_and_cert_chain_pem.bytes())
+        _write(self._file("kubelets.pem"), self._kubelets.authority_pem)
+        _write(self._file("kubelet-client.pem"), self._kubelets.client_pem)
         _write(self._file("tokens.csv"), f"{self._token},admin,admin,system:masters\n".encode())
 
     def _file(self, name: str) -> Path:

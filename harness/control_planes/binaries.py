@@ -19,6 +19,7 @@ from harness.control_planes.api_server import LocalApiServer
 from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.egress import Egress
+from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.control_planes.processes import Processes
 from harness.control_planes.relay import Relay
 from harness.control_planes.scheduler import start_scheduler
@@ -50,8 +51,11 @@ class BinariesControlPlane:
         self._controller_version = controller
         self._processes = self._make_processes()
         self._egress = Egress(self._processes.folder)
+        self.kubelets = KubeletTrust()
         try:
-            self._server = LocalApiServer(self._processes, egress=self._egress.configuration, whole=whole)
+            self._server = LocalApiServer(
+                self._processes, egress=self._egress.configuration, kubelets=self.kubelets, whole=whole
+            )
         except Exception:
             self._processes.close()
             raise
@@ -137,7 +141,7 @@ class BinariesControlPlane:
         self._relay.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let kube-apiserver reach pods through sockets from `open_socket`."""
+        """Let kube-apiserver reach pods and kubelets through sockets from `open_socket`."""
         self._egress.reach_pods(open_socket)
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:

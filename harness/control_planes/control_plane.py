@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from harness.api.requests import Asked
+from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.model.release import Release
 
 OpenSocket = Callable[[int, int], socket.socket]
@@ -20,6 +21,8 @@ class ControlPlane(Protocol):
     """One API server and one EndpointSlice controller. Methods raise `UnavailableError` with the remedy."""
 
     name: str
+    kubelets: KubeletTrust
+    """How its API server and the kubelets of its nodes know each other."""
 
     @property
     def version(self) -> str:
@@ -55,7 +58,7 @@ class ControlPlane(Protocol):
         """Serve on one more listening socket, made by the caller in whatever netns; it is closed by `stop`."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let the API server pass requests on to pods (`pods/NAME:PORT/proxy`) through sockets from `open_socket`.
+        """Let the API server pass requests on to pods and kubelets through sockets from `open_socket`.
 
         It is called in a thread of the control plane, at any time until `stop`.
         """

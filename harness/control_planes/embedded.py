@@ -17,6 +17,7 @@ from prometheus_client import generate_latest
 from harness.api.client import new_record, path_of
 from harness.api.requests import Asked
 from harness.control_planes.control_plane import OpenSocket
+from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.errors import EndedError, InconclusiveError, UsageError
 from harness.model.release import CONTROLLER, Release
 from reference.apiserver import ApiServer
@@ -89,7 +90,8 @@ class EmbeddedControlPlane:
         self._api = api_server(features_of(self.release))
         for kind in kinds:
             self._api.add_kind(kind)
-        self._server = HttpServer(self._api)
+        self.kubelets = KubeletTrust()
+        self._server = HttpServer(self._api, kubelet_tls=self.kubelets.of_api_server())
         self._controller: EndpointSliceController | None = None
 
     def client(self, component: str) -> Client:

@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from harness.api.client import Api, RefusedError, Watch
+from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.errors import HarnessError, InconclusiveError
 from harness.kubelet.agnhost.engine import Engine
 from harness.kubelet.container_running import RunningContainer
 from harness.kubelet.pod_running import RunningPod
+from harness.kubelet.server.server import PORT, KubeletServer
 from harness.kubelet.work_queue import WorkQueue
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
@@ -44,10 +46,12 @@ class Kubelet:
         *,
         changed: Callable[[dict[Key, Host]], None] = lambda _hosts: None,
         dns: str = "",
+        trust: KubeletTrust | None = None,
     ) -> None:
         """`dns` is the address of the cluster's DNS, for programs in pods; "" if there is none.
 
-        `changed` is called with the hosts of pods whenever they change, by one thread at a time.
+        `changed` is called with the hosts of pods whenever they change, by one thread at a time. With `trust` it serves
+        logs, programs in containers and ports of pods to the API server.
         """
         self._api = Api(kubeconfig)
         self._network = network
@@ -61,6 +65,8 @@ class Kubelet:
         self._hosts: dict[Key, Host] = {}
         self._watch: Watch | None = None
         self._closing = threading.Event()
+        self._trust = trust
+        self._server = KubeletServer(self)
         self._threads = [threading.Thread(target=self._follow, name="kubelet", daemon=True)]
         self._threads += [
             threading.Thread(target=self._work, name=f"kubelet-{i}", daemon=True) for i in range(_WORKERS)
@@ -71,6 +77,8 @@ class Kubelet:
         self._engine.start()
         for thread in self._threads:
             thread.start()
+        if self._trust is not None:
+            self._serve(self._trust)
 
     def close(self) -> None:
         """End all pods' processes. Idempotent."""
@@ -79,6 +87,7 @@ class Kubelet:
             watch = self._watch
         if watch is not None:
             watch.stop()
+        self._server.close()
         self._queue.close()
         for thread in self._threads:
             if thread.is_alive():
@@ -91,7 +100,7 @@ class Kubelet:
 
     def threads(self) -> tuple[threading.Thread, ...]:
         """Return its threads, which run from `start` to `close`."""
-        return (*self._threads, self._engine.thread)
+        return (*self._threads, self._engine.thread, *(() if self._trust is None else (self._server.thread,)))
 
     def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
         """Return a container of a pod that runs here, or None; for logs and `exec` see there."""
@@ -111,6 +120,15 @@ class Kubelet:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _serve(self, trust: KubeletTrust) -> None:
+        """Serve at all nodes, and report where."""
+        nodes = self._network.nodes
+        addresses = [address for host in nodes.values() for address in host.addresses.values()]
+        self._server.start(nodes.values(), trust.of_kubelet(addresses))
+        for name in nodes:
+            endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": PORT}}}
+            self._api.patch("nodes", "", name, {"status": endpoint}, subresource="status")
 
     def _follow(self) -> None:
         """List and watch pods, again whenever a watch has ended."""

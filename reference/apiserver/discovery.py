@@ -15,6 +15,12 @@ from reference.client import Object
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _STATUS_VERBS = ["get", "patch", "update"]
+_INTO_PODS = (
+    ("exec", "PodExecOptions", ["create", "get"]),
+    ("log", "Pod", ["get"]),
+    ("portforward", "PodPortForwardOptions", ["create", "get"]),
+    ("proxy", "PodProxyOptions", ["create", "delete", "get", "patch", "update"]),
+)
 _EVICTION = {"group": "policy", "version": "v1", "kind": "Eviction"}  # what `kubectl drain` looks for beside pods
 
 
@@ -117,3 +123,5 @@ def _entries(strategy: Strategy) -> Iterator[Object]:
         yield {**named, "kind": resource.kind, "verbs": _STATUS_VERBS}
     if resource.plural == "pods":
         yield {"name": "pods/eviction", "singularName": "", "namespaced": True, **_EVICTION, "verbs": ["create"]}
+        for name, kind, verbs in _INTO_PODS:
+            yield {"name": f"pods/{name}", "singularName": "", "namespaced": True, "kind": kind, "verbs": verbs}

@@ -1,4 +1,4 @@
-"""Takes requests from HTTP connections to the handlers, to pods, or to a watch.
+"""Takes requests from HTTP connections to the handlers, to pods, to kubelets, or to a watch.
 
 Plain requests are answered by `connection`, without aiohttp; the rest by its low-level server, without its router and
 middlewares, as every path of this API has the same few shapes.
@@ -7,6 +7,7 @@ middlewares, as every path of this API has the same few shapes.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -24,8 +25,8 @@ from reference.apiserver.incoming import Incoming, RequestRecord
 from reference.apiserver.manners import authorization
 from reference.apiserver.manners.users import User, Users
 from reference.apiserver.pod_access import pod_location
+from reference.apiserver.pod_access.kubelets import Kubelets
 from reference.apiserver.pod_access.pod_location import OpenSocket, Wanted
-from reference.apiserver.pod_access.port_forward import PortForward
 from reference.apiserver.pod_access.proxy import PodProxy
 from reference.apiserver.watch import Hub, Watcher, WatchQuery
 from reference.client import ApiError
@@ -49,14 +50,15 @@ class Gateway:
         silence_seconds: float,
         users: Users,
         open_socket: OpenSocket | None = None,
+        kubelet_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.hub = Hub(api.registry.store, loop)
         self._registry = api.registry
         self._loop = loop
         self._bookmark_seconds = bookmark_seconds
         self.answers = Answers(api.registry, log, users)
-        self.pods = PodProxy(api.registry, open_socket)
-        self._ports = PortForward(api.registry)
+        self._pods = PodProxy(api.registry, open_socket)
+        self._kubelets = Kubelets(api.registry, open_socket, kubelet_tls)
         self._plain: set[Connection] = set()
         self._silence = silence_seconds
         self._sweep: asyncio.TimerHandle | None = None
@@ -67,6 +69,10 @@ class Gateway:
             access_log=None,
             handler_cancellation=True,  # a watch of a client that went away ends then, not at its next event
         )
+
+    def reach_pods(self, open_socket: OpenSocket) -> None:
+        """Reach pods and kubelets by sockets from `open_socket`."""
+        self._pods.open_socket = self._kubelets.open_socket = open_socket
 
     def protocol(self) -> asyncio.BaseProtocol:
         """A protocol for one connection."""
@@ -86,7 +92,8 @@ class Gateway:
             abort(each)
         for plain in list(self._plain):
             plain.abort()
-        await self.pods.close()
+        await self._pods.close()
+        await self._kubelets.close()
         await asyncio.sleep(0)  # now the sockets are closed
 
     def _end_silent(self) -> None:
@@ -104,7 +111,8 @@ class Gateway:
             user = self.answers.authenticate(asked)
             if wanted := pod_location.wanted(asked.path):
                 self.answers.record(asked)
-                authorization.check(user, wanted.attributes(request.method))
+                for each in wanted.attributes(request.method, self._registry.features.version):
+                    authorization.check(user, each)
                 return await self._to_pod(request, wanted)
             asked = replace(asked, body=await request.read())
             if (answer := self.answers.answer(asked)) is None:
@@ -119,9 +127,9 @@ class Gateway:
         return _response(answer)
 
     async def _to_pod(self, request: web.BaseRequest, wanted: Wanted) -> web.StreamResponse:
-        if wanted.subresource == "portforward":
-            return await self._ports.forward(request, wanted, self.pods.open_socket)
-        return await self.pods.pass_on(request, wanted)
+        if wanted.subresource == "proxy":
+            return await self._pods.pass_on(request, wanted)
+        return await self._kubelets.pass_on(request, wanted)
 
     async def _answer_later(self, request: web.BaseRequest, asked: Incoming, user: User) -> web.StreamResponse:
         if asked.path.startswith("/openapi/"):

@@ -15,9 +15,12 @@ from reference.apiserver.manners import reviews
 Body = Literal["", "object", "patch", "DeleteOptions", "Eviction", "any"] | reviews.Review
 
 STRINGS, NUMBERS, TRUTHS = "string", "integer", "boolean"
-_TYPES = dict.fromkeys(("limit", "timeoutSeconds", "gracePeriodSeconds"), NUMBERS) | dict.fromkeys(
-    ("watch", "allowWatchBookmarks", "sendInitialEvents", "force"), TRUTHS
-)
+_NUMBERS = ("limit", "timeoutSeconds", "gracePeriodSeconds", "tailLines", "sinceSeconds", "limitBytes")
+_TRUTHS = (
+    "watch", "allowWatchBookmarks", "sendInitialEvents", "force",
+    "follow", "previous", "timestamps", "stdin", "stdout", "stderr", "tty",
+)  # fmt: skip
+_TYPES = dict.fromkeys(_NUMBERS, NUMBERS) | dict.fromkeys(_TRUTHS, TRUTHS)
 
 _SELECTORS = ("fieldSelector", "labelSelector")
 _WATCH = (
@@ -32,6 +35,10 @@ _LIST = (*_SELECTORS, "limit", "continue", *_WATCH)
 _FORM = ("includeObject",)  # of Tables
 _WRITE = ("dryRun", "fieldManager", "fieldValidation", *_FORM)
 _DELETE = ("dryRun", "gracePeriodSeconds", *_FORM)
+_LOG = (
+    "container", "follow", "previous", "timestamps", "tailLines", "sinceSeconds", "sinceTime", "limitBytes",
+)  # fmt: skip
+_EXEC = ("container", "command", "stdin", "stdout", "stderr", "tty")
 _POD_METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 
 
@@ -75,7 +82,9 @@ def of_resource(prefix: str, resource: Resource) -> Iterator[Operation]:
         yield from _reads_and_updates(f"{one}/status", "Status")
     if resource.plural == "pods":
         yield Operation(f"{one}/eviction", "post", "createEviction", _DELETE[:2], "Eviction", 201)
+        yield Operation(f"{one}/log", "get", "readLog", _LOG)
         for method in ("get", "post"):
+            yield Operation(f"{one}/exec", method, f"connect{method.title()}Exec", _EXEC)
             yield Operation(f"{one}/portforward", method, f"connect{method.title()}Portforward", ("ports",))
         for path in ("/proxy", "/proxy/{path}"):
             for method in _POD_METHODS:

@@ -36,6 +36,8 @@ T = TypeVar("T")
 class HttpServer:
     """Serves `api` until it is stopped. `names` are further host names or addresses that its certificate is for.
 
+    `kubelet_tls` is that of a client of kubelets, with a certificate of its own.
+
     A connection whose client has sent nothing for `silence_seconds` is closed; watches are not silent.
     """
 
@@ -46,6 +48,7 @@ class HttpServer:
         names: Sequence[str] = (),
         bookmark_seconds: float = 60,
         silence_seconds: float = 90,  # as kube-apiserver
+        kubelet_tls: ssl.SSLContext | None = None,
     ) -> None:
         authority = trustme.CA()
         self.token = secrets.token_urlsafe(32)
@@ -59,6 +62,7 @@ class HttpServer:
         self._silence_seconds = silence_seconds
         self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
         self._open_socket: OpenSocket | None = None
+        self._kubelet_tls = kubelet_tls
         self._users = Users(self.token)
         self._gateway: Gateway | None = self._new_gateway(api)
         self._ports: list[Port] = []
@@ -75,14 +79,16 @@ class HttpServer:
         self._call(self._listen(Port(sock)))
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Pass requests on to pods (`pods/NAME:PORT/proxy`) by sockets that this makes inside the cluster's network.
+        """Pass requests on to pods and kubelets (`pods/NAME:PORT/proxy`, `pods/NAME/log` and the like).
+
+        By sockets that this makes inside the cluster's network.
 
         It is called in the server's thread with a family and a type, as `socket.socket` is. Without it these requests
         get 503.
         """
         self._open_socket = open_socket
         if (gateway := self._gateway) is not None:
-            gateway.pods.open_socket = open_socket
+            gateway.reach_pods(open_socket)
 
     def add_user(self, name: str, rules: Sequence[Object] = (), *, seconds: float = float("inf")) -> str:
         """Return a token for a user who may do what `rules` say in the whole cluster.
@@ -163,6 +169,7 @@ class HttpServer:
             silence_seconds=self._silence_seconds,
             users=self._users,
             open_socket=self._open_socket,
+            kubelet_tls=self._kubelet_tls,
         )
 
     async def _listen(self, port: Port) -> None:

@@ -1,4 +1,4 @@
-"""The pod that a request goes on to and its address, for the subresources `proxy` and `portforward`.
+"""The pod that a request goes on to, and its address for the subresource `proxy`.
 
 Pods live in another network than the API server, so whoever runs the cluster gives it a way to make sockets there. The
 rules and the words of refusals are those of Kubernetes' registry of pods.
@@ -6,9 +6,7 @@ rules and the words of refusals are those of Kubernetes' registry of pods.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import os
 import re
 import socket
 from collections.abc import Callable
@@ -22,8 +20,10 @@ from reference.client import ApiError, Object
 OpenSocket = Callable[[int, int], socket.socket]
 """Makes a socket of a family and a type inside the cluster's network."""
 
-_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|portforward)(/.*)?", re.DOTALL)
+_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|log|exec|portforward)(/.*)?", re.DOTALL)
 _VERBS = {"HEAD": "get", "POST": "create", "PUT": "update"}  # the others are called as the method is
+_CREATED = frozenset({"exec", "portforward"})
+_CREATE_SINCE = (1, 35)  # AuthorizePodWebsocketUpgradeCreatePermission: a WebSocket is a GET, and needs this verb too
 _SCHEMES = frozenset({"", "http", "https"})
 
 
@@ -36,10 +36,12 @@ class Wanted:
     subresource: str
     path: str
 
-    def attributes(self, method: str) -> Attributes:
-        """Return the attributes that a user must be allowed."""
-        verb = _VERBS.get(method, method.lower())
-        return Attributes(verb, "", "pods", self.subresource, self.namespace, self.identifier)
+    def attributes(self, method: str, version: tuple[int, int]) -> list[Attributes]:
+        """Return the attributes that a user must be allowed, all of them."""
+        verbs = [_VERBS.get(method, method.lower())]
+        if self.subresource in _CREATED and verbs == ["get"] and version >= _CREATE_SINCE:
+            verbs.append("create")
+        return [Attributes(verb, "", "pods", self.subresource, self.namespace, self.identifier) for verb in verbs]
 
     def split(self) -> tuple[str, str, str]:
         """Scheme, name and port. Raises `ApiError` (400)."""
@@ -66,7 +68,7 @@ class Location:
 
 def wanted(path: str) -> Wanted | None:
     """Return the pod and path that a path of the API names, None if it names none."""
-    found = _PATH.fullmatch(path) if "/proxy" in path or "/portforward" in path else None
+    found = _PATH.fullmatch(path) if "/pods/" in path else None
     if found is None:
         return None
     namespace, identifier, subresource, rest = found.groups("")
@@ -92,25 +94,6 @@ def unreached(why: str) -> ApiError:
 
 
 DIAL_SECONDS = 30.0  # as kube-apiserver
-
-
-async def connect(open_socket: OpenSocket, location: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to a port of a pod. Raises `OSError`, `TimeoutError`."""
-    made = open_socket(socket.AF_INET6 if ":" in location.address else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        made.setblocking(False)
-        async with asyncio.timeout(DIAL_SECONDS):
-            await asyncio.get_running_loop().sock_connect(made, (location.address, location.port))
-        return await asyncio.open_connection(sock=made)
-    except BaseException:
-        made.close()
-        raise
-
-
-def failed(location: Location, error: OSError) -> str:
-    """Return a sentence for people about a port that could not be forwarded."""
-    said = os.strerror(error.errno).lower() if error.errno else "i/o timeout"
-    return f"error forwarding port {location.port}: dial tcp {location.host}: connect: {said}"
 
 
 NO_WAY = "this API server was given no way into the network of pods"

@@ -20,6 +20,7 @@ SUBRESOURCES = (
     "/proxy",
     "/proxy/x",
     "/portforward",
+    "/exec",
     "/finalize",
     "/scale",
     "/log",

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness.api.client import Api
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.port_forwarding import PortForwards
+from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.errors import InconclusiveError
+from harness.kubelet.server.server import KubeletServer
+from harness.netns.fabric import Host
+from harness.netns.namespace import Namespace
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 
-ADDRESS = "10.244.1.2"
+
+class Here:
+    """The netns of the node and of the pod: that of the test."""
+
+    def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
+        return socket.socket(family, kind)
 
 
-class Inside(socket.socket):
-    """A socket for which the address of the pod is on this machine."""
+class Pods:
+    """One pod without containers."""
 
-    def connect(self, address: Any) -> None:
-        assert address[0] == ADDRESS
-        super().connect(("127.0.0.1", address[1]))
+    def container(self, *_: str) -> None:
+        return None
+
+    def netns(self, *_: str) -> Any:
+        return Here()
 
 
 class Pod(ThreadingHTTPServer):
@@ -82,13 +94,18 @@ def pod() -> Iterator[Pod]:
 def server() -> Iterator[HttpServer]:
     api = ApiServer()
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "a1"}
-    made = api.create("pods", "default", {"metadata": {"name": "p"}, "spec": spec})
-    api.update_status("pods", "default", {**made, "status": {"phase": "Running", "podIP": ADDRESS}})
-    http = HttpServer(api)
-    http.reach_pods(Inside)
+    api.create("pods", "default", {"metadata": {"name": "p"}, "spec": spec})
+    address, node = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.9", Here()
+    made = api.create("nodes", "", {"metadata": {"name": "a1"}})
+    api.update_status("nodes", "", {**made, "status": {"addresses": [{"type": "InternalIP", "address": address}]}})
+    trust, kubelet = KubeletTrust(), KubeletServer(Pods())
+    kubelet.start([Host("a1", cast("Namespace", node), {"IPv4": address})], trust.of_kubelet([address]))
+    http = HttpServer(api, kubelet_tls=trust.of_api_server())
+    http.reach_pods(socket.socket)
     http.start()
     yield http
     http.stop()
+    kubelet.close()
 
 
 def forwards(server: HttpServer, token: str = "") -> Iterator[PortForwards]:

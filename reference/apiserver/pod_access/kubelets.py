@@ -1,0 +1,326 @@
+"""Requests that go on to the kubelet of a pod's node: the subresources `log`, `exec` and `portforward` of pods.
+
+Logs are asked for by HTTP. The other two are upgrades of a connection, to a WebSocket or to SPDY: of them nothing is
+understood here, and bytes are carried both ways until one side ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from reference.apiserver import status
+from reference.apiserver.pod_access.pod_location import DIAL_SECONDS, NO_WAY, OpenSocket, Wanted, unreached
+from reference.apiserver.registry import Registry
+from reference.client import ApiError, Object
+
+_PORT = 10250
+_CHUNK = 1 << 16
+_GOODBYE = 1.0  # seconds that a client has to end the connection after the kubelet did
+_HEAD_BYTES = 1 << 16  # of a kubelet's answer
+_TRUE = frozenset({"true", "1"})
+_UPGRADES = ("Upgrade", "X-Stream-Protocol-Version")
+_REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    """Where the kubelet of a node listens, and the path and query there."""
+
+    address: str
+    port: int
+    path: str
+    query: str
+
+    @property
+    def host(self) -> str:
+        """Address and port as URLs have them."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+
+class Kubelets:
+    """Passes requests on to kubelets; belongs to one event loop. `open_socket` and `tls` may be given later."""
+
+    def __init__(self, registry: Registry, open_socket: OpenSocket | None, tls: ssl.SSLContext | None) -> None:
+        self.open_socket = open_socket
+        self.tls = tls
+        self._registry = registry
+        self._session: aiohttp.ClientSession | None = None
+
+    async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
+        """Serve one request to its end. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
+        methods = {"GET"} if asked.subresource == "log" else {"GET", "POST"}
+        if request.method not in methods:
+            raise status.method_not_allowed(request.method)
+        kubelet = self._locate(request, asked)
+        if kubelet is None:  # a log of a pod that is on no node yet
+            return web.Response(status=204)
+        if self.open_socket is None or self.tls is None:
+            raise unreached(NO_WAY)
+        if asked.subresource == "log":
+            return await self._log(request, kubelet)
+        return await self._upgrade(request, kubelet)
+
+    async def close(self) -> None:
+        """End all connections to kubelets."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _locate(self, request: web.BaseRequest, asked: Wanted) -> Kubelet | None:
+        pod = self._registry.get("pods", asked.namespace, asked.identifier).object
+        place = f"{asked.namespace}/{asked.identifier}"
+        match asked.subresource:
+            case "log":
+                path, query = f"/containerLogs/{place}/{_container(request, pod)}", _log_query(request.query, asked)
+            case "exec":
+                path, query = f"/exec/{place}/{_container(request, pod)}", _exec_query(request)
+            case _:
+                path, query = f"/portForward/{place}", [("port", each) for each in request.query.getall("ports", [])]
+        if not (node := pod["spec"].get("nodeName")):
+            if asked.subresource == "log":
+                return None
+            raise status.bad_request(f"pod {asked.identifier} does not have a host assigned")
+        return Kubelet(*_listens(self._registry.get("nodes", "", node).object), path, urlencode(query))
+
+    async def _log(self, request: web.BaseRequest, kubelet: Kubelet) -> web.StreamResponse:
+        url = URL(f"https://{kubelet.host}{kubelet.target}", encoded=True)
+        try:
+            async with await self._connected().get(url) as answer:
+                if answer.status >= 300:
+                    raise _refusal(answer.status, await answer.text())
+                response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+                await response.prepare(request)
+                async for piece in answer.content.iter_any():
+                    await response.write(piece)
+                await response.write_eof()
+                return response
+        except (aiohttp.ClientConnectorError, TimeoutError) as error:
+            raise _internal_error(f'Get "{url}": dial tcp {kubelet.host}: {_said(error)}') from error
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            assert self.tls is not None
+            connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=self.tls, socket_factory=self._socket)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        return self._session
+
+    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+        assert self.open_socket is not None
+        made = self.open_socket(address[0], address[1])
+        made.setblocking(False)
+        return made
+
+    async def _upgrade(self, request: web.BaseRequest, kubelet: Kubelet) -> web.StreamResponse:
+        if "upgrade" not in request.headers.get("Connection", "").lower():
+            raise status.bad_request("Upgrade request required")
+        try:
+            reader, writer = await self._dial(kubelet)
+        except (OSError, TimeoutError) as error:
+            raise _internal_error(f"error dialing backend: dial tcp {kubelet.host}: {_said(error)}") from error
+        try:
+            writer.write(_head(request, kubelet))
+            code, headers = _parsed(await reader.readuntil(b"\r\n\r\n"))
+            if code != 101:
+                text = (await reader.read(int(headers.get("content-length", "0")))).decode(errors="replace")
+                return web.Response(status=code, text=text, headers={"Connection": "close"})
+            return await _carry(request, headers, reader, writer)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ssl.SSLError) as error:
+            raise _internal_error(f"error dialing backend: {error}") from error
+        finally:
+            writer.transport.abort()
+
+    async def _dial(self, kubelet: Kubelet) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        made = self._socket((socket.AF_INET6 if ":" in kubelet.address else socket.AF_INET, socket.SOCK_STREAM))
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                await asyncio.get_running_loop().sock_connect(made, (kubelet.address, kubelet.port))
+                return await asyncio.open_connection(
+                    sock=made, ssl=self.tls, server_hostname=kubelet.address, limit=_HEAD_BYTES
+                )
+        except BaseException:
+            made.close()
+            raise
+
+
+async def _carry(
+    request: web.BaseRequest, headers: Mapping[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> web.StreamResponse:
+    """Switch protocols as the kubelet did, and carry bytes until one side ends."""
+    if request.transport is None:
+        raise ConnectionResetError("the client has gone")
+    client = asyncio.StreamReader()
+    client.set_transport(request.transport)
+    request.protocol.set_parser(_Feeder(client))  # type: ignore[arg-type]  # it calls these two methods only
+    response = web.StreamResponse(status=101, headers=dict(headers))
+    response.force_close()
+    await response.prepare(request)
+    there, here = asyncio.create_task(_to_kubelet(client, writer)), asyncio.create_task(_to_client(reader, response))
+    try:
+        await asyncio.wait([there, here], return_when=asyncio.FIRST_COMPLETED)
+        there.cancel()
+        await asyncio.wait([asyncio.create_task(_to_nowhere(client))], timeout=_GOODBYE)
+    finally:
+        for task in (there, here):
+            task.cancel()
+        await asyncio.gather(there, here, return_exceptions=True)
+    return response
+
+
+async def _to_kubelet(client: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await client.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+
+
+async def _to_nowhere(client: asyncio.StreamReader) -> None:
+    """Read what a client still says: to end the connection before would reset it, and lose what it has not read."""
+    while await client.read(_CHUNK):
+        pass
+
+
+async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse) -> None:
+    while data := await reader.read(_CHUNK):
+        await response.write(data)
+
+
+class _Feeder:
+    """What comes goes to a reader, which holds the client back when there is too much."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self._reader.feed_data(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        self._reader.feed_eof()
+
+
+def _head(request: web.BaseRequest, kubelet: Kubelet) -> bytes:
+    """Return the head of the same request to a kubelet; who asks is no concern of a kubelet's."""
+    names = [name for name in request.headers if name in _UPGRADES or name.lower().startswith("sec-websocket-")]
+    fields = [("Host", kubelet.host), ("Connection", "Upgrade"), ("Content-Length", "0")]
+    fields += [(name, value) for name in dict.fromkeys(names) for value in request.headers.getall(name)]
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
+    return f"{request.method} {kubelet.target} HTTP/1.1\r\n{lines}\r\n".encode()
+
+
+def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
+    """Return the status code and the header fields of an answer, with names in small letters."""
+    first, *lines = head.decode("latin-1").strip().split("\r\n")
+    fields = (line.partition(":") for line in lines)
+    return int(first.split(" ")[1]), {name.lower(): value.strip() for name, _, value in fields}
+
+
+def _container(request: web.BaseRequest, pod: Object) -> str:
+    """Return the name of the container that is asked for. Raises `ApiError` (400)."""
+    names = [str(each["name"]) for each in pod["spec"]["containers"]]
+    others = [str(each["name"]) for each in pod["spec"].get("initContainers") or ()]
+    name, of = request.query.get("container", ""), pod["metadata"]["name"]
+    if name:
+        if name not in names + others:
+            raise status.bad_request(f"container {name} is not valid for pod {of}")
+        return name
+    if len(names) > 1:
+        known = " ".join(others + names)
+        raise status.bad_request(f"a container name must be specified for pod {of}, choose one of: [{known}]")
+    return names[0]
+
+
+def _exec_query(request: web.BaseRequest) -> list[tuple[str, str]]:
+    """Return the query of a request for a program, as kubelets have it."""
+    query = request.query
+    named = {
+        "input": query.get("stdin", ""),
+        "output": query.get("stdout", ""),
+        "error": query.get("stderr", ""),
+        "tty": query.get("tty", ""),
+    }
+    found = [(key, "1") for key, value in named.items() if value.lower() in _TRUE]
+    return found + [("command", each) for each in query.getall("command", [])]
+
+
+def _log_query(query: Mapping[str, str], asked: Wanted) -> list[tuple[str, str]]:
+    """Return the query for a kubelet. Raises `ApiError`: 400, 422."""
+    truths = {
+        "follow": query.get("follow", ""),
+        "previous": query.get("previous", ""),
+        "timestamps": query.get("timestamps", ""),
+    }
+    numbers = {
+        "tailLines": (query.get("tailLines", ""), 0),
+        "sinceSeconds": (query.get("sinceSeconds", ""), 1),
+        "limitBytes": (query.get("limitBytes", ""), 1),
+    }
+    since = query.get("sinceTime", "")
+    wrong = [each for name, (text, least) in numbers.items() if text and (each := _too_small(name, text, least))]
+    if since and numbers["sinceSeconds"][0]:
+        wrong.append("sinceSeconds: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified")
+    if wrong:
+        shown = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
+        raise status.failure(422, "Invalid", f'PodLogOptions "{asked.identifier}" is invalid: {shown}')
+    if since:
+        _require_time(since)
+    found = [(name, "true") for name, value in truths.items() if value.lower() in _TRUE]
+    found += [(name, text) for name, (text, _) in numbers.items() if text]
+    return [*found, ("sinceTime", since)] if since else found
+
+
+def _too_small(name: str, text: str, least: int) -> str:
+    """Return what is wrong with a number, "" for nothing. Raises `ApiError` (400)."""
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+    said = "must be greater than or equal to 0" if least == 0 else "must be greater than 0"
+    return f"{name}: Invalid value: {number}: {said}" if number < least else ""
+
+
+def _require_time(text: str) -> None:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError as error:
+        raise status.bad_request(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00"') from error
+
+
+def _listens(node: Object) -> tuple[str, int]:
+    """Return the address and port of a node's kubelet. Raises `ApiError` (500)."""
+    reported = node.get("status") or {}
+    inside = (str(each["address"]) for each in reported.get("addresses") or () if each["type"] == "InternalIP")
+    if (address := next(inside, None)) is None:
+        raise _internal_error(f"no preferred addresses found; known addresses: {reported.get('addresses') or []}")
+    port = ((reported.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _PORT
+    return address, int(port)
+
+
+def _refusal(code: int, text: str) -> ApiError:
+    """Return a kubelet's refusal as the API server's."""
+    return status.failure(code, _REASONS.get(code, "InternalError"), text.strip())
+
+
+def _internal_error(why: str) -> ApiError:
+    return status.failure(500, "InternalError", f"Internal error occurred: {why}")
+
+
+def _said(error: Exception) -> str:
+    """Return the reason in Go's words."""
+    number = error.errno if isinstance(error, OSError) else None
+    return f"connect: {os.strerror(number).lower()}" if number else "i/o timeout"
