@@ -92,13 +92,12 @@ async def _by_channels(websocket: web.WebSocketResponse, ports: Sequence[int], n
     for port, data, error in pairs:
         for channel in (data, error):
             await channel.write(port.to_bytes(2, "little"))
-    async with beside(channels.serve()) as gone:
-        every = asyncio.gather(*(forward(netns, port, data, error) for port, data, error in pairs))
-        try:
-            await asyncio.wait([every, gone], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            every.cancel()
-            await asyncio.gather(every, return_exceptions=True)
+    async with beside(channels.serve()) as gone, beside(_forward_all(pairs, netns)) as every:
+        await asyncio.wait([every, gone], return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _forward_all(pairs: Sequence[tuple[int, Stream, Stream]], netns: Sockets) -> None:
+    await asyncio.gather(*(forward(netns, port, data, error) for port, data, error in pairs))
 
 
 async def forward(netns: Sockets, port: int, data: Stream, error: Stream) -> None:

@@ -82,6 +82,10 @@ class KubeletServer:
             for transport in transports:
                 with contextlib.suppress(AttributeError):  # one that was closed twice, in the first releases of 3.11
                     transport.abort()
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await self._loop.shutdown_default_executor()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

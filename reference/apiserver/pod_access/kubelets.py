@@ -7,6 +7,7 @@ understood here, and bytes are carried both ways until one side ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import web
@@ -29,6 +31,7 @@ _PORT = 10250
 _CHUNK = 1 << 16
 _GOODBYE = 1.0  # seconds that a client has to end the connection after the kubelet did
 _HEAD_BYTES = 1 << 16  # of a kubelet's answer
+_TURNS = 100  # of the event loop, at most, until connections that were ended are closed
 _TRUE = frozenset({"true", "1"})
 _UPGRADES = ("Upgrade", "X-Stream-Protocol-Version")
 _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
@@ -62,6 +65,8 @@ class Kubelets:
         self.tls = tls
         self._registry = registry
         self._session: aiohttp.ClientSession | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
         """Serve one request to its end. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
@@ -73,14 +78,26 @@ class Kubelets:
             return web.Response(status=204)
         if self.open_socket is None or self.tls is None:
             raise unreached(NO_WAY)
-        if asked.subresource == "log":
-            return await self._log(request, kubelet)
-        return await self._upgrade(request, kubelet)
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        try:
+            return await (self._log if asked.subresource == "log" else self._upgrade)(request, kubelet)
+        finally:
+            self._running.discard(task)
 
     async def close(self) -> None:
         """End all connections to kubelets."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
+        for _ in range(_TURNS):
+            if all(each.fileno() < 0 for each in self._sockets):
+                return
+            await asyncio.sleep(0)
 
     def _locate(self, request: web.BaseRequest, asked: Wanted) -> Kubelet | None:
         pod = self._registry.get("pods", asked.namespace, asked.identifier).object
@@ -125,6 +142,7 @@ class Kubelets:
         assert self.open_socket is not None
         made = self.open_socket(address[0], address[1])
         made.setblocking(False)
+        self._sockets.add(made)
         return made
 
     async def _upgrade(self, request: web.BaseRequest, kubelet: Kubelet) -> web.StreamResponse:
@@ -174,25 +192,23 @@ async def _carry(
     there, here = asyncio.create_task(_to_kubelet(client, writer)), asyncio.create_task(_to_client(reader, response))
     try:
         await asyncio.wait([there, here], return_when=asyncio.FIRST_COMPLETED)
-        there.cancel()
-        await asyncio.wait([asyncio.create_task(_to_nowhere(client))], timeout=_GOODBYE)
     finally:
         for task in (there, here):
             task.cancel()
         await asyncio.gather(there, here, return_exceptions=True)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_GOODBYE):  # to end the connection before would lose what the client has not read
+            while await client.read(_CHUNK):
+                pass
     return response
 
 
 async def _to_kubelet(client: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await client.read(_CHUNK):
-        writer.write(data)
-        await writer.drain()
-
-
-async def _to_nowhere(client: asyncio.StreamReader) -> None:
-    """Read what a client still says: to end the connection before would reset it, and lose what it has not read."""
-    while await client.read(_CHUNK):
-        pass
+        if not writer.is_closing():  # else the kubelet has gone, and the client has not read all that it said
+            writer.write(data)
+            with contextlib.suppress(OSError):
+                await writer.drain()
 
 
 async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse) -> None:
