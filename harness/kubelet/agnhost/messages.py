@@ -3,7 +3,7 @@
 Pure. h11 reads them. What clients notice of its differences to Go: Go judges a first line when it has it, h11 waits
 for the whole head. So a first line alone is shown to h11 with the rest of a head. `echo hostName | nc ADDRESS PORT`, by
 which Kubernetes' own tests see that a server is there, waits for the answer 400.
-What was read before is remembered: mostly a dial costs no reading, at either end.
+What was read before is remembered: requests, and heads of answers. So mostly a dial costs no reading, at either end.
 """
 
 from __future__ import annotations
@@ -96,10 +96,7 @@ def _read(role: _Role, data: bytes, ended: bool) -> tuple[h11.Request | h11.Resp
 
     Raises `h11.RemoteProtocolError`.
     """
-    connection = h11.Connection(role, max_incomplete_event_size=_LONGEST_HEAD)
-    if role is h11.CLIENT:  # an answer is one to a request
-        connection.send(_QUESTION)
-        connection.send(h11.EndOfMessage())
+    connection = _connection(role)
     if data:  # h11 takes none for the end
         connection.receive_data(data)
     if ended:
@@ -118,6 +115,14 @@ def _read(role: _Role, data: bytes, ended: bool) -> tuple[h11.Request | h11.Resp
                 pass
             case _:
                 return None
+
+
+def _connection(role: _Role) -> h11.Connection:
+    connection = h11.Connection(role, max_incomplete_event_size=_LONGEST_HEAD)
+    if role is h11.CLIENT:  # an answer is one to a request
+        connection.send(_QUESTION)
+        connection.send(h11.EndOfMessage())
+    return connection
 
 
 def _begins_wrong(role: _Role, data: bytes) -> bool:
@@ -182,7 +187,6 @@ def get_request(target: str, host: str) -> bytes:
     ).encode()
 
 
-@lru_cache(maxsize=512)
 def read_answer(data: bytes, ended: bool) -> tuple[int, bytes] | None:
     """Return status code and body of an answer, None if incomplete; `ended`: the connection is closed.
 
@@ -190,6 +194,9 @@ def read_answer(data: bytes, ended: bool) -> tuple[int, bytes] | None:
     """
     if ended and not data:
         raise MalformedError("EOF")
+    start, blank, rest = data.partition(b"\r\n\r\n")
+    if blank and (counted := _counted(start + blank)) and len(rest) >= counted[0]:
+        return 200, _unpacked(rest[: counted[0]], counted[1])
     try:
         read = _read(h11.CLIENT, data, ended)
     except h11.RemoteProtocolError as error:
@@ -201,6 +208,26 @@ def read_answer(data: bytes, ended: bool) -> tuple[int, bytes] | None:
     head, body, _length = read
     assert isinstance(head, h11.Response)
     return head.status_code, _unpacked(body, dict(head.headers).get(b"content-encoding", b""))
+
+
+@lru_cache(maxsize=512)
+def _counted(head: bytes) -> tuple[int, bytes] | None:
+    """Return length and encoding of the body after the head of a usual answer: most have a body of their own.
+
+    None of an answer with another code, with chunks or without a length, and of bytes that are no whole head.
+    """
+    connection = _connection(h11.CLIENT)
+    connection.receive_data(head)
+    try:
+        answer = connection.next_event()
+    except h11.RemoteProtocolError:
+        return None
+    if not isinstance(answer, h11.Response) or answer.status_code != 200 or connection.trailing_data[0]:
+        return None
+    headers = dict(answer.headers)
+    if b"content-length" not in headers or b"transfer-encoding" in headers:
+        return None
+    return int(headers[b"content-length"]), headers.get(b"content-encoding", b"")
 
 
 def _check_beginning(data: bytes) -> None:

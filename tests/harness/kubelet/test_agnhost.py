@@ -240,6 +240,24 @@ def test_answers_are_read_as_go_reads_them(data: bytes) -> None:
     assert read_answer(data, False) == (200, b"ab")
 
 
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [
+        (b"HTTP/1.1 200 OK\nContent-Length: 1\n\na\r\n\r\nb", (200, b"a")),
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: 1\r\n\r\na", (204, b"")),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\na", (404, b"a")),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+            (200, b"ab"),
+        ),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", (200, b"a")),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na and more", (200, b"a")),
+    ],
+)
+def test_body_ends_where_its_head_says(data: bytes, read: tuple[int, bytes]) -> None:
+    assert read_answer(data, False) == read
+
+
 def test_sigterm_ends_a_container_after_its_delay(network: Network, engine: Engine) -> None:
     pod, codes = network.add_pod("a1"), list[int]()
     command = Netexec(8080, 8080, delay_shutdown=1)
