@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +86,41 @@ def test_it_has_the_fault_of_a_mutant(runtime: Path) -> None:
     assert {*asked.stdout.split()} == {"web-a1", "web-b1"}, asked.stderr
 
 
+def test_with_real_components_it_runs_what_their_controllers_make_and_a_controller_with_a_fault_stands_in(
+    runtime: Path,
+) -> None:
+    try:
+        cluster_control.up("default", "a=1,b=1", "IPv4", control_plane="binaries:1.37", mutant="writes-no-hints")
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+    with closing(Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))) as api:
+        app = {"app": "each"}
+        template = {"metadata": {"labels": app}, "spec": {"containers": [{"name": "c", "image": "pause:3"}]}}
+        spec = {"selector": {"matchLabels": app}, "template": template}
+        api.request(
+            "POST",
+            "/apis/apps/v1/namespaces/default/daemonsets",
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "each"}, "spec": spec},
+        )
+        placed = partial(_nodes_of_running, api, "app=each")
+        eventually(lambda: placed() == {"a1", "b1"}, within=30, describe="a pod of the DaemonSet on each node to run")
+        assert api.get("namespaces", "", "default")["status"]["phase"] == "Active"
+        slices = api.list("endpointslices", "default", label_selector="kubernetes.io/service-name=web")
+        endpoints = [endpoint for each in slices for endpoint in each["endpoints"]]
+        assert (len(endpoints), [each for each in endpoints if each.get("hints")]) == (2, [])
+
+
+def _nodes_of_running(api: Api, labels: str) -> set[str]:
+    pods = api.list("pods", "default", label_selector=labels)
+    return {each["spec"].get("nodeName", "") for each in pods if each["status"]["phase"] == "Running"}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"mutant": "no-such"}, "unknown mutant"),
+        ({"mutant": "loses-the-field", "control_plane": "binaries:1.37"}, "has its own: leave that out"),
+        ({"mutant": "writes-no-hints", "controller": "kube-controller-manager:1.37"}, "leave out --controller"),
         ({"mutant": "ignores-zone-hints", "proxy": "kube-proxy"}, "does not go with --proxy kube-proxy"),
     ],
 )
