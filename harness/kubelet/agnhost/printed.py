@@ -12,7 +12,7 @@ from functools import lru_cache
 from harness.kubelet.agnhost.arguments import Command, Netexec, Pause, ServeHostname
 from harness.kubelet.agnhost.messages import Request
 
-_PLACE = b"      1 log.go:245"  # process id 1, and where Go's package log hands a line to klog
+_PLACE = b"      1 log.go:244"  # process id 1, and where Go's package log hands a line to klog
 _ARGUMENTS = {
     "/echo": ("msg", "code"),
     "/header": ("key",),
@@ -67,9 +67,9 @@ def at_start(command: Command) -> Iterator[tuple[str, bytes]]:
     """Yield what it prints when it has started, with the stream."""
     match command:
         case Netexec():
+            yield "stderr", logged(f"Started HTTP server on port {command.http_port}")
             if command.udp_port != -1:
                 yield "stderr", logged(f"Started UDP server on port  {command.udp_port}")
-            yield "stderr", logged(f"Started HTTP server on port {command.http_port}")
         case ServeHostname():
             yield "stderr", logged(f"Serving on port {command.port}.")
         case Pause(exit_code=2):

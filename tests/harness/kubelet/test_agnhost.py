@@ -325,7 +325,7 @@ def test_serve_hostname_says_it_over_http_tcp_and_udp(network: Network, engine: 
     assert raw(pod, socket.SOCK_DGRAM, 80, b"?") == b"web-1"
     said = b"".join(line.text for line in log.lines()).decode()
     assert re.findall(r"(HTTP|TCP|UDP) request from 127.0.0.1", said) == ["HTTP", "TCP", "UDP"]
-    assert re.match(r"I\d{4} \d\d:\d\d:\d\d\.\d{6}       1 log.go:245\] Serving on port 9376\.", said)
+    assert re.match(r"I\d{4} \d\d:\d\d:\d\d\.\d{6}       1 log.go:244\] Serving on port 9376\.", said)
 
 
 def test_serve_hostname_closes_connections_where_told_to(network: Network, engine: Engine) -> None:
@@ -354,8 +354,8 @@ def test_requests_are_logged_as_agnhost_does(network: Network, engine: Engine) -
     raw(pod, socket.SOCK_DGRAM, 8081, b"echo Abc")
     said = [line.text.decode().partition("] ")[2] for line in log.lines()]
     assert said[:-1] == [
-        "Started UDP server on port  8081",
         "Started HTTP server on port 8080",
+        "Started UDP server on port  8081",
         "GET /hostname",
         "GET /",
         "GET /echo?msg=x&code=201",
