@@ -63,7 +63,7 @@ def share() -> Iterator[KubeconfigBackend]:
     """One worker's share of an embedded cluster."""
     with ExitStack() as stack:
         booted = stack.enter_context(NetnsBackend())
-        stack.enter_context(Kubelet(booted.kubeconfig(), booted.network))
+        stack.enter_context(Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets))
         file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "kubeconfig"
         file.write_text(yaml.safe_dump(booted.kubeconfig()), encoding="utf-8")
         api = Api(booted.kubeconfig())

@@ -60,7 +60,7 @@ def stranger(tmp_path: Path, netns_allowed: None) -> Iterator[Stranger]:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[[], Cluster]:
             booted = stack.enter_context(NetnsBackend(implementation=implementation or reference()))
-            stack.enter_context(Kubelet(booted.kubeconfig(), booted.network))
+            stack.enter_context(Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets))
             share = target_of(booted.kubeconfig(), tmp_path, *abilities)
             backend = KindBackend(share, share.plain_api(), components=Replaceable(booted)).start()
             stack.callback(backend.close)

@@ -158,7 +158,7 @@ def test_components_are_left_as_they_were_found(a_kubeconfig: Path) -> None:
 
 
 def test_a_run_can_end_while_the_api_server_is_away(tmp_path: Path, netns_allowed: None) -> None:
-    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
+    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         share = target_of(booted.kubeconfig(), tmp_path)
         backend = KubeconfigBackend(share, share.plain_api()).start()
         booted.stop_component(Component.API_SERVER, [])

@@ -48,7 +48,7 @@ NO_POD_PROXY = [rule.as_rbac() for rule in RULES if rule.resources != ("pods/pro
 @pytest.fixture(scope="module")
 def cluster(netns_allowed: None) -> Iterator[NetnsBackend]:
     """Somebody's cluster."""
-    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
+    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         yield booted
 
 
@@ -200,7 +200,7 @@ def dials(host: Host) -> int:
 
 @pytest.mark.slow
 def test_a_node_that_goes_away_is_named_and_fails_nothing(tmp_path: Path) -> None:
-    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
+    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         host = Host(booted, tmp_path)
 
         ran = host.run(meanwhile=lambda _: take_away(booted, "b1"))
@@ -212,7 +212,7 @@ def test_a_node_that_goes_away_is_named_and_fails_nothing(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_node_that_goes_away_while_its_pod_asks_is_named_in_half_a_minute(tmp_path: Path) -> None:
-    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
+    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         host = Host(booted, tmp_path)
         with contextlib.closing(started_on(target(host))) as backend:
             namespace = f"td-{RUN_ID}-main-4"
