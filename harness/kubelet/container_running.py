@@ -130,7 +130,7 @@ class RunningContainer:
         sandbox = self._sandbox
         if sandbox is None or not self.runs:
             raise NoProgramError("the container does not run")
-        env, folder = self._environment, self._folder
+        env, folder = ({"TERM": "xterm"} if tty else {}) | self._environment, self._folder
         return sandbox.start(argv, env=env, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty, folder=folder)
 
     @property
