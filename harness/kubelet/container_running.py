@@ -66,12 +66,12 @@ def now() -> str:
 class RunningContainer:
     """One container. Methods belong to one thread at a time; the engine's thread only notes exits and probes."""
 
-    def __init__(self, spec: Object, around: Surroundings, *, policy: str) -> None:
-        """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
+    def __init__(self, spec: Object, around: Surroundings, *, policy: str, waits: str = "ContainerCreating") -> None:
+        """`policy` is its restartPolicy: Always, OnFailure or Never; `waits` is why it does not run at first."""
         self._spec = spec
         self._around = around
         self._restarting = Restarts(policy)
-        self._state: Object = {"waiting": {"reason": "ContainerCreating"}}
+        self._state: Object = {"waiting": {"reason": waits}}
         self._last: Object = {}
         self._restarts = 0
         self._container: Container | RunningProgram | None = None
@@ -83,6 +83,7 @@ class RunningContainer:
         self._due = 0.0
         self._readiness: Readiness | None = None
         self._hook: bool | None = None  # True once it is over
+        self._told_to_end = False
         self._id = ""
         self._seen = 0.0  # when a failed start is seen again
         self._backing_off = ""
@@ -99,7 +100,24 @@ class RunningContainer:
         """The state of the container, for the pod's status."""
         ready = "running" in self._state and self._readiness is not None and self._readiness.ready
         image = str(self._spec.get("image", ""))
-        return ContainerState(self.name, image, self._state, ready, self._restarts, self._last, self._id)
+        return ContainerState(
+            self.name, image, self._state, ready, self._restarts, self._last, self._id, lasts=self.lasts
+        )
+
+    @property
+    def lasts(self) -> bool:
+        """True for a sidecar: an init container that is restarted always."""
+        return self._spec.get("restartPolicy") == "Always"
+
+    @property
+    def lets_others_begin(self) -> bool:
+        """True for an init container after which the next one begins."""
+        return (self.runs or bool(self._last)) if self.lasts else self.state.exit_code == 0
+
+    @property
+    def waits(self) -> bool:
+        """True if it is still to be started, for the first time or again."""
+        return "waiting" in self._state and self._due != float("inf")
 
     @property
     def known(self) -> bool:
@@ -152,7 +170,8 @@ class RunningContainer:
         self._due = float("inf")
         if self._hook is None:
             self._hook = self._begun_hook() if self.runs else True
-        if self._hook and self._container is not None:
+        if self._hook and self._container is not None and not self._told_to_end:
+            self._told_to_end = True
             self._container.terminate()
 
     def _begun_hook(self) -> bool:

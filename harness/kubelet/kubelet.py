@@ -4,7 +4,7 @@ One kubelet serves all nodes, since they are all in this process. It is a client
 HTTPS, so that the reference and a real one look the same to it; when a server comes back it lists all pods again. It
 must not run pods of `NetnsBackend.run_pod` a second time: a cluster has one or the other.
 
-There is no scheduler: a pod names its node. No volumes, no init containers, and no liveness probes. Images are names:
+There is no scheduler: a pod names its node. No volumes, no liveness probes, and no evictions. Images are names:
 agnhost's servers are written here (`harness.kubelet.agnhost`), other programs are this machine's, in a sandbox.
 """
 

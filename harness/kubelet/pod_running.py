@@ -56,6 +56,7 @@ class RunningPod:
         self._dns = dns
         self._node = network.nodes[pod["spec"]["nodeName"]]
         self._since = now()
+        self._init: list[RunningContainer] = []  # before the others; sidecars, which last, among them
         self._containers: list[RunningContainer] = []
         self._reported: Object = {}
         self._begun = False
@@ -69,7 +70,11 @@ class RunningPod:
 
     def container(self, name: str) -> RunningContainer | None:
         """Return a container by its name, or None. Any thread may ask."""
-        return next((each for each in self._containers if each.name == name), None)
+        return next((each for each in self._all if each.name == name), None)
+
+    @property
+    def _all(self) -> list[RunningContainer]:
+        return [*self._init, *self._containers]
 
     def look(self, pod: Object) -> None:
         """Take the next step. Raises `InconclusiveError` if the API server does not answer."""
@@ -80,17 +85,28 @@ class RunningPod:
             self._begin()
         if pod["metadata"].get("deletionTimestamp"):
             self._end()
+        self._look_at_containers()
+        if self.ending and not any(container.runs for container in self._all):
+            self._finish()
+        elif all(container.known for container in self._all):
+            self._report()
+
+    def _look_at_containers(self) -> None:
+        """Handle exits, and start what is due: the next after an init container has succeeded, or a sidecar runs."""
+        for container in self._init:
+            container.look()
+            if not container.lets_others_begin and not self.ending:
+                return
         for container in self._containers:
             container.look()
-        if self.ending and not any(container.runs for container in self._containers):
-            self._finish()
-        elif all(container.known for container in self._containers):
-            self._report()
+        if not any(container.runs or container.waits for container in self._containers):
+            for container in self._init:  # sidecars end last
+                container.end()
 
     def remove(self) -> None:
         """End it at once: processes and netns. Idempotent."""
         self._gone = True
-        for container in self._containers:
+        for container in self._all:
             container.drop()
         host, self._host = self._host, None
         if host is not None:
@@ -140,7 +156,11 @@ class RunningPod:
             self._wake,
         )
         policy = spec.get("restartPolicy", "Always")
-        self._containers = [RunningContainer(each, around, policy=policy) for each in spec["containers"]]
+        init = spec.get("initContainers") or ()
+        once = "Never" if policy == "Never" else "OnFailure"
+        self._init = [RunningContainer(each, around, policy=each.get("restartPolicy") or once) for each in init]
+        waits = "PodInitializing" if init else "ContainerCreating"
+        self._containers = [RunningContainer(each, around, policy=policy, waits=waits) for each in spec["containers"]]
 
     def _end(self) -> None:
         """Send SIGTERM to each container after its preStop hook, and SIGKILL at the end of the grace period."""
@@ -151,10 +171,10 @@ class RunningPod:
         if kill_at < self._kill_at:
             self._kill_at = kill_at
             self._wake_at(kill_at)
-        for container in self._containers:
+        for container in self._all:
             if moment >= self._kill_at:
                 container.kill()
-            else:
+            elif not container.lasts:
                 container.end()
 
     def _wake_at(self, moment: float) -> None:
@@ -167,7 +187,7 @@ class RunningPod:
             self._report()
         self.remove()
         self._gone = False  # until the object is deleted: the next `look` retries
-        self._containers = []
+        self._init, self._containers = [], []
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
         response = self._api.request("DELETE", self._path, body)
         if response.code >= 400 and response.code not in (404, 409):
@@ -187,7 +207,8 @@ class RunningPod:
             self._since,
         )
         states = [container.state for container in self._containers]
-        status = status_of(self._pod, place, states, before=self._reported, now=now())
+        init = [container.state for container in self._init]
+        status = status_of(self._pod, place, states, init=init, before=self._reported, now=now())
         if status != self._reported:
             self._patch(status)
             self._reported = status

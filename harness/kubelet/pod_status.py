@@ -23,6 +23,8 @@ class ContainerState:
     restarts: int = 0
     last: Mapping[str, Any] = field(default_factory=dict)
     container_id: str = ""
+    lasts: bool = False
+    """True for a sidecar, among the init containers."""
 
     @property
     def runs(self) -> bool:
@@ -59,20 +61,45 @@ class Place:
     since: str
 
 
-def status_of(pod: Object, place: Place, containers: Sequence[ContainerState], *, before: Object, now: str) -> Object:
+def status_of(
+    pod: Object,
+    place: Place,
+    containers: Sequence[ContainerState],
+    *,
+    init: Sequence[ContainerState] = (),
+    before: Object,
+    now: str,
+) -> Object:
     """Return the status. `before` is the last one ({} at first): conditions that stay keep their times."""
-    phase = phase_of(containers)
+    failed = any(each.exit_code for each in init if not each.lasts)
+    phase = "Failed" if failed else phase_of(containers)
+    conditions = _conditions(pod, phase, [*(each for each in init if each.lasts), *containers], _initialized(init))
     ips = [{"ip": ip} for ip in place.pod.values()]
     host_ips = [{"ip": ip} for ip in place.node.values()]
     return {
         "phase": phase,
-        "conditions": _timed(_conditions(pod, phase, containers), before.get("conditions") or [], now),
+        "conditions": _timed(conditions, before.get("conditions") or [], now),
         "hostIP": next(iter(place.node.values())),
         "hostIPs": host_ips,
         **({"podIP": ips[0]["ip"], "podIPs": ips} if ips else {}),
         "startTime": place.since,
+        **({"initContainerStatuses": [_of_init(each) for each in init]} if init else {}),
         "containerStatuses": [each.manifest() for each in containers],
     }
+
+
+def _of_init(container: ContainerState) -> Object:
+    """Return the entry of initContainerStatuses: one that has succeeded is ready."""
+    succeeded = not container.lasts and container.exit_code == 0
+    return {**container.manifest(), **({"ready": True} if succeeded else {})}
+
+
+def _initialized(init: Sequence[ContainerState]) -> Object:
+    left = [each.name for each in init if not (each.runs if each.lasts else each.exit_code == 0)]
+    if not left:
+        return {"status": "True"}
+    said = f"containers with incomplete status: [{' '.join(left)}]"
+    return {"status": "False", "reason": "ContainersNotInitialized", "message": said}
 
 
 def phase_of(containers: Sequence[ContainerState]) -> str:
@@ -85,11 +112,11 @@ def phase_of(containers: Sequence[ContainerState]) -> str:
     return "Running"
 
 
-def _conditions(pod: Object, phase: str, containers: Sequence[ContainerState]) -> list[Object]:
+def _conditions(pod: Object, phase: str, containers: Sequence[ContainerState], initialized: Object) -> list[Object]:
     all_ready, ready = _containers_ready(phase, containers), _ready(pod, phase, containers)
     return [
         {"type": "PodReadyToStartContainers", "status": "False" if phase in ("Succeeded", "Failed") else "True"},
-        {"type": "Initialized", "status": "True"},
+        {"type": "Initialized", **initialized},
         {"type": "Ready", **ready},
         {"type": "ContainersReady", **all_ready},
         {"type": "PodScheduled", "status": "True"},

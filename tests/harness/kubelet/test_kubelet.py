@@ -366,6 +366,30 @@ def test_a_probe_runs_a_program_in_the_container(backend: NetnsBackend, kubelet:
     assert codes == [0]
 
 
+@pytest.mark.skipif(shutil.which("bash", path=PATH) is None, reason="bash is not installed")
+def test_init_containers_run_before_the_others_and_sidecars_beside_them(
+    backend: NetnsBackend, kubelet: Kubelet
+) -> None:
+    first = {"name": "first", "image": "busybox", "args": ["/bin/sh", "-c", "echo first"]}
+    side = {"name": "side", "image": "agnhost", "args": ["netexec", "--http-port=8090"], "restartPolicy": "Always"}
+    ask_it = "exec 3<>/dev/tcp/127.0.0.1/8090; echo reached"
+    pod = script("", restartPolicy="Never", initContainers=[first, side], container={"command": ["bash", "-c", ask_it]})
+    backend.api.create("pods", "default", pod)
+    status = becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")["status"]
+    assert logged(kubelet) == "reached\n"
+    assert [each["name"] for each in status["initContainerStatuses"]] == ["first", "side"]
+    assert status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+    becomes(backend.api, "job", lambda seen: "terminated" in seen["status"]["initContainerStatuses"][1]["state"])
+
+
+def test_a_pod_whose_init_container_fails_never_begins(backend: NetnsBackend, kubelet: Kubelet) -> None:
+    first = {"name": "first", "image": "busybox", "args": ["/bin/sh", "-c", "exit 1"]}
+    backend.api.create("pods", "default", script("echo here", restartPolicy="Never", initContainers=[first]))
+    seen = becomes(backend.api, "job", lambda pod: pod["status"].get("phase") == "Failed")
+    assert state(seen)["waiting"]["reason"] == "PodInitializing"
+    assert condition(seen, "Initialized") == "False"
+
+
 def test_a_hook_runs_a_program_before_sigterm(backend: NetnsBackend, kubelet: Kubelet) -> None:
     hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "echo > /tmp/told"]}}}
     text = "trap 'ls /tmp; exit' TERM; echo up; while :; do sleep 0.1; done"
