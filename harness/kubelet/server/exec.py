@@ -63,7 +63,7 @@ async def _by_websocket(request: web.BaseRequest, container: Runs, wanted: Wante
     async with beside(channels.serve()) as gone:
         await streams[first].write(b"")  # by which clients know that they are connected
         await _run(container, wanted, streams, gone)
-        await websocket.close()
+    await websocket.close()  # when nobody else reads: then it waits for the client's last word
     return websocket
 
 

@@ -13,7 +13,8 @@ import ssl
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -27,6 +28,7 @@ from harness.netns.namespace import Namespace
 PORT = 10250
 _BACKLOG = 512
 _FOLLOWERS = 64  # threads at most that wait for lines of logs
+_TURNS = 100  # of the event loop, at most, until connections that were ended are closed
 _GRACE = 0.05  # seconds in which requests may end as they should, when the kubelet does
 
 
@@ -50,6 +52,7 @@ class KubeletServer:
         self._waiters = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="kubelet-logs")
         self._server: web.Server | None = None
         self._listeners: list[asyncio.Server] = []
+        self._accepted: WeakSet[socket.socket] = WeakSet()
 
     def start(self, nodes: Iterable[Host], tls: ssl.SSLContext) -> None:
         """Listen at all addresses of these nodes. Raises `OSError` if a port is taken."""
@@ -71,22 +74,31 @@ class KubeletServer:
     async def _listen(self, listening: Iterable[socket.socket], tls: ssl.SSLContext) -> None:
         self._server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         for each in listening:
-            self._listeners.append(await self._loop.create_server(self._server, sock=each, ssl=tls, backlog=_BACKLOG))
+            listener = _Listener(each, self._accepted)
+            served = await self._loop.create_server(self._server, sock=listener, ssl=tls, backlog=_BACKLOG)
+            self._listeners.append(served)
 
     async def _end(self) -> None:
         for listener in self._listeners:
             listener.close()
         if self._server is not None:
-            transports = [each.transport for each in self._server.connections if each.transport is not None]
             await self._server.shutdown(timeout=_GRACE)
-            for transport in transports:
-                with contextlib.suppress(AttributeError):  # one that was closed twice, in the first releases of 3.11
-                    transport.abort()
         running = asyncio.all_tasks() - {asyncio.current_task()}
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await self._hang_up()
         await self._loop.shutdown_default_executor()
+
+    async def _hang_up(self) -> None:
+        """End what was accepted and is still open, in whatever state."""
+        for each in self._accepted:
+            with contextlib.suppress(OSError):  # it is closed, or the client was quicker
+                each.shutdown(socket.SHUT_RDWR)
+        for _ in range(_TURNS):
+            if all(each.fileno() < 0 for each in self._accepted):
+                return
+            await asyncio.sleep(0)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -124,6 +136,21 @@ class KubeletServer:
         if (netns := self._pods.netns(namespace, pod)) is None:
             return web.Response(status=404, text="pod does not exist")
         return await port_forward.serve(request, netns)
+
+
+class _Listener(socket.socket):
+    """Notes the sockets that it accepts: asyncio does not show connections that are about to begin or to end."""
+
+    __slots__ = ("_accepted",)
+
+    def __init__(self, taken: socket.socket, accepted: WeakSet[socket.socket]) -> None:
+        super().__init__(fileno=taken.detach())
+        self._accepted = accepted
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        sock, address = super().accept()
+        self._accepted.add(sock)
+        return sock, address
 
 
 def _log(container: RunningContainer, pod: str, *, previous: bool) -> ContainerLog:

@@ -38,7 +38,9 @@ def test_kubectl_gives_input_and_ends_it(execute: Callable[..., Any]) -> None:
 
 def test_program_that_reads_no_input_ends(execute: Callable[..., Any]) -> None:
     done = execute("-i", "p", "--", "true", stdin="x" * 3_000_000)
-    assert (done.returncode, done.stdout) == (0, "")  # kubectl may say that nobody reads its input any more
+    assert (done.returncode, done.stdout) == (0, ""), (
+        done.stderr
+    )  # kubectl may say that nobody reads its input any more
 
 
 @pytest.mark.parametrize(
