@@ -139,6 +139,7 @@ def begin(told: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         for each in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a kubelet's process may block those that end it
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         give_up_rights()
         os.chdir(told["folder"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -174,6 +175,15 @@ def test_signal_ends_a_program(inside: Runs) -> None:
     assert sleeping.poll() is None
     sleeping.signal(15)
     assert sleeping.wait(10) == 128 + 15
+
+
+def test_no_signal_is_blocked_in_a_program_though_all_are_where_its_kubelet_runs(make: Callable[[], Runs]) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
+    try:
+        inside = make()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert "SigBlk:\t0000000000000000\n" in inside.run("cat", "/proc/self/status").output
 
 
 def test_closed_process_is_killed(inside: Runs) -> None:
