@@ -54,8 +54,16 @@ def _expect_met(variant: Mutant, cluster: Trial, requirements: Iterable[str]) ->
     assert failures.keys() == variant.unmet.intersection(requirements), failures
 
 
-BY_NIGHT = [name for name in BENIGN if is_late(name) or name in {"keeps-flows", "translates-at-the-client"}]
-"""Those that are late, which takes minutes, and the two that take nearly half of one."""
+TWINS = {
+    "seeds-of-its-own": "hashes-the-source",
+    "slices-of-a-thousand": "slices-of-two-hundred",
+    "refuses-by-admin-prohibited": "refuses-by-host-unreachable",
+}
+"""Variants that differ from another one in a number, with that one, which is tried with the same requirements."""
+
+LONG = {"keeps-flows", "translates-at-the-client"}
+BY_NIGHT = [name for name in BENIGN if is_late(name) or name in LONG or name in TWINS]
+"""Those that are late, which takes minutes, the two that take nearly half of one, and twins of those by day."""
 BY_DAY = [name for name in BENIGN if name not in BY_NIGHT]
 
 
@@ -107,6 +115,11 @@ def test_variant_meets_all_that_it_claims(
 def _chosen(requirements: Iterable[str]) -> list[str]:
     check_ids(CHOSEN, [each.requirement for each in SCENARIOS.values()], "ID: ")
     return [each for each in requirements if matches(each, CHOSEN)]
+
+
+def test_a_twin_by_day_is_tried_with_what_its_twin_by_night_is() -> None:
+    assert {name: sample(each) for name, each in TWINS.items()} == {name: sample(name) for name in TWINS}
+    assert {*TWINS.values()} <= {*BY_DAY}
 
 
 def test_every_edit_of_chains_changes_some() -> None:

@@ -48,12 +48,38 @@ DEAR = 3.0
 """Seconds of a requirement that is tried with one mutant at each change, and by night with all that name it."""
 
 
+TABLES = (
+    "conformance.interactions.test_grid",
+    "conformance.interactions.test_live",
+    "conformance.generated.test_generated",
+)
+"""Modules whose requirements are played by one function, each with rows of its own.
+
+That the rows have every combination is shown without a cluster, in test_grid.py and test_live.py.
+"""
+
+
+def _rows(table: str) -> list[str]:
+    """The dear requirements of a table, the cheapest first."""
+    return sorted(
+        (each for each in SCENARIOS if _is_row(each, table) and SECONDS[each] >= DEAR), key=SECONDS.__getitem__
+    )
+
+
+def _is_row(requirement: str, table: str) -> bool:
+    return SCENARIOS[requirement].test.__module__ == table
+
+
+BY_NIGHT = {each for table in TABLES for each in _rows(table)[1:]}
+"""Of the dear requirements of a table one is tried at each change: it shows that what plays them all sees a fault."""
+
+
 def _some(pairs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The requirements for each mutant, at most `AT_ONCE`: those that no mutant before it was given, else a cheap one.
 
-    A mutant has none if only dear ones name it, and another mutant was given each.
+    A mutant has none if only dear ones name it, and another mutant was given each, or they are left to the night.
     """
-    given: set[str] = set()
+    given: set[str] = set(BY_NIGHT)
     chosen = {}
     for name, killers in pairs.items():
         new = [each for each in killers if each not in given][:AT_ONCE]
@@ -91,10 +117,17 @@ def test_each_pair_is_tried_by_night_or_at_each_change() -> None:
 
 
 def test_a_mutant_is_left_to_the_night_only_where_each_dear_requirement_is_tried_with_another() -> None:
-    given = {each for killers in SOME.values() for each in killers}
+    given = {each for killers in SOME.values() for each in killers} | BY_NIGHT
     left = {each for name in ALONE.keys() - SOME.keys() for each in ALONE[name]}
     assert left <= given
     assert min(SECONDS[each] for each in left) >= DEAR
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_of_each_table_a_requirement_is_tried_at_each_change(table: str) -> None:
+    tried = [each for killers in SOME.values() for each in killers if _is_row(each, table)]
+    assert tried
+    assert len(_rows(table)) > 1
 
 
 def test_mutants_and_benign_variants_have_names_of_their_own() -> None:
