@@ -94,6 +94,9 @@ class Kubelets:
         await asyncio.gather(*running, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
+        for each in self._sockets:
+            with contextlib.suppress(OSError):  # it is closed, or the kubelet was quicker
+                each.shutdown(socket.SHUT_RDWR)
         for _ in range(_TURNS):
             if all(each.fileno() < 0 for each in self._sockets):
                 return
@@ -123,8 +126,11 @@ class Kubelets:
                     raise _refusal(answer.status, await answer.text())
                 response = web.StreamResponse(headers={"Content-Type": "text/plain"})
                 await response.prepare(request)
-                async for piece in answer.content.iter_any():
-                    await response.write(piece)
+                try:
+                    async for piece in answer.content.iter_any():
+                        await response.write(piece)
+                except aiohttp.ClientError as error:  # only a broken connection says that it is not all
+                    raise ConnectionResetError("the kubelet broke off its answer") from error
                 await response.write_eof()
                 return response
         except (aiohttp.ClientConnectorError, TimeoutError) as error:
@@ -338,5 +344,7 @@ def _internal_error(why: str) -> ApiError:
 
 def _said(error: Exception) -> str:
     """Return the reason in Go's words."""
+    if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
+        return str(error)
     number = error.errno if isinstance(error, OSError) else None
     return f"connect: {os.strerror(number).lower()}" if number else "i/o timeout"

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.eventually import eventually
 from harness.kubelet.container_log import ContainerLog
+from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 
 PATH = "/api/v1/namespaces/default/pods"
@@ -125,6 +131,22 @@ def test_a_node_whose_kubelet_has_ended_is_an_error(get: Callable[..., Any], kub
     kubelet.close()
     code, said = get("/p/log")
     assert (code, f"dial tcp {address}:10250: connect: connection refused" in said) == (500, True)
+
+
+@pytest.mark.parametrize("path", ["/p/log", "/p/exec?command=true&stdout=true"])
+def test_another_server_in_its_place_is_not_trusted(api: ApiServer, kubelet: Any, address: str, path: str) -> None:
+    server = HttpServer(api, kubelet_tls=KubeletTrust().of_api_server())
+    server.reach_pods(socket.socket)
+    server.start()
+    tls = ssl.create_default_context(cadata=server.ca_pem)
+    headers = {"Authorization": f"Bearer {server.token}", "Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
+    try:
+        with closing(HTTPSConnection(urlsplit(server.url).netloc, context=tls, timeout=20)) as connection:
+            connection.request("GET", PATH + path, headers=headers)
+            answer = connection.getresponse()
+            assert (answer.status, "CERTIFICATE_VERIFY_FAILED" in answer.read().decode()) == (500, True)
+    finally:
+        server.stop()
 
 
 def test_who_may_not_read_logs_is_told_so(get: Callable[..., Any], server: HttpServer) -> None:

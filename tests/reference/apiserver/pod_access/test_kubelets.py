@@ -1,0 +1,47 @@
+"""Requests that go on to kubelets: what the API server refuses by itself. The rest is tested with a kubelet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reference.apiserver import ApiServer
+
+PATH = "/api/v1/namespaces/default/pods/p"
+
+
+@pytest.fixture(autouse=True)
+def pod(api: ApiServer) -> None:
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "a1"}
+    api.create("pods", "default", {"metadata": {"name": "p"}, "spec": spec})
+
+
+@pytest.fixture
+def node(api: ApiServer) -> None:
+    api.create("nodes", "", {"metadata": {"name": "a1"}})
+
+
+@pytest.mark.usefixtures("node")
+def test_without_a_way_to_nodes_there_are_no_logs(http: Any, api: ApiServer) -> None:
+    made = api.get("nodes", "", "a1")
+    address = {"type": "InternalIP", "address": "192.0.2.1"}
+    api.update_status("nodes", "", {**made, "status": {"addresses": [address]}})
+    code, status = http("GET", f"{PATH}/log")
+    assert (code, "no way into the network of pods" in status["message"]) == (503, True)
+
+
+@pytest.mark.usefixtures("node")
+def test_a_node_without_an_address_is_an_error(http: Any) -> None:
+    code, status = http("GET", f"{PATH}/log")
+    assert (code, "no preferred addresses found" in status["message"]) == (500, True)
+
+
+def test_a_node_that_is_gone_is_not_found(http: Any) -> None:
+    code, status = http("GET", f"{PATH}/exec?command=true")
+    assert (code, status["message"]) == (404, 'nodes "a1" not found')
+
+
+@pytest.mark.parametrize(("method", "subresource"), [("POST", "log"), ("PUT", "exec"), ("DELETE", "portforward")])
+def test_other_methods_are_not_allowed(http: Any, method: str, subresource: str) -> None:
+    assert http(method, f"{PATH}/{subresource}")[0] == 405
