@@ -74,6 +74,14 @@ def test_program_is_compiled_anew_for_other_modules(place: Place, name: str) -> 
     assert (place.build("mine").stdout != first.stdout, place.compiled()) == (True, 2)
 
 
+def test_cached_program_is_found_and_no_other_is_compiled(place: Place) -> None:
+    missing = place.build("--cached", "mine")
+    assert (missing.returncode, missing.stdout, place.compiled()) == (12, "", 0)
+    assert "error: mine is not compiled; run implementations/build mine" in missing.stderr
+    built = place.build("mine")
+    assert (place.build("--cached", "mine").stdout, place.compiled()) == (built.stdout, 1)
+
+
 def test_program_that_does_not_compile_leaves_nothing(place: Place) -> None:
     place.go.with_name("go.fails").touch()
     failed = place.build("mine")
@@ -82,7 +90,7 @@ def test_program_that_does_not_compile_leaves_nothing(place: Place) -> None:
     assert "error: mine does not compile: see what Go says above, and implementations/mine/README.md" in failed.stderr
 
 
-@pytest.mark.parametrize("names", [[], [""], ["other"], ["mine", "mine"]])
+@pytest.mark.parametrize("names", [[], [""], ["other"], ["mine", "mine"], ["--cached"]])
 def test_other_names_are_refused_with_those_that_are_there(place: Place, names: list[str]) -> None:
     refused = place.build(*names)
     assert (refused.returncode, place.compiled()) == (4, 0)

@@ -1,0 +1,33 @@
+"""Programs of others that were compiled here are judged by their recipes; where they were not, that is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAFFICDIST = Path(sys.executable).with_name("trafficdist")
+UNAVAILABLE = 12
+
+
+def _run(command: Sequence[str | Path], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    if done.returncode == UNAVAILABLE:
+        pytest.skip(f"unavailable: {done.stderr.strip()}")
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cilium", "kpng"])
+def test_compiled_program_follows_hints_for_zones(name: str, tmp_path: Path) -> None:
+    folder = _run([ROOT / "implementations/build", "--cached", name], os.environ).stdout.strip()
+    recipe = ROOT / "implementations" / name / f"{name}.yaml"
+    wanted = ["--run-test", "KEP-2433/hints-filter-endpoints", "--output-dir", str(tmp_path / "run")]
+    path = f"{folder}:{os.environ['PATH']}"
+    done = _run([TRAFFICDIST, "run", "--proxy", recipe, *wanted], {**os.environ, "PATH": path})
+    assert done.returncode == 0, done.stdout + done.stderr
