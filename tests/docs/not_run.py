@@ -122,6 +122,21 @@ NOT_RUN = {
     'export PATH="$(implementations/build kpng):$PATH"': _BUILT,
     "trafficdist proxy check implementations/kpng/kpng.yaml": _BUILT,
     "trafficdist run --proxy implementations/kpng/kpng.yaml --organization kubernetes-sigs --project kpng": _BUILT,
+    'export PATH="$(implementations/build cilium):$PATH"': _BUILT,
+    "trafficdist proxy check implementations/cilium/cilium.yaml": _BUILT,
+    "trafficdist run --proxy implementations/cilium/cilium.yaml --organization cilium --project cilium": _BUILT,
+    "trafficdist run --proxy implementations/cilium/cilium.yaml --all-features --run-test "
+    "KEP-3015/node-then-zone-then-anywhere": _BUILT,
+    **{
+        f"trafficdist run --proxy implementations/cilium/cilium.yaml --run-test {each}": _BUILT
+        for each in (
+            "CHANGES/slices-of-a-service",
+            "INTERACTIONS/node-port",
+            "KEP-1669/restarted-proxy-knows-who-terminates",
+            "KEP-4444/cluster-policy-with-internal-local-and-hints",
+            "KEP-4444/each-port-follows-its-own-hints",
+        )
+    },
     **{
         f"trafficdist run --proxy implementations/kpng/kpng.yaml --run-test {each}": _BUILT
         for each in (
