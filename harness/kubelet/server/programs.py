@@ -43,7 +43,7 @@ async def run(container: Runs, argv: Sequence[str], streams: Mapping[str, Stream
                 stderr=descriptors.stderr,
                 tty=tty,
             )
-        except (NoProgramError, HarnessError) as error:
+        except (NoProgramError, HarnessError, OSError) as error:
             return _internal_error(f"error executing command in container: {error}")
         held.callback(process.close)
         descriptors.started()

@@ -74,7 +74,7 @@ class Container:
     def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> Program:
         try:
             made = subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
-        except FileNotFoundError as error:
+        except OSError as error:
             raise NoProgramError(f'exec: "{argv[0]}": executable file not found in $PATH') from error
         self.programs.append(made)
         return Program(made)
