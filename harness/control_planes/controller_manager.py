@@ -139,8 +139,10 @@ class LocalControllerManager:
 
     def metrics(self) -> str:
         """Return its metrics without the barrier's writes. Raises `InconclusiveError` if it does not answer."""
+        if self._process is None:
+            raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         if self._barrier is None:
-            raise InconclusiveError(f"{_NAME} is stopped, or has all controllers, and has no metrics")
+            raise InconclusiveError(f"{_NAME} runs all its controllers, whose metrics are not told apart")
         return self._barrier.without_barrier(self._scrape())
 
     def threads(self) -> tuple[threading.Thread, ...]:
