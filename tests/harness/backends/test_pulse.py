@@ -49,13 +49,17 @@ def cluster() -> Iterator[NetnsBackend]:
 
 
 def reach_a_service(cluster: NetnsBackend) -> None:
+    """Whoever is reached by a Service that came after all lists has heard of it by watches, which are open then."""
     cluster.create_namespace("mine")
     (pod,) = cluster.run_pods("mine", [WantedPod("server", "a1")])
     made = cluster.api.create("services", "mine", manifests.service("web"))
     endpoints = [Endpoint(pod.addresses, node="a1", zone="a")]
     cluster.api.create("endpointslices", "mine", manifests.endpoint_slice("web", "web", endpoints))
-    probe = Probe(cluster.namespace_of(pod_client("a1")), "TCP", made["spec"]["clusterIP"], 80)
-    eventually(lambda: isinstance(cluster.probe([probe])[0], Reached), within=10, describe="a Service")
+    nodes = [cluster.namespace_of(pod_client(each)) for each in ("a1", "b1")]
+    probes = [Probe(each, "TCP", made["spec"]["clusterIP"], 80) for each in nodes]
+    eventually(
+        lambda: all(isinstance(each, Reached) for each in cluster.probe(probes)), within=10, describe="a Service"
+    )
 
 
 def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
