@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,7 @@ def test_python_client_talks_with_a_program(start: Callable[..., Any]) -> None:
     assert (program.read_stdout(), program.read_stderr(), program.returncode) == ("got hello\n", "bad\n", 7)
 
 
+@pytest.mark.skipif(shutil.which("stty") is None, reason="unavailable: there is no stty")
 def test_terminal_has_the_size_that_the_client_says(start: Callable[..., Any]) -> None:
     program = start("sh", "-c", "read line; stty size; test -t 0 && test -t 1 && test -t 2 && echo terminal", tty=True)
     program.write_channel(4, json.dumps({"Width": 123, "Height": 45}))
