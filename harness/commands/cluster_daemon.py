@@ -59,7 +59,8 @@ def main(arguments: Sequence[str]) -> int:
                     pipe.write(str(error))
                     return 1
                 pipe.write(READY)
-            while signal.sigtimedwait(_STOP, _EVERY) is None:
+            told = _told_to_end()
+            while not told.wait(_EVERY):
                 threads.require()
         except BrokenPipeError:  # whoever wanted this cluster has been killed
             pass
@@ -68,6 +69,22 @@ def main(arguments: Sequence[str]) -> int:
             return ExitCode.DISTRUST
     shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def _told_to_end() -> threading.Event:
+    """Return an event that comes with a signal to end.
+
+    A thread waits for it without a time limit: Python's sigtimedwait returns a signal that nobody has sent when the
+    process was stopped (SIGSTOP) and goes on after the limit.
+    """
+    told = threading.Event()
+
+    def wait() -> None:
+        signal.sigwait(_STOP)
+        told.set()
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+    return told
 
 
 def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitStack) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -77,6 +78,24 @@ def test_a_cluster_that_was_killed_leaves_nothing_once_it_is_taken_down(runtime:
     (runtime / "one.lock").touch()  # a command that was killed with it had the lock
     assert cluster_control.down("one") == "Cluster one is not up."
     assert not runtime.exists() or list(runtime.iterdir()) == []
+
+
+def test_a_cluster_that_was_stopped_for_more_than_a_second_goes_on() -> None:
+    cluster_control.up("default", "a=1", "IPv4")
+    (state,) = cluster_state.running()
+    process = os.pidfd_open(state.pid)
+    try:
+        os.kill(state.pid, signal.SIGSTOP)
+        assert not _ends(process, within=1.5)
+        os.kill(state.pid, signal.SIGCONT)
+        assert not _ends(process, within=2)
+    finally:
+        os.close(process)
+    assert enter("web-a1", "true").returncode == 0
+
+
+def _ends(process: int, *, within: float) -> bool:
+    return bool(select.select([process], [], [], within)[0])
 
 
 def test_it_has_the_fault_of_a_mutant(runtime: Path) -> None:
