@@ -74,9 +74,11 @@ def read(file: Path = MATRIX) -> dict[str, Trial]:
 
 
 def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:
-    """Write all trials, whole or not at all."""
+    """Write all trials, whole or not at all, in the order of `left`: several are tried at once."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    plain = [{name: value for name, value in asdict(each).items() if value not in ({}, "")} for each in trials.values()]
+    names = [NO_FAULT, *_faults()]
+    sorted_ = sorted(trials.values(), key=lambda each: names.index(each.mutant) if each.mutant in names else len(names))
+    plain = [{name: value for name, value in asdict(each).items() if value not in ({}, "")} for each in sorted_]
     write_whole(file, yaml.safe_dump(plain, sort_keys=False, width=120, allow_unicode=True))
 
 
@@ -93,12 +95,15 @@ def ours() -> dict[str, Ours]:
 
 
 def left(known: Mapping[str, Trial], kubernetes: str, wanted: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the names that have not been tried with this version; the reference first. `wanted` are tried whatever."""
-    names = [NO_FAULT, *(mutant for group in groups() for mutant in group.mutants)]
-    for each in names:
+    """Yield the faults that have not been tried with this version. `wanted` are tried whatever, and nothing beside."""
+    for each in _faults():
         tried = each in known and known[each].kubernetes == kubernetes
         if each in wanted or not (wanted or tried):
             yield each
+
+
+def _faults() -> list[str]:
+    return [mutant for group in groups() for mutant in group.mutants]
 
 
 def in_real_plane(mutant: str) -> bool:

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from harness.judging.exit_codes import ExitCode
 from mutants import MUTANTS
-from tests.upstream_e2e import page, records
+from tests.upstream_e2e import matrix, page, records, running
 from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
 from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
 
@@ -43,7 +46,45 @@ def test_what_was_tried_is_not_tried_again_with_the_same_version() -> None:
     assert "leaks-five-percent" not in list(records.left(known, "1.37.2"))
     assert "leaks-five-percent" in list(records.left(known, "1.38.0"))
     assert list(records.left(known, "1.37.2", ["leaks-five-percent"])) == ["leaks-five-percent"]
-    assert next(records.left({}, "1.37.2")) == NO_FAULT
+    assert NO_FAULT not in list(records.left({}, "1.37.2"))
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The faults that the command tries, in a matrix of their own. One cannot be tried."""
+    tried: list[str] = []
+    known: dict[str, Trial] = {}
+
+    def one(suite: running.Suite, specs: object, fault: str) -> Trial | None:
+        tried.append(fault)
+        return None if fault == "node-as-zone" else trial(fault)
+
+    suite = running.Suite("1.37.2", tmp_path, tmp_path)
+    monkeypatch.setattr(running.Suite, "of", lambda version, seed: suite)
+    monkeypatch.setattr(running.Suite, "names", lambda self, groups: [ZONE])
+    monkeypatch.setattr(matrix, "_try", one)
+    monkeypatch.setattr(records, "groups", lambda: GROUPS)
+    monkeypatch.setattr(records, "read", lambda: known)
+    monkeypatch.setattr(records, "write", known.update)
+    monkeypatch.setattr(page, "write", lambda known: None)
+    return tried
+
+
+def test_as_many_references_come_first_as_faults_run_at_once(tried: list[str]) -> None:
+    assert matrix.main(["--at-once", "2", "--mutant", "skips-zone-tier"]) == ExitCode.PASSED
+    assert tried == [NO_FAULT, NO_FAULT, "skips-zone-tier"]
+
+
+def test_a_fault_that_could_not_be_tried_is_left_and_the_others_are_not(tried: list[str]) -> None:
+    assert matrix.main([]) == ExitCode.DISTRUST
+    assert tried == [NO_FAULT, *GROUPS[0].mutants]
+    assert list(records.left(records.read(), "1.37.2")) == ["node-as-zone"]
+
+
+def test_nothing_is_tried_where_the_reference_does_not_pass(tried: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "_try", lambda suite, specs, fault: tried.append(fault) or trial(fault, {"x": 1.0}))
+    assert matrix.main([]) == ExitCode.FAILED
+    assert tried == [NO_FAULT]
 
 
 def test_matrix_is_read_as_it_was_written(tmp_path: Path) -> None:
