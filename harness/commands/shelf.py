@@ -72,8 +72,9 @@ def add(runs: Sequence[str], place: Path, suite: str) -> int:
 def index(again: bool, place: Path, suite: str) -> None:
     """Make the index of the shelf from the reports on it: index.html, and a section in README.md.
 
-    Shows what each implementation meets by feature, what it does not and why, when that was seen and by which suite,
-    and which reports are verified, of an older catalogue, or expired. What was verified stands in index.json, and holds
+    Shows what each implementation meets by feature and since which version, what it does not and why, what its
+    documentation states (stated.yaml), when that was seen and by which suite, and which reports are verified, of an
+    older catalogue, or expired. What was verified stands in index.json, and holds
     for as long as no file of the report changes.
     """
     import datetime

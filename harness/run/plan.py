@@ -189,6 +189,10 @@ def check_features(names: Sequence[str], known: Sequence[Requirement], option: s
             raise UsageError(f"{option}{unknown_name(name, features, 'feature')}")
 
 
+EXEMPTED = "core features were exempted"
+"""How the one reason begins that leaves what was judged as it is."""
+
+
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
     """Return the reasons why no certificate can rest on this run; empty if one can."""
     exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
@@ -206,7 +210,7 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
         (settings.generation is not None, "--generate or --replay chose scenarios"),
         (bool(settings.skip_tests), "--skip-tests left requirements out"),
         (by_hand and not chosen, "requirements were deselected"),
-        (bool(exempt), f"core features were exempted: {', '.join(exempt)}"),
+        (bool(exempt), f"{EXEMPTED}: {', '.join(exempt)}"),
         (retries > 0, f"{retries} tests were repeated"),
         (
             bool(not_given) and not settings.judges_reference,

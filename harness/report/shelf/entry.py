@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from harness.errors import UsageError
+from harness.judging import history
 from harness.judging.outcome import Outcome, outcome
 from harness.model import judged
 from harness.model.requirements import Requirement
@@ -28,13 +30,19 @@ _LONGEST = 400  # letters of a message
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A requirement that is not met, or of which it could not be told; `evidence` is a folder beside the report."""
+    """A requirement that is not met, or of which it could not be told; `evidence` is a folder beside the report.
+
+    `sentence` is what it asks for, as its run said it; "" of a report that has no history.
+    """
 
     id: str
     level: str
     mark: str
     message: str
     evidence: str
+    profile: str
+    features: Sequence[str]
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Entry:
 
     `refused` is the first reason why it is not verified, "" if it is; `uncertifiable` is why no certificate can rest
     on the run, as the report says. `met` and the cells of `features`, by profile and name, are as `trafficdist compare`
-    shows them: "✓ 12", "✗ 11/12".
+    shows them: "✓ 12", "✗ 11/12". `unclaimed` are features that the implementation does not claim.
     """
 
     place: str
@@ -62,6 +70,7 @@ class Entry:
     met: str
     features: Mapping[str, Mapping[str, str]]
     unmet: Sequence[Unmet]
+    unclaimed: Sequence[str]
     judges: str = judged.PACKETS
 
     @property
@@ -87,7 +96,8 @@ class Entry:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return the entry that `as_json` wrote. Raises `TypeError` or `KeyError` for anything else."""
-        return cls(**{**value, "unmet": tuple(Unmet(**each) for each in value["unmet"])})
+        unmet = tuple(Unmet(**{**each, "features": tuple(each["features"])}) for each in value["unmet"])
+        return cls(**{**value, "unmet": unmet, "unclaimed": tuple(value["unclaimed"])})
 
 
 def entry_of(
@@ -132,19 +142,39 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
         met=counted(report["tests"]),
         features=by_feature(report),
         unmet=tuple(_unmet(report, folder)),
+        unclaimed=tuple(each["name"] for each in report["features"] if not each["declared"]),
         judges=judged_by(report),
     )
 
 
 def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
     """Return what is not as it should be, the worst first."""
-    order = list(MARKS)
+    order, sentences = list(MARKS), _sentences(folder)
     found = [(outcome(each["verdict"], each["level"]), each) for each in report["tests"]]
     bad = [pair for pair in found if pair[0] not in (Outcome.MET, Outcome.NOT_RUN)]
     return [
-        Unmet(each["id"], each["level"], MARKS[of], each["message"][:_LONGEST], _evidence(each, folder))
+        Unmet(
+            each["id"],
+            each["level"],
+            MARKS[of],
+            each["message"][:_LONGEST],
+            _evidence(each, folder),
+            each["profile"],
+            tuple(each["features"]),
+            sentences.get(each["id"], ""),
+        )
         for of, each in sorted(bad, key=lambda pair: (order.index(pair[0]), pair[1]["id"]))
     ]
+
+
+def _sentences(folder: Path) -> dict[str, str]:
+    """Return what requirements that are not met ask for, by id, as the history says it; a broken one says nothing."""
+    place = next((each for name in HISTORIES if (each := folder / name).exists()), None)
+    try:
+        records = history.read(place).records if place else ()
+    except UsageError:
+        return {}
+    return {str(each["test"]): str(each["sentence"]) for each in records if each.get("sentence")}
 
 
 def _evidence(test: Mapping[str, Any], folder: Path) -> str:

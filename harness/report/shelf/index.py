@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content
 from harness.model.requirements import Requirement
-from harness.report.shelf import memory
+from harness.report.shelf import memory, stated
 from harness.report.shelf.entry import Entry
 from harness.report.shelf.markdown import BEGIN, END, replaced, section
 from harness.report.shelf.page import as_html
@@ -24,12 +24,12 @@ def write(
     shelf: Path, catalogue: Callable[[], Sequence[Requirement]], today: datetime.date, *, again: bool = False
 ) -> list[Entry]:
     """Write the index, and return what it shows. Raises `UsageError`, before anything is written."""
-    found = memory.entries(shelf, catalogue, again=again)
+    found, said = memory.entries(shelf, catalogue, again=again), stated.read(shelf)
     page = shelf / README
     before = content(page, what="page", most=_MOST).decode(errors="replace") if page.exists() else f"{BEGIN}\n{END}\n"
     texts = {
-        README: replaced(before, section(found, today)),
-        PAGE: as_html(found, today),
+        README: replaced(before, section(found, today, said)),
+        PAGE: as_html(found, today, said),
         memory.FILE: memory.as_json(found),
     }
     try:

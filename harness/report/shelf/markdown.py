@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,10 @@ from harness.errors import UsageError
 from harness.model.escaping import for_code, for_line, for_markdown
 from harness.model.judged import mark
 from harness.report.comparison import KEY, NOT_RUN, key_of_decisions, table
+from harness.report.shelf import matrix
 from harness.report.shelf.entry import UNRELEASED, Entry, State, states
+from harness.report.shelf.place import README, SHELVED
+from harness.report.shelf.stated import Stated, of
 from harness.report.verified import is_released
 
 MOST_UNMET = 10
@@ -47,7 +49,7 @@ def readme(entry: Entry, report: Mapping[str, Any]) -> str:
         *key_of_decisions([entry.judges]),
         "## Not met, and why",
         "",
-        *(_unmet(entry, "") or ["Nothing."]),
+        *(_unmet(entry, "", ()) or ["Nothing."]),
         "",
         "## Features",
         "",
@@ -81,22 +83,29 @@ def _features(entry: Entry) -> Iterator[str]:
         yield ""
 
 
-def _unmet(entry: Entry, base: str) -> list[str]:
+def _unmet(entry: Entry, base: str, stated: Sequence[Stated]) -> list[str]:
     return [
-        f"- {each.mark} `{for_code(each.id)}` ({each.level}): {for_markdown(each.message)}"
+        f"- {each.mark} `{for_code(each.id)}` ({each.level}): "
+        + (f"*{for_markdown(each.sentence)}* " if each.sentence else "")
+        + for_markdown(each.message)
         + (f" ([evidence](<{base}{each.evidence}/>))" if each.evidence else "")
+        + _stated(of(entry.project, each.id, stated))
         for each in entry.unmet
     ]
 
 
-def _few(entry: Entry) -> list[str]:
+def _stated(said: Stated | None) -> str:
+    return f" **Stated** by its [documentation](<{for_line(said.where)}>): {for_markdown(said.says)}" if said else ""
+
+
+def _few(entry: Entry, stated: Sequence[Stated]) -> list[str]:
     """Return the worst of what is not met, for the index, whose page GitHub shows only up to half a megabyte."""
-    lines = _unmet(entry, f"{entry.place}/")
+    lines = _unmet(entry, f"{entry.place}/", stated)
     more = [f"- and {len(lines) - MOST_UNMET} more: [its folder](<{entry.place}/>)"] if len(lines) > MOST_UNMET else []
     return [*lines[:MOST_UNMET], *more]
 
 
-def section(entries: Sequence[Entry], today: datetime.date) -> str:
+def section(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
     """Return the section of the index, with its marks."""
     told = states(entries, today)
     lines = [
@@ -104,16 +113,16 @@ def section(entries: Sequence[Entry], today: datetime.date) -> str:
         "",
         f"As of {today}: {summary(entries)} [index.html](index.html) has colours.",
         "",
-        KEY,
+        f"{KEY} {matrix.KEY}",
         "",
         *key_of_decisions(each.judges for each in entries),
-        *(line for profile in profiles(entries) for line in _matrix(profile, entries, told)),
+        *(line for profile in matrix.profiles(entries) for line in _matrix(profile, entries, told, stated)),
         "### Reports",
         "",
         *_reports(entries, told),
         "### Not met, and why",
         "",
-        *(line for each in entries if each.unmet for line in (f"{_link(each)}:", "", *_few(each), "")),
+        *(line for each in entries if each.unmet for line in (_anchored(each), "", *_few(each, stated), "")),
         END,
     ]
     return "\n".join(lines)
@@ -126,17 +135,6 @@ def summary(entries: Sequence[Entry]) -> str:
     if unreleased:
         said += f" {unreleased} made by a version that is not released cannot be verified."
     return said
-
-
-def profiles(entries: Sequence[Entry]) -> list[str]:
-    """Return the names of the profiles of which any report has something; that of most reports first."""
-    times = Counter(name for each in entries for name in each.features)
-    return sorted(times, key=lambda name: (-times[name], name))
-
-
-def columns(profile: str, entries: Sequence[Entry]) -> list[str]:
-    """Return the features of a profile of which any report has something."""
-    return sorted({name for each in entries for name in each.features.get(profile, ())})
 
 
 def _reports(entries: Sequence[Entry], told: Mapping[str, State]) -> list[str]:
@@ -157,24 +155,46 @@ def _reports(entries: Sequence[Entry], told: Mapping[str, State]) -> list[str]:
     return [*table("implementation", heads, rows), ""]
 
 
-def _matrix(profile: str, entries: Sequence[Entry], told: Mapping[str, State]) -> list[str]:
-    names = columns(profile, entries)
+def _matrix(
+    profile: str, entries: Sequence[Entry], told: Mapping[str, State], stated: Sequence[Stated]
+) -> Iterator[str]:
+    names = matrix.columns(profile, entries)
     rows = [
         (
             _link(each) + ("" if told[each.place].holds else " \\*"),
-            [each.features[profile].get(name, NOT_RUN) for name in names],
+            [_cell(each, matrix.cell(each, profile, name, stated)) for name in names],
         )
         for each in entries
         if profile in each.features
     ]
-    return [
-        f"### {profile.lower()}",
-        "",
-        *table("", [for_markdown(each) for each in names], rows),
-        "",
-        "\\* not verified, of an older catalogue, or expired: see [reports](#reports).",
-        "",
-    ]
+    yield from (f"### {profile.lower()}", "", *table("", [for_markdown(each) for each in names], rows), "")
+    yield from ("\\* not verified, of an older catalogue, or expired: see [reports](#reports).", "")
+    if found := matrix.since(profile, entries):
+        yield from (f"#### {profile.lower()}, since which version", "", matrix.SINCE, "")
+        rows = [
+            (
+                for_markdown(name),
+                [f"[{for_markdown(each[name].text)}](<{each[name].place}/>)" for each in found.values()],
+            )
+            for name in next(iter(found.values()))
+        ]
+        yield from (*table("", [for_markdown(each) for each in found], rows), "")
+
+
+def _cell(entry: Entry, text: str) -> str:
+    """Return a cell; one that is not green leads to what is not met, with its evidence."""
+    if matrix.is_green(text):
+        return text
+    return f"[{text}](<{_beside(entry)}>)"
+
+
+def _beside(entry: Entry) -> str:
+    """Return where all that a report does not meet is listed: on its own page, and of older ones in the index."""
+    return f"{entry.place}/{README}#not-met-and-why" if SHELVED.fullmatch(entry.place) else f"#{entry.place}"
+
+
+def _anchored(entry: Entry) -> str:
+    return f'<a name="{entry.place}"></a>{_link(entry)}:'
 
 
 def _link(entry: Entry) -> str:

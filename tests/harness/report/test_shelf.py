@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from harness.commands.main import main
 from harness.errors import UsageError
 from harness.model import judged
+from harness.model.escaping import for_markdown
 from harness.model.judged import DECISIONS
 from harness.model.requirements import Requirement
 from harness.report.shelf import index, memory
@@ -67,9 +68,14 @@ def entry(place: str = "1.37/a-b/1-x", **more: Any) -> Entry:
     values = {
         "place": place, "digest": "", **KUBE_PROXY, "mode": "nftables", "url": "https://kubernetes.io",
         "kubernetes": "v1.37", "date": "2026-11-21T10:00:00Z", "suite": "trafficdist 0.1.0", "catalogue": "sha256:now",
-        "refused": "", "uncertifiable": "", "met": "✓ 12", "features": {"DNS": {"ServiceDNS": "✓ 12"}}, "unmet": (),
+        "refused": "", "uncertifiable": "", "met": "✓ 12", "features": {"DNS": {"ServiceDNS": "✓ 12"}},
+        "unmet": (), "unclaimed": (),
     }  # fmt: skip
     return Entry(**{**values, **more})
+
+
+def unmet(name: str = "KEP-1/r", *, mark: str = "✗", sentence: str = "") -> Unmet:
+    return Unmet(name, "MUST", mark, "no", "", "DNS", ("ServiceDNS",), sentence)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +129,8 @@ def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged,
 def test_the_page_beside_a_report_says_what_is_not_met_and_how_to_check(run: Forged, tmp_path: Path) -> None:
     said = (shelved(run, tmp_path) / "README.md").read_text(encoding="utf-8")
     assert said.startswith("# p 1.0 ")
-    assert "- ✗ `KEP-2/leaks` (MUST): " in said
+    assert "- ✗ `KEP-2/leaks` (MUST): *" in said
+    assert for_markdown(next(each.sentence for each in run.requirements if each.id == "KEP-2/leaks")) in said
     assert "([evidence](<evidence/KEP-2/leaks/>))" in said
     assert "    trafficdist verify .\n" in said
 
@@ -272,8 +279,8 @@ def test_a_shelf_without_reports_is_wrong_use(tmp_path: Path) -> None:
 
 
 def test_the_section_names_the_worst_ten_of_a_report() -> None:
-    unmet = tuple(Unmet(f"KEP-1/r-{number}", "MUST", "✗", "no", "") for number in range(13))
-    said = section([entry("1.37/a-b/1-x", unmet=unmet)], TODAY)
+    bad = tuple(unmet(f"KEP-1/r-{number}") for number in range(13))
+    said = section([entry("1.37/a-b/1-x", unmet=bad)], TODAY)
     assert said.count("- ✗ `KEP-1/r-") == 10
     assert "- and 3 more: [its folder](<1.37/a-b/1-x/>)" in said
 

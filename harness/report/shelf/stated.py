@@ -1,0 +1,65 @@
+"""Deviations that a project's own documentation states: `stated.yaml` on the shelf.
+
+Whoever documents that a thing is done otherwise has not overlooked it, and a reader of the matrix should know. The
+verdict stays what it is: a requirement that is not met.
+
+    - project: CoreDNS that ignores empty Services    # as its reports name it
+      requirements: [DNS/service-has-its-cluster-ips]
+      says: Services without ready endpoints get NXDOMAIN, by `ignore empty_service`.
+      where: https://coredns.io/plugins/kubernetes/
+
+Anybody can propose an entry; `where` is the project's own page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.model import strict_yaml
+from harness.model.files import MEGABYTE
+
+FILE = "stated.yaml"
+_KEYS = {"project", "requirements", "says", "where"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What the documentation of a project says of requirements that it does not meet."""
+
+    project: str
+    requirements: frozenset[str]
+    says: str
+    where: str
+
+
+def read(shelf: Path) -> list[Stated]:
+    """Return what stands in the file of a shelf; nothing if it has none. Raises `UsageError`."""
+    place = shelf / FILE
+    if not place.exists():
+        return []
+    entries = strict_yaml.read(place, what="file", most=MEGABYTE)
+    if not isinstance(entries, list):
+        raise UsageError(f"{place}: want a list of entries with {', '.join(sorted(_KEYS))}")
+    return [_stated(each, f"{place}, entry {number}") for number, each in enumerate(entries, 1)]
+
+
+def _stated(entry: Any, where: str) -> Stated:
+    if not isinstance(entry, dict) or set(entry) != _KEYS:
+        raise UsageError(f"{where}: want just the keys {', '.join(sorted(_KEYS))}")
+    ids, texts = entry["requirements"], {name: entry[name] for name in ("project", "says", "where")}
+    if not isinstance(ids, list) or not ids or not all(isinstance(each, str) for each in ids):
+        raise UsageError(f"{where}: requirements: want a list of ids")
+    if bad := next((name for name, text in texts.items() if not isinstance(text, str) or not text.strip()), None):
+        raise UsageError(f"{where}: {bad}: want a text")
+    if not texts["where"].startswith("https://"):
+        raise UsageError(f"{where}: where: want the address of the project's page, https://…")
+    return Stated(texts["project"], frozenset(ids), texts["says"].strip(), texts["where"])
+
+
+def of(project: str, requirement: str, stated: Sequence[Stated]) -> Stated | None:
+    """Return what a project states of a requirement, None if nothing."""
+    return next((each for each in stated if each.project == project and requirement in each.requirements), None)
