@@ -28,7 +28,7 @@ _RELEASE = "it makes a release; tests/harness/report/test_submission.py submits 
 _BUILT = "it needs a program that is compiled for minutes; tests/implementations has how, with a compiler that copies"
 _TOOL = "it needs setup-envtest, which downloads"
 
-RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
+RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
 """Programs that a session of the tests has; what starts with any other stands in the table."""
 
 NOT_RUN = {
@@ -114,6 +114,8 @@ NOT_RUN = {
     "kubectl apply -f deploy/rbac.yaml -f deploy/job.yaml": _JOB,
     "kubectl apply -f deploy/results.yaml": _JOB,
     "kubectl delete -f deploy/job.yaml": _JOB,
+    "kubectl --namespace kube-system logs --selector k8s-app=kube-proxy --prefix --tail -1 "
+    "| grep 'since node is missing label'": _KIND,
     "sonobuoy results $(sonobuoy retrieve) --plugin trafficdist": _SONOBUOY,
     "sonobuoy run --plugin deploy/sonobuoy-plugin.yaml --wait": _SONOBUOY,
     "kubectl apply -f reference/pod_locator/crd.yaml": _NO_CRD,
@@ -137,6 +139,30 @@ NOT_RUN = {
             "KEP-4444/each-port-follows-its-own-hints",
         )
     },
+    **dict.fromkeys(
+        (
+            "trafficdist components fetch kube-controller-manager 1.37 --from source",
+            "trafficdist run --controller kube-controller-manager:1.37",
+            "trafficdist run --controller kube-controller-manager --follow kep --run-test "
+            "KEP-3015/hints-follow-the-zone-of-the-node",
+            "trafficdist run --dns implementations/coredns/ignore-empty-service.yaml --run-test "
+            "DNS/service-has-its-cluster-ips",
+            "trafficdist run --options-file reports/skew/kep-3015.yaml --mode nftables --run-test "
+            "KEP-3015/proxy-downgrade-falls-back-to-the-zone",
+            "trafficdist run --options-file reports/skew/kep-4444.yaml --mode iptables --run-test "
+            "KEP-4444/enabling-changes-no-service-without-the-field",
+            "trafficdist run --options-file reports/skew/kep-4444.yaml --mode iptables --run-test "
+            "KEP-4444/proxy-downgrade-sets-hints-aside",
+            "trafficdist run --proxy kube-proxy --run-test CHANGES/a-slice-of-another-service",
+            "trafficdist run --proxy kube-proxy --mode nftables --supported-features ProxyReleases --run-test "
+            "KEP-4444/older-proxy-needs-the-annotation",
+            "trafficdist run --proxy kube-proxy:1.31 --mode nftables --run-test "
+            "SERVICE/external-local-does-not-restrict-clients-inside",
+            "trafficdist run --proxy kube-proxy:1.35 --mode nftables --run-test "
+            "KEP-4444/hints-come-and-go-without-loss",
+        ),
+        _COMPONENT,
+    ),
     **{
         f"trafficdist run --proxy implementations/kpng/kpng.yaml --run-test {each}": _BUILT
         for each in (
