@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import ipaddress
+import os
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -39,23 +40,38 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextlib.contextmanager
-def _entered(netns: Path) -> Iterator[None]:
-    """The thread is in another netns in here. Raises `OSError` if that is gone."""
-    with Path("/proc/thread-self/ns/net").open() as own, netns.open() as other:
-        if _libc.setns(other.fileno(), CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), f"setns to {netns}")
+def _entered(netns: int) -> Iterator[None]:
+    """The thread is in the netns of a descriptor in here. Raises `OSError` if that is none."""
+    with Path("/proc/thread-self/ns/net").open() as own:
+        if _libc.setns(netns, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns to the netns of descriptor {netns}")
         try:
             yield
         finally:
             _libc.setns(own.fileno(), CLONE_NEWNET)
 
 
-def _netns_of_the_process() -> Iterator[tuple[str, Path]]:
-    """Yield what names each netns that somebody holds here, and a path to it: those of pods are among them."""
-    for path in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if (name := str(path.readlink())).startswith("net:"):
-                yield name, path
+@contextlib.contextmanager
+def _netns_of_the_process() -> Iterator[dict[str, int]]:
+    """A descriptor of each netns that somebody holds here, by what names the netns: those of pods are among them.
+
+    They are opened at once, as many others are held for a moment only: by a thread that is in a netns.
+    """
+    found: dict[str, int] = {}
+    try:
+        for path in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if path.readlink().name.startswith("net:"):
+                    mine = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                    name = Path(f"/proc/self/fd/{mine}").readlink().name
+                    if name in found or not name.startswith("net:"):
+                        os.close(mine)
+                    else:
+                        found[name] = mine
+        yield found
+    finally:
+        for each in found.values():
+            os.close(each)
 
 
 _ANYWHERE = {"IPv4": (socket.AF_INET, "192.0.2.1"), "IPv6": (socket.AF_INET6, "2001:db8::1")}
@@ -102,24 +118,24 @@ class _AtTheClient(KernelTable):
 
     def load(self, ruleset: Ruleset) -> None:
         super().load(ruleset)
-        there = dict(_netns_of_the_process())
-        for name in self._looked_at.keys() - there.keys():
-            self._leave(name)
         plain = {service: action for service, action in ruleset.services.items() if not isinstance(action, Sticky)}
-        for name, path in there.items():
-            with contextlib.suppress(OSError, KernelError):  # a pod that goes meanwhile
-                if name not in self._looked_at:
-                    self._look_at(name, path, ruleset.own)
-                if (found := self._looked_at.get(name)) is not None:
-                    found[1].load(replace(ruleset, services=plain, external={}))
+        with _netns_of_the_process() as there:
+            for name in self._looked_at.keys() - there.keys():
+                self._leave(name)
+            for name, netns in there.items():
+                with contextlib.suppress(OSError, KernelError):  # a pod that goes meanwhile
+                    if name not in self._looked_at:
+                        self._look_at(name, netns, ruleset.own)
+                    if (found := self._looked_at.get(name)) is not None:
+                        found[1].load(replace(ruleset, services=plain, external={}))
 
-    def _look_at(self, name: str, path: Path, own: Iterable[str]) -> None:
+    def _look_at(self, name: str, netns: int, own: Iterable[str]) -> None:
         """Keep a table in a netns, if that is of a pod of this node; the node's own addresses are no networks.
 
         A netns without an address is looked at again: that of a pod which is being started is none yet.
         """
         networks = [each for each in map(ipaddress.ip_network, own) if each.num_addresses > 1]
-        with _entered(path):
+        with _entered(netns):
             if not (address := _address(self.family)):
                 return
             if not any(ipaddress.ip_address(address) in each for each in networks):

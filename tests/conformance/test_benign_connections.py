@@ -16,10 +16,10 @@ def test_connections_of_a_pod_are_translated_where_it_is_said(
     name: str, at_the_node: bool, trial: Callable[[Mutant], Trial]
 ) -> None:
     with trial(BENIGN[name]).cluster("test") as cluster:
-        server = cluster.run_servers(on=["b1"])[0]
+        client, server = cluster.run_servers(on=["a1", "b1"])  # rules come to a pod with the next change
         service = cluster.create_service(ports=[TCP])
         cluster.publish(service, [endpoint(server)])
-        expect_traffic(cluster, service, {"a1": {server}})
+        expect_traffic(cluster, service, {client: {server}})
         connections = dict(cluster.evidence())["connections-a1.txt"].splitlines()
 
     begun = [line.split(" dst=")[1].split(" ")[0] for line in connections if line.startswith("tcp ")]
