@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -35,13 +36,25 @@ def comparison(page: str, known: Mapping[str, Trial], ours: Mapping[str, Ours]) 
 
 
 def summary(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
-    """Return what was found, in two sentences, and with what."""
+    """Return what was found: a sentence, with what, and a row for each thing that breaks."""
     names = [name for group in groups for name in group.mutants]
     tried = [known[name] for name in names if name in known]
     passing = sum(not trial.noticed for trial in tried)
     ended = f"**{passing} of {len(tried)} faults pass all seven specs**; requirements here notice every one."
     waiting = f" {len(names) - len(tried)} more are not run yet." if len(tried) < len(names) else ""
-    return f"{ended}{waiting}\n\n{_made(known)}"
+    rows = ["| what breaks | faults that ran | pass all seven specs | noticed |", "|---|---|---|---|"]
+    rows += [_sum(group, known) for group in groups]
+    return "\n".join([f"{ended}{waiting}\n\n{_made(known)}\n", *rows])
+
+
+def _sum(group: Group, known: Mapping[str, Trial]) -> str:
+    tried = [known[name] for name in group.mutants if name in known]
+    noticed = sum(bool(trial.noticed) for trial in tried)
+    return f"| {_link(group.breaks)} | {len(tried)} | {len(tried) - noticed} | {noticed} |"
+
+
+def _link(heading: str) -> str:
+    return f"[{heading}](#{re.sub('[^a-z0-9 -]', '', heading.lower()).replace(' ', '-')})"
 
 
 def _made(known: Mapping[str, Trial]) -> str:

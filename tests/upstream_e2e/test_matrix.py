@@ -105,6 +105,7 @@ def test_page_says_what_passes_what_is_noticed_and_what_has_not_run() -> None:
     text = page.text(known, GROUPS, {"node-as-zone": Ours("KEP-3015/x", 0.6)})
     assert "**1 of 2 faults pass all seven specs**; requirements here notice every one. 1 more are not run yet." in text
     assert "Kubernetes 1.37.2, 2026-11-24, ginkgo's seed 1; without a fault, 7 of 7 pass." in text
+    assert "| [Whether it works](#whether-it-works) | 2 | 1 | 1 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert rows[0].endswith("| PreferClose, and 1 more, 9 s | - |")
     assert rows[1].endswith("| **pass** | `KEP-3015/x`, 600 ms |")
