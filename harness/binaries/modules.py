@@ -1,6 +1,8 @@
 """The small Go module that a component is compiled in: it pins one release and imports the command, nothing else.
 
-Where a release has only packages for a command (`e2e`), the module is that command.
+Where a release has only packages for a command (`e2e`), the module is that command. It imports staging modules itself,
+and would get them as v0.X.Y, where the components that a release has get them as v0.0.0, which is replaced too: to the
+compiler these are different packages. So v0.X.Y is excluded, and what was compiled for the components serves here.
 
 Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose own go.mod replaces each staging module (k8s.io/api, …) by a
 folder of its repository. Outside of that repository the folders do not exist, but each is published as v0.X.Y of the
@@ -27,7 +29,7 @@ module trafficdist.dev/components/{name}
 go {go}
 {godebug}
 require {module} {tag}
-
+{excludes}
 replace (
 {replacements}
 )
@@ -54,6 +56,7 @@ def release_version(staging: Version) -> Version:
 
 def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) -> str:
     """Return the text of go.mod; `described` is the output of `go mod edit -json` for the release's own go.mod."""
+    excluded = [f"\t{each}" for each in _staging(version, described)] if component.program else []
     settings = "".join(f"\ngodebug {each['Key']}={each['Value']}" for each in described.get("Godebug") or ())
     return _GO_MOD.format(
         name=component.name,
@@ -62,6 +65,7 @@ def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) ->
         tag=version.tag,
         go=described.get("Go", "1.21"),
         godebug=f"{settings}\n" if settings else "",
+        excludes="\n".join(["", "exclude (", *excluded, ")", ""]) if excluded else "",
         replacements="\n".join(f"\t{each}" for each in _replacements(component, version, described)),
     )
 
@@ -73,6 +77,12 @@ def _replacements(component: Binary, version: Version, described: Mapping[str, A
             yield f"{old} => {old} {staging_version(version).tag}"
         elif new.get("Version"):
             yield f"{' '.join(filter(None, (old, each['Old'].get('Version'))))} => {new['Path']} {new['Version']}"
+
+
+def _staging(version: Version, described: Mapping[str, Any]) -> Iterator[str]:
+    for each in described.get("Replace") or ():
+        if each["New"]["Path"].startswith("./staging/"):
+            yield f"{each['Old']['Path']} {staging_version(version).tag}"
 
 
 def go_file(component: Binary) -> str:

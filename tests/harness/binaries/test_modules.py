@@ -56,6 +56,11 @@ def test_kind_is_not_stamped_with_the_variables_of_another() -> None:
     assert modules.build_flags(KIND, Version(0, 33, 0), commit="abc") == ["-mod=mod", "-trimpath", "-ldflags=-s -w"]
 
 
+def test_what_was_compiled_for_components_serves_a_command_of_ours() -> None:
+    assert "\n\nexclude (\n\tk8s.io/api v0.34.10\n)\n\n" in modules.go_mod(E2E, Version(1, 34, 10), DESCRIBED)
+    assert "exclude" not in modules.go_mod(KUBE_PROXY, Version(1, 34, 10), DESCRIBED)
+
+
 def test_what_has_no_command_of_its_own_gets_ours() -> None:
     assert "to compile e2e v1.34.10" in modules.go_mod(E2E, Version(1, 34, 10), DESCRIBED)
     text = modules.go_file(E2E)
