@@ -139,30 +139,31 @@ NOT_RUN = {
             "KEP-4444/each-port-follows-its-own-hints",
         )
     },
-    **dict.fromkeys(
-        (
-            "trafficdist components fetch kube-controller-manager 1.37 --from source",
-            "trafficdist run --controller kube-controller-manager:1.37",
-            "trafficdist run --controller kube-controller-manager --follow kep --run-test "
-            "KEP-3015/hints-follow-the-zone-of-the-node",
-            "trafficdist run --dns implementations/coredns/ignore-empty-service.yaml --run-test "
-            "DNS/service-has-its-cluster-ips",
-            "trafficdist run --options-file reports/skew/kep-3015.yaml --mode nftables --run-test "
-            "KEP-3015/proxy-downgrade-falls-back-to-the-zone",
-            "trafficdist run --options-file reports/skew/kep-4444.yaml --mode iptables --run-test "
-            "KEP-4444/enabling-changes-no-service-without-the-field",
-            "trafficdist run --options-file reports/skew/kep-4444.yaml --mode iptables --run-test "
-            "KEP-4444/proxy-downgrade-sets-hints-aside",
-            "trafficdist run --proxy kube-proxy --run-test CHANGES/a-slice-of-another-service",
-            "trafficdist run --proxy kube-proxy --mode nftables --supported-features ProxyReleases --run-test "
-            "KEP-4444/older-proxy-needs-the-annotation",
-            "trafficdist run --proxy kube-proxy:1.31 --mode nftables --run-test "
-            "SERVICE/external-local-does-not-restrict-clients-inside",
-            "trafficdist run --proxy kube-proxy:1.35 --mode nftables --run-test "
-            "KEP-4444/hints-come-and-go-without-loss",
-        ),
-        _COMPONENT,
-    ),
+    "trafficdist components fetch kube-controller-manager 1.37 --from source": _COMPONENT,
+    "trafficdist run --controller kube-controller-manager:1.37": _COMPONENT,
+    **{
+        f"trafficdist run {options} --run-test {each}": _COMPONENT
+        for options, each in (
+            ("--controller kube-controller-manager --follow kep", "KEP-3015/hints-follow-the-zone-of-the-node"),
+            ("--dns implementations/coredns/ignore-empty-service.yaml", "DNS/service-has-its-cluster-ips"),
+            (
+                "--options-file reports/skew/kep-3015.yaml --mode nftables",
+                "KEP-3015/proxy-downgrade-falls-back-to-the-zone",
+            ),
+            (
+                "--options-file reports/skew/kep-4444.yaml --mode iptables",
+                "KEP-4444/enabling-changes-no-service-without-the-field",
+            ),
+            ("--options-file reports/skew/kep-4444.yaml --mode iptables", "KEP-4444/proxy-downgrade-sets-hints-aside"),
+            ("--proxy kube-proxy", "CHANGES/a-slice-of-another-service"),
+            (
+                "--proxy kube-proxy --mode nftables --supported-features ProxyReleases",
+                "KEP-4444/older-proxy-needs-the-annotation",
+            ),
+            ("--proxy kube-proxy:1.31 --mode nftables", "SERVICE/external-local-does-not-restrict-clients-inside"),
+            ("--proxy kube-proxy:1.35 --mode nftables", "KEP-4444/hints-come-and-go-without-loss"),
+        )
+    },
     **{
         f"trafficdist run --proxy implementations/kpng/kpng.yaml --run-test {each}": _BUILT
         for each in (
