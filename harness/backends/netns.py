@@ -51,11 +51,12 @@ from harness.netns import addresses, conntrack, fabric_check, http, kernel, kern
 from harness.netns.fabric import Host, Network, Wiring
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
+from harness.netns.socket_maker import SocketMaker
 from harness.netns.stillness import EVERY, LOOKS, Stillness
 from harness.probes.beside import Beside
 from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
-from harness.probes.probe import from_error
-from harness.proxies.proxy import HasClusterPart, TellsWhatLacks, WiresPods
+from harness.probes.probe import SocketSource, from_error
+from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks, WiresPods
 from harness.recipes.node_processes import server_of
 from harness.tracing import follower
 from harness.tracing.path import Followed
@@ -375,15 +376,18 @@ class NetnsBackend(
     ) -> Followed:
         """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
         host = self.network.nodes[node].namespace
-        places = {probe.namespace: "client", host: f"node {node}"}
+        client = probe.namespace.namespace if isinstance(probe.namespace, SocketMaker) else probe.namespace
+        places = {client: "client", host: f"node {node}"}
         for pod in servers:
             places.setdefault(self.host_of(pod).namespace, f"server {pod.name}")
         names = {where: each for each, where in places.items() if isinstance(each, Namespace)}
         return follower.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
 
-    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> Namespace:  # noqa: ARG002  all ports are fresh
-        """Return the netns in which a client's sockets are made."""
-        return self.namespace_of(client)
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
+        """Return where a client's sockets are made: its netns, or a process in its control group."""
+        host = self.host_of(client)
+        groups = self.proxy.clients if host.node and isinstance(self.proxy, PlacesClients) else None
+        return groups.of(host) if groups else host.namespace
 
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """Return the netns of a client."""

@@ -69,6 +69,14 @@ def written(file, text):
     with open(os.open(f"{group}/{file}", os.O_WRONLY, dir_fd=above), "w") as opened:
         opened.write(text)
 
+def removed(name, above):
+    here = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=above)
+    for each in os.scandir(here):
+        if each.is_dir(follow_symlinks=False):
+            removed(each.name, here)
+    os.close(here)
+    os.rmdir(name, dir_fd=above)
+
 inside = os.fork()
 if inside == 0:
     libc.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
@@ -93,7 +101,7 @@ if group:
     poll.register(events, select.POLLPRI)
     while b"populated 1" in os.pread(events, 4096, 0) and poll.poll(5000):
         pass
-    os.rmdir(group, dir_fd=above)
+    removed(group, above)
 """
 )
 

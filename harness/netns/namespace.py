@@ -120,6 +120,11 @@ class Namespace:
         return self._fd
 
     @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._fd < 0
+
+    @property
     def proc_path(self) -> str:
         """A path that other processes of the same user can enter while this one lives: `nsenter --net=PATH`."""
         return f"/proc/{os.getpid()}/fd/{self.fd}"

@@ -10,6 +10,7 @@ from harness.model.release import Release
 from harness.netns.addresses import family_of
 from harness.netns.fabric import Host, Wiring
 from harness.netns.namespace import Namespace
+from harness.proxies.proxy import Clients
 from harness.proxies.rules import rules_of
 from harness.recipes.programs import CLUSTER, Programs
 from harness.recipes.recipe import Recipe
@@ -72,6 +73,11 @@ class ExecutableProxy:
     def wiring(self) -> Wiring | None:
         """What attaches pods, if the recipe has commands for that."""
         return self._programs.pods
+
+    @property
+    def clients(self) -> Clients | None:
+        """Where clients make their sockets, if each node has a control group."""
+        return self._programs.clients
 
     @property
     def lacking(self) -> str:

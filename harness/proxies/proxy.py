@@ -15,6 +15,7 @@ from harness.netns.namespace import Namespace
 if TYPE_CHECKING:  # which in turn need nothing of a proxy
     from harness.control_planes.control_plane import ControlPlane
     from harness.netns.fabric import Host, Wiring
+    from harness.netns.socket_maker import SocketMaker
 
 
 class Proxy(Protocol):
@@ -76,6 +77,22 @@ class WiresPods(Protocol):
     @property
     def wiring(self) -> Wiring | None:
         """What attaches pods to nodes that have their proxy; None if it owns no interfaces."""
+
+
+class Clients(Protocol):
+    """Where the clients of a cluster make their sockets."""
+
+    def of(self, host: Host) -> SocketMaker:
+        """Return who makes the sockets of a node, or of a pod on it."""
+
+
+@runtime_checkable
+class PlacesClients(Protocol):
+    """A proxy whose data plane may look at which control group a socket was made in."""
+
+    @property
+    def clients(self) -> Clients | None:
+        """Where clients make their sockets; None if their netns is all that counts."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]

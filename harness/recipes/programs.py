@@ -20,6 +20,7 @@ from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
 from harness.recipes.checks import ProgramPlace, missing
+from harness.recipes.client_groups import ClientGroups
 from harness.recipes.explaining import ByLog, answer
 from harness.recipes.filling import fill
 from harness.recipes.node_processes import Connections, NodeProcesses
@@ -86,6 +87,7 @@ class Programs:
         self._rooms: dict[str, Room] = {}
         self._filled: dict[str, dict[str, str]] = {}  # the values of placeholders that all have, by place
         self.pods = PodInterfaces(recipe.pods, self) if recipe.pods else None
+        self.clients = ClientGroups(self._rooms.__getitem__) if "cgroup2" in recipe.isolation else None
         self.lacking = ""  # which check did not hold in the last look of `synced`, and where
 
     @property
@@ -154,6 +156,8 @@ class Programs:
         """Detach all pods, stop all programs, and remove their files. Idempotent."""
         if self.pods:
             self.pods.close()
+        if self.clients:
+            self.clients.close()
         for part in reversed(self._all):
             part.processes.close()
         for room in self._rooms.values():

@@ -1,0 +1,113 @@
+"""Sockets of a client in a control group of its own: a small process makes them, and hands them over.
+
+The kernel runs the programs that a data plane has attached to a control group for the sockets that were made in it,
+from whatever process they are used. So a process that is in the group and in the client's netns makes them, as a
+container does, and the probe loop goes on as with any other. It ends with `close`, or when this process does.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+
+from harness.errors import InconclusiveError
+from harness.netns.isolation import Room
+from harness.netns.namespace import Namespace
+
+SECONDS = 10.0
+"""For the process to begin, or to make a socket, on a crowded machine."""
+
+_Control = socket.socket  # a name that the method does not hide
+
+# Its arguments: the group, from the top of the node's on ("" for that itself), and descriptors: a netns, and ours.
+_PROGRAM = """
+import ctypes, os, socket, sys
+group, netns, control = sys.argv[1], int(sys.argv[2]), socket.socket(fileno=int(sys.argv[3]))
+if group:
+    os.makedirs("/sys/fs/cgroup/" + group, exist_ok=True)
+    with open(f"/sys/fs/cgroup/{group}/cgroup.procs", "w") as opened:
+        opened.write(str(os.getpid()))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.setns(netns, 0x40000000):  # CLONE_NEWNET
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+os.close(netns)
+while asked := control.recv(64):
+    try:
+        with socket.socket(*map(int, asked.split())) as made:
+            socket.send_fds(control, [b"0"], [made.fileno()])
+    except OSError as error:
+        control.send(str(error.errno).encode())
+"""
+
+
+class SocketMaker:
+    """Makes sockets in a netns and in a control group of a room; any thread may ask. The first one starts it."""
+
+    def __init__(self, namespace: Namespace, room: Room, group: str) -> None:
+        """`group` is a path from the top of the room's control group on, "" for that itself."""
+        self.namespace = namespace
+        self._room, self._group = room, group
+        self._lock = threading.Lock()
+        self._running: tuple[subprocess.Popen[str], _Control] | None = None
+
+    def socket(self, family: int, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
+        """Make a socket. Raises `OSError` as the kernel does, and `InconclusiveError` if the process cannot.
+
+        What is no socket of the internet, as one to look at routes, is made here.
+        """
+        if family not in (socket.AF_INET, socket.AF_INET6):
+            return self.namespace.socket(family, kind, proto)
+        with self._lock:
+            control = self._control()
+            try:
+                control.send(f"{family} {int(kind)} {proto}".encode())
+                said, made, _, _ = socket.recv_fds(control, 64, 1)
+            except OSError as error:
+                raise self._broken(str(error)) from error
+        if made:
+            return socket.socket(family, kind, proto, fileno=made[0])
+        if not said:
+            raise self._broken("it has ended")
+        raise OSError(int(said), "the probe process could not make a socket")
+
+    def _control(self) -> _Control:
+        if self._running is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.settimeout(SECONDS)
+            descriptors = (self.namespace.fd, theirs.fileno())
+            command = [sys.executable, "-I", "-S", "-c", _PROGRAM, self._group, *map(str, descriptors)]
+            with theirs:
+                process = subprocess.Popen(  # noqa: S603  our own program
+                    self._room.entering(command),
+                    pass_fds=descriptors,
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C is for the harness
+                )
+            self._running = (process, ours)
+        return self._running[1]
+
+    def _broken(self, why: str) -> InconclusiveError:
+        said = self._end()
+        return InconclusiveError(f"the probe process in control group /{self._group}: {said or why}")
+
+    def _end(self) -> str:
+        """End the process, and return the last line of what it said."""
+        if self._running is None:
+            return ""
+        (process, control), self._running = self._running, None
+        control.close()
+        try:
+            _, said = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, said = process.communicate()
+        return (said.strip().splitlines() or [""])[-1]
+
+    def close(self) -> None:
+        """End the process; sockets that it made stay. Idempotent."""
+        with self._lock:
+            self._end()

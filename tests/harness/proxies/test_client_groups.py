@@ -1,0 +1,89 @@
+"""Clients are in control groups of their node and pod: asked of programs of BPF that are attached to these."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.backends.backend import WantedPod
+from harness.backends.netns import NetnsBackend
+from harness.errors import InconclusiveError
+from harness.model.outcomes import Reached
+from harness.model.topology import grid
+from harness.model.workloads import node_client, pod_client
+from harness.netns import needs
+from harness.netns.isolation import Room
+from harness.netns.namespace import Namespace
+from harness.netns.socket_maker import SocketMaker
+from harness.probes.loop import Probe
+from tests.harness.proxies import socket_balancer
+from tests.harness.proxies.conftest import Boot
+
+ADDRESS = "10.96.99.9"
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    if absent := needs.missing(["cgroup2", "bpf"]):
+        pytest.skip(str(absent))
+    made = Room("a1", ["cgroup2"])
+    yield made
+    made.close()
+
+
+def connect(maker: SocketMaker | Namespace) -> int:
+    with maker.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        return asking.connect_ex(("127.0.0.1", 9))
+
+
+def test_each_client_is_in_a_control_group_of_its_own(room: Room, namespace: Namespace) -> None:
+    """A program that refuses is attached to that of one pod, then to that of the node."""
+    one, other, node = (SocketMaker(namespace, room, group) for group in ("pods/one", "pods/other", ""))
+    assert [connect(each) for each in (one, other, node, namespace)] == [errno.ENETUNREACH] * 4
+    _refuse(room, "/sys/fs/cgroup/pods/one")
+    assert [connect(each) for each in (one, other, node)] == [errno.EPERM, errno.ENETUNREACH, errno.ENETUNREACH]
+    for each in (one, other, node):
+        each.close()
+
+
+def _refuse(room: Room, group: str) -> None:
+    subprocess.run(room.entering([sys.executable, socket_balancer.__file__, group]), check=True, timeout=30)
+
+
+def test_a_probe_process_that_cannot_begin_is_nobodys_fault(room: Room, namespace: Namespace) -> None:
+    broken = SocketMaker(namespace, room, "cgroup.procs/no-folder")
+    with pytest.raises(InconclusiveError, match=r"control group /cgroup\.procs/no-folder: .*Not a directory"):
+        connect(broken)
+
+
+def test_control_groups_of_pods_are_gone_with_that_of_the_node(namespace: Namespace) -> None:
+    if absent := needs.missing(["cgroup2"]):
+        pytest.skip(str(absent))
+    room = Room("a1", ["cgroup2"])
+    maker = SocketMaker(namespace, room, "pods/one")
+    connect(maker)
+    (place,) = Path("/sys/fs/cgroup").rglob("pods/one")
+    room.close()
+    assert not place.parents[1].exists()
+    maker.close()
+
+
+def test_a_load_balancer_at_sockets_sees_clients_of_pods_and_nodes(boot: Boot) -> None:
+    if absent := needs.missing(["cgroup2", "bpf"]):
+        pytest.skip(str(absent))
+    balancer = [sys.executable, socket_balancer.__file__, ADDRESS, "10.244.1.2", "8080"]
+    backend: NetnsBackend = boot("runs", command=balancer, ready=[{"log": "attached"}], isolation=["cgroup2"],
+                                 topology=grid("two-nodes", {"a": 2}))  # fmt: skip
+    backend.create_namespace("shop")
+    (pod,) = backend.run_pods("shop", [WantedPod("web", "a1")])
+    assert pod.addresses["IPv4"] == "10.244.1.2"
+    clients = [pod_client("a1"), pod_client("a2"), node_client("a2"), pod]
+    found = backend.probe([Probe(backend.place_of(each), "TCP", ADDRESS, 80) for each in clients])
+    assert [each.pod for each in found if isinstance(each, Reached)] == ["shop/web"] * 4
+    assert len({each.client_address for each in found if isinstance(each, Reached)}) == 4
