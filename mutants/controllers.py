@@ -91,7 +91,7 @@ def _kind(each: Object) -> tuple[str, object]:
 
 @_faults.misplans("overlapping-slices", "One endpoint of the largest slice stands in all others too.")
 def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
-    existing = list(existing)
+    existing = [{**each, "endpoints": each.get("endpoints") or []} for each in existing]
     nothing: Object = {"metadata": {}, "endpoints": []}
     largest = max(existing, key=lambda each: len(each["endpoints"]), default=nothing)
     again = largest["endpoints"][:1]
@@ -192,7 +192,7 @@ def all_are_ours(event: Event) -> Event:
 def _clears_hints(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
     if selects_pods(service):
         return plan_service(service, pods, nodes, existing, **options)
-    hinted = [each for each in existing if any("hints" in endpoint for endpoint in each["endpoints"])]
+    hinted = [each for each in existing if any("hints" in endpoint for endpoint in each.get("endpoints") or ())]
     cleared = [{**each, "endpoints": [without(one, "hints") for one in each["endpoints"]]} for each in hinted]
     return Plan((), tuple(cleared), (), (), NoHints("these are all mine"))
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.judging.exit_codes import ExitCode
 from mutants import MUTANTS
+from reference.features import Features
+from reference.proxy.decision import Behaviour
+from reference.proxy.state import State
 from tests.upstream_e2e import matrix, page, records, running
 from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
 from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
@@ -18,6 +22,12 @@ from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
 ZONE = "[sig-network] Traffic Distribution should route traffic to an endpoint in the same zone when using PreferClose"
 HINTS = "[sig-network] Topology Hints should distribute endpoints evenly"
 GROUPS = [Group("Whether it works", ("skips-zone-tier", "node-as-zone", "zone-before-node"))]
+
+SLICE = {
+    "metadata": {"namespace": "default", "name": "web-x", "labels": {"kubernetes.io/service-name": "web"}},
+    "addressType": "IPv4",
+    "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+}
 
 
 def trial(mutant: str, noticed: Mapping[str, float] | None = None) -> Trial:
@@ -29,6 +39,22 @@ def test_each_fault_is_one_that_a_cluster_with_a_real_control_plane_can_have_and
     assert len(names) == len(set(names))
     assert [name for name in names if name not in MUTANTS or not records.in_real_plane(name)] == []
     assert set(names) <= set(records.ours())
+
+
+def _states() -> Iterator[tuple[str, Callable[..., State]]]:
+    for name in (mutant for group in records.groups() for mutant in group.mutants):
+        parts: Mapping[str, Any] = getattr(MUTANTS[name].proxy, "keywords", {})
+        if "state" in parts:
+            yield name, parts["state"]
+
+
+@pytest.mark.parametrize("made", [pytest.param(made, id=name) for name, made in _states()])
+def test_a_fault_reads_slices_without_endpoints_as_kube_apiserver_gives_them(made: Callable[..., State]) -> None:
+    state = made("a1", Behaviour.of(Features()))
+    for endpoints in (None, [{"addresses": ["10.244.1.2"], "conditions": {"ready": True}}], None):
+        state.receive("endpointslices", {**SLICE, "endpoints": endpoints}, deleted=False)
+    state.compute()
+    assert state.unreadable == {}
 
 
 def test_a_spec_that_skips_has_noticed_too_or_the_cluster_was_not_what_it_wants() -> None:
