@@ -50,18 +50,19 @@ define RUNS
 --controller kube-controller-manager:1.37
 --control-plane binaries:1.37 --profile api-server --project kube-apiserver
 --proxy implementations/cilium/cilium.yaml --organization cilium --project cilium
+--proxy implementations/kpng/kpng.yaml --organization kubernetes-sigs --project kpng
 --dns implementations/coredns/coredns.yaml --organization CoreDNS
 --dns implementations/coredns/zonal.yaml --organization CoreDNS
 --dns implementations/coredns/ignore-empty-service.yaml --organization CoreDNS
 endef
 export RUNS
 
-shelf: $(VENV)/.run  ## judge the reference, and what is in the cache of Kubernetes, CoreDNS and Cilium, and put the reports on the shelf
+shelf: $(VENV)/.run  ## judge the reference, and what is in the cache of Kubernetes, CoreDNS, Cilium and kpng, and put the reports on the shelf
 	@test -z "$$(git status --porcelain --untracked-files=no 2>/dev/null)" || \
 	  { echo "error: this checkout has changes, so no certificate can rest on its runs: commit them first" >&2; exit 4; }
 	rm -rf trafficdist-results/shelf
 	@coredns=$$($(BIN)/trafficdist components path coredns) && PATH="$${coredns%/*}:$$PATH"; \
-	cilium=$$(implementations/build --cached cilium) && PATH="$$cilium:$$PATH"; number=0; \
+	for name in cilium kpng; do folder=$$(implementations/build --cached $$name) && PATH="$$folder:$$PATH"; done; number=0; \
 	printf '%s\n' "$$RUNS" | while read -r options; do \
 	  number=$$((number + 1)); folder=trafficdist-results/shelf/$$number; code=0; \
 	  echo "trafficdist run $$options"; \

@@ -172,6 +172,8 @@ NOT_RUN = {
             "KEP-4444/hints-come-and-go-on-a-live-service",
             "KEP-4444/partial-hints-are-set-aside",
             "KEP-4444/zone-without-endpoints-uses-every-endpoint",
+            "SERVICE/node-port-of-another-node",
+            "SLICE/slices-of-names-are-not-used",
         )
     },
 }
