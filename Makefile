@@ -11,7 +11,7 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history shelf skew test upstream-e2e upstream-matrix nightly benign mutation fresh requirement lint format benchmarks clean
+.PHONY: help certify components history shelf skew test kind-image upstream-e2e upstream-matrix nightly benign mutation fresh requirement lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## */  make \1\t/' | expand -t 22
@@ -106,6 +106,12 @@ upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the emb
 
 upstream-matrix: $(VENV)/.dev  ## see which faults Kubernetes' own specs notice (hours); goes on where it was stopped
 	$(BIN)/python -m tests.upstream_e2e.matrix --version "$(VERSION)" $(ARGS)
+
+KUBERNETES ?= 1.34
+ALSO ?=
+
+kind-image: $(VENV)/.run  ## make a node image for kind without a registry (KUBERNETES=1.34; ALSO="1.33" brings its components along)
+	$(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version)) $(ARGS)
 
 GENERATE ?= 10m
 

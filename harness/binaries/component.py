@@ -49,6 +49,14 @@ def _of_kubernetes(name: str) -> Binary:
     return Binary(name, KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/cmd/{name}", says, staging="k8s.io/component-base")
 
 
+KUBEADM = Binary(
+    "kubeadm",
+    KUBERNETES_MODULE,
+    f"{KUBERNETES_MODULE}/cmd/kubeadm",
+    re.compile(r"(v\S+)"),
+    staging="k8s.io/component-base",
+    asked=("version", "--output=short"),
+)
 KUBECTL = Binary(
     "kubectl",
     KUBERNETES_MODULE,
@@ -79,6 +87,8 @@ COMPONENTS: dict[str, Binary] = {
         _of_kubernetes("kube-controller-manager"),
         _of_kubernetes("kube-apiserver"),
         _of_kubernetes("kube-scheduler"),
+        _of_kubernetes("kubelet"),
+        KUBEADM,
         ETCD,
         COREDNS,
         KIND,

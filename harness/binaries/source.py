@@ -124,7 +124,8 @@ def compile_binary(
             folder=module, line=lambda package: watcher.advance(1, package),
         )  # fmt: skip
         watcher.end()
-        made_from = {name: (module / name).read_text(encoding="utf-8") for name in ("go.mod", "go.sum")}
+        files = [module / name for name in ("go.mod", "go.sum")]  # no sums where nothing but Go itself is needed
+        made_from = {file.name: file.read_text(encoding="utf-8") for file in files if file.exists()}
     return binary, made_from
 
 

@@ -12,6 +12,7 @@ from harness.commands.doctor import doctor
 from harness.commands.explain import explain
 from harness.commands.front import Front, examples
 from harness.commands.judge import judge
+from harness.commands.kind_image import kind_image
 from harness.commands.listing import list_requirements
 from harness.commands.proxy import proxy
 from harness.commands.report import report
@@ -43,6 +44,7 @@ for command in (
     shelf,
     cleanup,
     components,
+    kind_image,
     proxy,
     doctor,
     cluster,

@@ -88,7 +88,7 @@ def test_remove_takes_versions_or_all(mirror: Mirror, cache: Cache) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("fetch", "kubelet"), "want one of kube-proxy"),
+        (("fetch", "kube-dns"), "want one of kube-proxy"),
         (("fetch", "kube-proxy", "one"), "want one like 1.34.2"),
         (("fetch", "kube-proxy", "1.99"), "there is no release of Kubernetes 1.99"),
         (("fetch", "kube-proxy", "--from", "source"), "set GOPROXY"),

@@ -50,8 +50,10 @@ def test_what_is_not_there_is_said_with_the_command_that_gets_it(cache: Cache) -
 
 
 def test_a_component_that_we_do_not_know_is_refused(cache: Cache) -> None:
-    with pytest.raises(UsageError, match="kube-proxy, kube-controller-manager, kube-apiserver, kube-scheduler, etcd"):
-        find("kubelet", cache=cache)
+    with pytest.raises(
+        UsageError, match="kube-proxy, kube-controller-manager, kube-apiserver, kube-scheduler, kubelet"
+    ):
+        find("kube-dns", cache=cache)
 
 
 def test_assets_are_used_as_they_are(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

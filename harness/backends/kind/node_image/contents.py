@@ -1,0 +1,66 @@
+"""Says which images a node needs, and which program goes into each: from the names that kubeadm lists.
+
+Pure: names and versions in, values out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from harness.binaries.versions import Version, Wanted, parse_version
+from harness.errors import UsageError
+
+OLDEST = Version(1, 31, 0)
+SYSTEM = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+REPLACED = ("kube-apiserver", "kube-controller-manager", "kube-proxy")  # what scenarios bring to another release
+PODROUTES = "trafficdist.dev/podroutes:1"  # as kind-configs/node-image/default-cni.yaml has it
+_IMAGE = re.compile(r"(?P<repository>.*/(?P<name>[a-z-]+)):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:-\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An image of kubeadm's list: its name, the name of its program, and the version that its tag says."""
+
+    image: str
+    program: str
+    version: str
+
+    @property
+    def exact(self) -> Version | None:
+        """The version, if it is a full one."""
+        return parse_version(self.version)
+
+
+def parse_list(text: str) -> list[Named]:
+    """Return the images of the output of `kubeadm config images list`. Raises `UsageError`."""
+    found = []
+    for image in text.split():
+        match = _IMAGE.fullmatch(image)
+        if match is None:
+            raise UsageError(f"kubeadm lists image {image!r}, whose tag is no version")
+        found.append(Named(image, match["name"], match["version"]))
+    return found
+
+
+def nearest(wanted: Version, listed: Collection[Version]) -> Version | None:
+    """Return the version to take for the wanted one: itself, else the newest of its minor version, else the newest."""
+    if wanted in listed:
+        return wanted
+    released = sorted(each for each in listed if not each.pre)
+    same = [each for each in released if each.series == wanted.series]
+    return next(reversed(same or released), None)
+
+
+def image_of_release(images: Sequence[Named], program: str, version: Version) -> str:
+    """Return the name of the image of a program of Kubernetes at another version."""
+    like = next(each for each in images if each.program == program)
+    return f"{like.image.rpartition(':')[0]}:{version.tag}"
+
+
+def check(wanted: Wanted) -> None:
+    """Raise `UsageError` for a release that is too old, before anything is compiled."""
+    version = wanted.exact or parse_version(f"{wanted.series}.0")
+    if version is not None and version < OLDEST:
+        raise UsageError(f"node images are made of Kubernetes {OLDEST.series} and newer, not of {wanted}")
