@@ -59,7 +59,8 @@ def _rehints(rehint: Rehint, *, of: Callable[[Plan], bool]) -> Callable[..., End
     def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **options: Any) -> Plan:
         existing = list(existing)
         right = plan_service(service, pods, nodes, existing, **options)
-        known = {each["addresses"][0]: each.get("hints") for found in existing for each in found["endpoints"]}
+        slices = [found.get("endpoints") or () for found in existing]
+        known = {each["addresses"][0]: each.get("hints") for endpoints in slices for each in endpoints}
 
         def rehinted(endpoint: Endpoint) -> Endpoint:
             address = endpoint["addresses"][0]

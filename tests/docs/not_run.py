@@ -41,6 +41,7 @@ NOT_RUN = {
     "make benign": _NIGHT,
     "make upstream-e2e": _UPSTREAM,
     "make upstream-matrix": _UPSTREAM,
+    'make upstream-matrix ARGS="--at-once 3"': _UPSTREAM,
     "make upstream-e2e VERSION=1.34": _UPSTREAM,
     "make upstream-e2e ARGS=\"--group 'Topology Hints' --proxy reference\"": _UPSTREAM,
     "make certify": _SELF,

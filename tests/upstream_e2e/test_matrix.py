@@ -12,9 +12,12 @@ import pytest
 
 from harness.judging.exit_codes import ExitCode
 from mutants import MUTANTS
+from mutants.plans import Planner
+from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
 from reference.proxy.decision import Behaviour
 from reference.proxy.state import State
+from tests.reference.endpointslice.objects import NODES, apply, make_service, plan, pods_on
 from tests.upstream_e2e import matrix, page, records, running
 from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
 from tests.upstream_e2e.specs import PASSED, SKIPPED, Result
@@ -55,6 +58,20 @@ def test_a_fault_reads_slices_without_endpoints_as_kube_apiserver_gives_them(mad
         state.receive("endpointslices", {**SLICE, "endpoints": endpoints}, deleted=False)
     state.compute()
     assert state.unreadable == {}
+
+
+def _planners() -> Iterator[tuple[str, Planner]]:
+    for name in (mutant for group in records.groups() for mutant in group.mutants):
+        parts: Mapping[str, Any] = getattr(MUTANTS[name].controller, "keywords", {})
+        if "plan" in parts:
+            yield name, parts["plan"]
+
+
+@pytest.mark.parametrize("planned", [pytest.param(made, id=name) for name, made in _planners()])
+def test_a_fault_of_a_controller_finds_slices_without_endpoints_too(planned: Planner) -> None:
+    service = make_service(trafficDistribution="PreferClose")
+    existing = [{**each, "endpoints": None} for each in apply(plan(service))]
+    planned(service, pods_on("abc"), NODES, existing, features=Features(), zones=ZoneTable(Features(), NODES))
 
 
 def test_a_spec_that_skips_has_noticed_too_or_the_cluster_was_not_what_it_wants() -> None:
@@ -159,6 +176,12 @@ def test_page_is_what_the_matrix_makes() -> None:
 def _without_ours(text: str) -> str:
     """Return a page without its last column: that changes with each requirement that is measured anew."""
     return re.sub(r"\| [^|]* \|$", "|", text, flags=re.MULTILINE)
+
+
+def test_the_draft_says_what_would_notice_each_fault_that_passes() -> None:
+    draft = (records.ROOT / "docs/upstream-draft.md").read_text(encoding="utf-8")
+    passing = [name for name, each in records.read().items() if not each.noticed and name != NO_FAULT]
+    assert [name for name in passing if f"`{name}`" not in draft] == []
 
 
 def test_every_fault_that_was_tried_was_tried_beside_a_reference_that_passes() -> None:
