@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 from harness.api import requests
@@ -17,7 +18,7 @@ from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.answers import address_seen
-from harness.backends.any_cluster.barrier import Barrier
+from harness.backends.any_cluster.barrier import Asks, Barrier
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Aside, Dialer
 from harness.backends.any_cluster.names import TranslatingApi
@@ -34,13 +35,13 @@ from harness.guest import liveness
 from harness.guest.labels import run_labels
 from harness.guest.nodes import change_node, restore_node
 from harness.model.abilities import Ability
-from harness.model.manifests import zone_of
+from harness.model.manifests import TARGET_PORT, zone_of
 from harness.model.outcomes import Observation, Unknown
 from harness.model.release import Component, Release
 from harness.model.topology import ZONE_LABEL
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns.addresses import by_family
-from harness.probes.loop import Probe
+from harness.probes.loop import Probe, SocketSource
 from harness.tracing.path import Followed
 
 RESTARTED = 120.0
@@ -53,6 +54,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     """One worker's share of a cluster whose components and nodes stay as they are."""
 
     _kubelet_patience = TROUBLED_SECONDS
+    _server_pod = staticmethod(pods.server)
+    _client_port = TARGET_PORT
     _root = "`kubectl debug node/{node} -it --profile=sysadmin`, for who may create privileged pods"
 
     def __init__(
@@ -93,20 +96,21 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
             loaded = find(self._target.kubeconfig, context=self._target.context)
             self.api: Api = TranslatingApi(loaded, self._target.names, connections=600, asked=self._asked)
             begun.callback(self.api.close)
-            self._pod_runner = PodRunner(self.api, self._labels, self._target.registry, self._kubelet_patience)
+            self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
+            self._version = self.api.request("GET", "/version").body
+            self._pod_runner = PodRunner(
+                self.api, self._labels, self._target.registry, self._kubelet_patience, server=self._server_pod
+            )
             begun.callback(self._pod_runner.close)
-            self._dialer = Dialer(self.api, self._begin_watch, aside=self._aside(), neighbours=self._neighbours)
-            begun.callback(self._dialer.close)
+            asks = self._begin_to_ask(begun)
             self._clients = self._new_clients()
             begun.callback(self._clients.delete)
             self._clients.make()
-            self._barrier = Barrier(self.api, self._dialer, self._clients.namespace, self._labels)
+            self._barrier = Barrier(self.api, asks, self._clients.namespace, self._labels)
             self._barrier.create()
-            self._zone_canary = ZoneCanary(self.api, self._dialer, self._clients.namespace, self._labels)
+            self._zone_canary = ZoneCanary(self.api, asks, self._clients.namespace, self._labels)
             self._clients.make_barrier_pods()
             self.families = self._barrier.families
-            self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
-            self._version = self.api.request("GET", "/version").body
             self.settle()
             self._begun = begun.pop_all()
         return self
@@ -121,7 +125,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         """Create the Kubernetes namespace of a scenario. Raises `InconclusiveError` if a node has gone."""
         self._require_nodes()
         if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
-            self._clients.look_up_addresses()
+            self._look_up_addresses()
         self._pod_runner.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
@@ -130,7 +134,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         """Run these pods, all at once."""
-        made = self._pod_runner.run_servers(namespace, wanted)
+        serve = partial(self._begin_to_serve, namespace, wanted)
+        made = self._pod_runner.run_servers(namespace, wanted, before_ready=serve)
         return [
             Pod(each.name, namespace, each.node, self.topology.node(each.node).zone, pods.addresses(obj))
             for each, obj in zip(wanted, made, strict=True)
@@ -162,7 +167,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     # Clients and probes
 
-    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> ClientPod:
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
         """Return the pod of a client."""
         place = self._clients.place_of(client)
         return self._clients.in_turn(place) if fresh else place
@@ -207,7 +212,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def proxy_metrics(self, node: str) -> str:
         """Return a proxy's metrics from its node's loopback, fetched by a pod on the host's network."""
-        client = self.place_of(node_client(node))
+        client = self._clients.place_of(node_client(node))
         try:
             return self._dialer.get(client, "127.0.0.1", METRICS_PORT, "metrics")
         except OSError as error:
@@ -313,6 +318,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         names = self._target.names.nodes
         return {
             "backend": self.name,
+            "probes": self._target.probes,
             "servers": {"apiserver": str(self._version.get("gitVersion", "?"))},
             "nodes": [
                 described(node, self._nodes[node.name], names.get(node.name, node.name)) for node in self.topology.nodes
@@ -356,6 +362,22 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     # Inside
 
+    def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
+        """Make ready what asks for the barrier, and whatever else the subclass asks with."""
+        self._dialer = Dialer(self.api, self._begin_watch, aside=self._aside(), neighbours=self._neighbours)
+        begun.callback(self._dialer.close)
+        return self._dialer
+
+    def _enter_clients(self, made: Sequence[Object]) -> None:
+        """Go into client pods that run: here nobody can."""
+
+    def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
+        """Serve pods that were just created: here each does so itself."""
+
+    def _look_up_addresses(self) -> None:
+        """Look at pods anew: a node that was switched off and on gives them other addresses."""
+        self._clients.look_up_addresses()
+
     def _aside(self) -> Aside | None:
         """Return another way to client pods for when the API server does not answer; None if there is none."""
         return None
@@ -371,4 +393,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
             prefix=self._prefix,
             worker=self._worker,
             node_addresses=self.node_addresses,
+            port=self._client_port,
+            enter=self._enter_clients,
         )

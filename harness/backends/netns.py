@@ -42,20 +42,21 @@ from harness.dns.dns import ClusterDns, KeepsLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
-from harness.model.outcomes import Observation, Unknown
+from harness.model.outcomes import Observation
 from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER, Component, Release
 from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod, node_client
-from harness.netns import addresses, conntrack, fabric_check, http, kernel, kernel_state, sandbox
+from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
 from harness.netns.fabric import Host, Network, Wiring
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import SocketMaker
 from harness.netns.stillness import EVERY, LOOKS, Stillness
 from harness.probes.beside import Beside
+from harness.probes.http_get import http_get
 from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
-from harness.probes.probe import SocketSource, from_error
+from harness.probes.probe import SocketSource
 from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks, WiresPods
 from harness.recipes.node_processes import server_of
 from harness.tracing import follower
@@ -190,7 +191,9 @@ class NetnsBackend(
     def _boot(self, begun: contextlib.ExitStack) -> None:
         self.network = Network(self.topology, families=self.families)
         begun.callback(self.network.close)
-        self._ground = NetnsGround(self.network, self._hosts, self._clients, self._off.keys())
+        self._ground = NetnsGround(
+            self.network.nodes, self.network.external, self._hosts, self._clients, self._off.keys()
+        )
         begun.callback(self._ground.close)
         self._loop = Loop(self._ground)
         self._loop.start()
@@ -398,13 +401,7 @@ class NetnsBackend(
 
         Raises `InconclusiveError` if the client has no route, port or descriptor for it.
         """
-        try:
-            return http.get(self.namespace_of(client), address, port, path)
-        except OSError as error:
-            outcome = from_error(error, Probe(self.namespace_of(client), "TCP", address, port))
-            if error.errno and isinstance(outcome, Unknown):
-                raise InconclusiveError(f"{client} cannot ask {address}: {outcome.why}") from error
-            raise
+        return http_get(self.namespace_of(client), address, port, path, who=str(client))
 
     def controller_metrics(self) -> str:
         """Return the EndpointSlice controller's metrics in Prometheus text. Raises `InconclusiveError`."""

@@ -1,4 +1,4 @@
-"""What there is around the Services of an embedded cluster: its clients, the pods that run, connection tracking.
+"""What there is around the Services of a cluster whose netns are here: its clients, running pods, connection tracking.
 
 Control probes are sent there; see `harness.probes.control`. A node that a scenario has cut off is no fault, nor is a
 pod that it has ended.
@@ -13,7 +13,7 @@ from harness.model.manifests import TARGET_PORT
 from harness.model.workloads import pod_client
 from harness.netns.addresses import Family
 from harness.netns.conntrack import Overflow
-from harness.netns.fabric import Host, Network
+from harness.netns.fabric import Host
 from harness.probes.loop import Server
 from harness.probes.probe import SocketSource
 
@@ -22,19 +22,31 @@ Running = dict[tuple[str, str], tuple[Host, Sequence[Server]]]
 
 
 class NetnsGround:
-    """The ground of one cluster: `running` are its servers, `clients` its client pods by node, `off` nodes cut off."""
+    """The ground of one cluster: its nodes, its servers that run, its client pods by node, and nodes that are off."""
 
-    def __init__(self, network: Network, running: Running, clients: dict[str, Host], off: Collection[str]) -> None:
-        self._network = network
+    def __init__(
+        self,
+        nodes: Mapping[str, Host],
+        external: Host,
+        running: Running,
+        clients: dict[str, Host],
+        off: Collection[str],
+    ) -> None:
+        self._nodes = nodes
+        self._external: Host | None = external
         self._running = running
         self._clients = clients
         self._off = off
-        self._overflows = [Overflow(host.namespace) for host in network.nodes.values()]
+        self._overflows = [Overflow(host.namespace) for host in nodes.values()]
 
     def close(self) -> None:
         """Close the counters."""
         for each in self._overflows:
             each.close()
+
+    def leave_out_external(self) -> None:
+        """Send no control probes from outside: there is no way straight to pods."""
+        self._external = None
 
     def who(self, client: SocketSource) -> str:
         """Return the name of the client with this netns; "" for one that is gone, or on a node that is cut off."""
@@ -43,8 +55,8 @@ class NetnsGround:
     def _all_clients(self) -> list[tuple[str, Host]]:
         named = [(str(pod_client(node)), host) for node, host in self._clients.copy().items()]
         named += self.running().items()
-        named += [(f"node {name}", host) for name, host in self._network.nodes.items()]
-        named.append(("outside", self._network.external))
+        named += [(f"node {name}", host) for name, host in self._nodes.items()]
+        named += [("outside", self._external)] if self._external else []
         return [(name, host) for name, host in named if host.node not in self._off]
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:

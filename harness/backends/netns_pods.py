@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from harness.api.client import Api
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
+from harness.backends.pod_servers import serve
 from harness.backends.protocols import PodLifecycle, PodReports
 from harness.model import manifests
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses
 from harness.netns.fabric import Host, Network, PodName
-from harness.probes.loop import Loop, Server, ServerPort
-
-_ALWAYS = (("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT))
+from harness.probes.loop import Loop, Server
 
 
 class NetnsPods(PodLifecycle, PodReports):
@@ -62,11 +61,7 @@ class NetnsPods(PodLifecycle, PodReports):
         uid = self.api.create("pods", namespace, pod)["metadata"]["uid"]
         of = PodName(namespace, name, uid)
         host = self.network.nodes[node] if wanted.host_network else self.network.add_pod(node, of=of)
-        listening: dict[str, list[ServerPort]] = {}
-        for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):
-            identity = f"{namespace}/{name}.{port}" if wanted.tells_port else f"{namespace}/{name}"
-            listening.setdefault(identity, []).extend(ServerPort(protocol, family, port) for family in self.families)
-        servers = [self._loop.serve(host.namespace, identity, ports) for identity, ports in listening.items()]
+        servers = serve(self._loop, namespace, wanted, host.namespace, families=self.families)
         with self._lock:
             self._hosts[namespace, name] = (host, servers)
         ips = by_family(host)

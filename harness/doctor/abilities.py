@@ -10,6 +10,7 @@ from harness.model.needs import Needs
 
 _KIND = "--backend kind or netns does"
 _NETNS = "--backend netns has it"
+_PACKETS = "--backend netns has it, and so has root on the machine whose containers the nodes are (docs/kind.md)"
 
 _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
     (
@@ -42,12 +43,12 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
     ),
     (
         "no address of choice is routed to a node",
-        _NETNS,
+        _PACKETS,
         frozenset({Ability.LOAD_BALANCER, Ability.EXTERNAL_IPS}),
     ),
     (
         "a server has a container for each of its ports",
-        _NETNS,
+        _PACKETS,
         frozenset({Ability.MANY_PORTS}),
     ),
     (
@@ -62,7 +63,7 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
     ),
     (
         "client pods only ask, they keep no connection and no socket",
-        _NETNS,
+        _PACKETS,
         frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP}),
     ),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import target
+from harness.backends.containers.way import choose
 from harness.doctor import abilities, cluster_checks, images
 from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
@@ -67,7 +68,9 @@ def _of_nodes(api: Api, asked: ClusterOptions, reached: ReachedServer, say: Say)
     found += cluster_checks.clocks(api, reached.clock, list(names.nodes.values()))
     found.append(images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say))
     equal = target.are_equal(asked.topology, names, nodes)
-    offered = target.abilities(disruptive=asked.disruptive, equal_nodes=equal)
+    offered = (
+        target.abilities(disruptive=asked.disruptive, equal_nodes=equal) | choose("", nodes, names.nodes).abilities
+    )
     return found + abilities.checks(offered)
 
 

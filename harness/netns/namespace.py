@@ -112,6 +112,11 @@ class Namespace:
         except OSError as error:
             raise _refused("make a network namespace", error) from error
 
+    @classmethod
+    def of(cls, process: Path) -> Namespace:
+        """Hold the netns in which a process is, by its folder of /proc. Raises `OSError`."""
+        return cls(os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC))
+
     @property
     def fd(self) -> int:
         """The descriptor. Raises `HarnessError` after `close`."""

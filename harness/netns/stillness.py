@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.eventually import time_scale
+from harness.netns.inhabitants import by_netns
 from harness.netns.namespace import Namespace
 
 LOOKS = 5
@@ -61,23 +62,13 @@ class Stillness:
         return [place for place in among if self._still.get(place, 0) >= LOOKS]
 
     def _look(self) -> Iterator[tuple[str, Sight]]:
-        processes = _processes()
+        processes = by_netns()
         for place, namespace in self._places.items():
             found = processes.get(namespace.inode, [])
             unread = _unread(found[0], self._port) if found else {}
             threads = dict(each for process in found for each in _threads(process)) if unread else {}
             wants = any(state in _WANTS for state, _ in threads.values())
             yield place, Sight({each: ran for each, (_, ran) in threads.items()}, unread, wants)
-
-
-def _processes() -> dict[int, list[Path]]:
-    """Return the processes of this machine that can be seen, as folders of /proc, by the inode of their netns."""
-    found: dict[int, list[Path]] = {}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            with contextlib.suppress(OSError):
-                found.setdefault((process / "ns/net").stat().st_ino, []).append(process)
-    return found
 
 
 def _threads(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster.target import ClusterTarget, abilities, are_equal, cast
+from harness.backends.containers.backend import PacketsBackend
+from harness.backends.containers.places import ContainerPlaces
+from harness.backends.containers.way import choose
+from harness.backends.kind.engine import find_engine
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
 from harness.doctor import cluster_checks
@@ -23,6 +27,7 @@ from harness.guest.lease import hold
 from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
 from harness.guest.preflight import ReachedServer, preflight
 from harness.model.abilities import Ability
+from harness.model.probing import PACKETS
 from harness.model.release import Release
 from harness.model.topology import Topology
 from harness.settings.settings import Settings
@@ -97,15 +102,18 @@ class Session:
         offered = abilities(
             disruptive=self._settings.allow_disruptive or kind, equal_nodes=are_equal(topology, names, nodes)
         )
+        way = choose(self._settings.probes, nodes, names.nodes)
+        self._say(str(way))
         return ClusterTarget(
             kubeconfig=kubeconfig,
             context=self._settings.context,
             run_id=self.run_id,
             names=names,
             topology=found,
-            abilities=offered | (kind_abilities() if kind else frozenset()),
+            abilities=offered | way.abilities | (kind_abilities() if kind else frozenset()),
             registry=self._settings.image_registry,
             backend=self._settings.backend,
+            probes=way.probes,
         )
 
 
@@ -121,6 +129,7 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
         feature_gates=settings.release.gates,
         run_id=run_id,
         keep=settings.keep_cluster,
+        cni=settings.cni,
         say=say,
     )
 
@@ -138,6 +147,11 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
     try:
         if target.backend == "kind":
             return _boot_on_kind(settings, target, worker)
+        if target.probes == PACKETS:
+            places = _places(target, worker)
+            return PacketsBackend(
+                target, target.plain_api(), places=places, worker=worker, release=settings.release
+            ).start()
         return KubeconfigBackend(target, target.plain_api(), worker=worker, release=settings.release).start()
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(errors.of(error)) from error
@@ -145,6 +159,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
 
 def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> KindBackend:
     from harness.backends.kind.backend import KindBackend  # noqa: PLC0415
+    from harness.backends.kind.packets import KindPacketsBackend  # noqa: PLC0415
 
     kind = _known_kind_cluster(settings, target)
     with kind.naming_scarcity():
@@ -152,9 +167,24 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
         patches = dict(each.split("=", 1) for each in settings.kind_patch)
         release = _release_of_kind(settings, api, patches)
         components = kind.components(api, release, patches=patches)
+        if target.probes == PACKETS:
+            return KindPacketsBackend(
+                target,
+                api,
+                components=components,
+                worker=worker,
+                release=release,
+                places=_places(target, worker),
+            ).start()
         return KindBackend(
             target, api, components=components, worker=worker, release=release, ask_pod=components.ask_pod
         ).start()
+
+
+def _places(target: ClusterTarget, worker: str) -> ContainerPlaces:
+    """Return the netns of the containers that are the nodes. Raises `UnavailableError`."""
+    nodes = {node.name: target.names.nodes[node.name] for node in target.topology.nodes}
+    return ContainerPlaces(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
 
 
 def _known_kind_cluster(settings: Settings, target: ClusterTarget) -> KindCluster:

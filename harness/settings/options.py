@@ -20,6 +20,7 @@ from harness.eventually import FAR
 from harness.model.files import fault_of_path, shown
 from harness.model.generation import check_amount
 from harness.model.judged import JUDGES
+from harness.model.probing import WAYS
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
@@ -130,6 +131,12 @@ def _path(text: str) -> str:
     return text
 
 
+def _file(text: str) -> str:
+    if not os.path.isfile(_path(text)):  # noqa: PTH113  a text until here
+        raise UsageError(f"there is no file {shown(text)}")
+    return text
+
+
 def _paths(text: str) -> str:
     for each in text.split(os.pathsep):
         _path(each)
@@ -228,6 +235,11 @@ _PLACE = (
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
            "Repeatable. [the newest at https://dl.k8s.io]", kind="list", metavar="VERSIONS", default=(), check=_patch,
            backends=_KIND),
+    Option("cni", "Network plugin of --backend kind: a file of manifests that install it, with kind's own left out. "
+           "[kind's own]", metavar="FILE", check=_file, backends=_KIND),
+    Option("probes", "Way to ask a real cluster: packets, as root from the network namespaces of nodes and pods, where "
+           "nodes are containers of this machine; or agnhost, in pods and through the API server. [packets where they "
+           "can be]", metavar="WAY", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND)),
     Option("keep-cluster", "Keep the cluster of --backend kind after the run.", kind="flag", default=False,
            backends=_KIND),
     Option("topology", f"Zones and nodes of the cluster: {', '.join(TOPOLOGIES)}, or nodes by zone, as in a=2,b=2,c=1.",

@@ -25,7 +25,9 @@ class Settings:
     image_registry: str
     allow_disruptive: bool
     kind_image: str
+    probes: str
     kind_patch: tuple[str, ...]
+    cni: str
     keep_cluster: bool
     proxy: ChosenProxy
     mode: str

@@ -105,6 +105,7 @@ NOT_RUN = {
     'export KUBEBUILDER_ASSETS="$(setup-envtest use 1.34 -p path)"': _TOOL,
     "kind create cluster --config kind-configs/three-zones.yaml": _KIND,
     "trafficdist run --backend kind": _KIND,
+    "trafficdist run --backend kind --cni my-network.yaml": _KIND,
     "trafficdist run --backend kind --keep-cluster": _KIND,
     "trafficdist run --backend kind --kind-image kindest/node:v1.33.7 "
     "--feature-gates PreferSameTrafficDistribution=true": _KIND,

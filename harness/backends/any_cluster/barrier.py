@@ -12,9 +12,10 @@ watches of proxies may have to begin again, which takes up to a minute.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from harness.api.client import Api
-from harness.backends.any_cluster.dialing import Dialer
+from harness.backends.any_cluster.answers import Reader
 from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
@@ -30,10 +31,17 @@ PORT = 7000
 TIMEOUT = 0.9
 
 
+class Asks(Protocol):
+    """Sends probes from client pods."""
+
+    def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
+        """Return their outcomes; those of equal probes come in any order. `read` is for answers of agnhost."""
+
+
 class Barrier:
     """The Service of one worker, in its namespace, that shows the progress of proxies; its endpoints are own pods."""
 
-    def __init__(self, api: Api, dialer: Dialer, namespace: str, labels: Mapping[str, str]) -> None:
+    def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
         self._dialer = dialer
         self._namespace = namespace

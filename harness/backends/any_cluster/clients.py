@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-from harness.api.client import Api
+from harness.api.client import Api, Object
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.pod_runner import PodRunner
 from harness.backends.any_cluster.pods import ClientPod
@@ -32,8 +32,15 @@ class Clients:
         prefix: str,
         worker: int,
         node_addresses: Callable[[str], dict[str, str]],
+        port: int = TARGET_PORT,
+        enter: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> None:
-        """`worker` is its number, for ports on the network of nodes; `node_addresses` returns those of a node."""
+        """`worker` is its number, for ports on the network of nodes; `node_addresses` returns those of a node.
+
+        `port` is that of the server of a client in a pod; `enter` is called with pods that run.
+        """
+        self._port = port
+        self._enter = enter
         self._api = api
         self._runner = runner
         self._nodes = [node.name for node in topology.nodes]
@@ -55,7 +62,7 @@ class Clients:
     def make_barrier_pods(self) -> None:
         """Run the endpoints of the barrier; clients would not do, since a pod that reaches itself is a special case."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
-        self._of_barrier = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
+        self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
     def delete(self) -> None:
         """Begin to delete all; if the API server is away, after an interrupt say, the end of the run does it."""
@@ -98,7 +105,7 @@ class Clients:
 
     def _make_twins(self) -> None:
         wanted = {f"twin-{number}-{node}": node for number in range(_TWINS) for node in self._nodes}
-        made = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
+        made = self._run(self.namespace, wanted, self._port, on_host=False)
         for node in self._nodes:
             client = self._places[pod_client(node)]
             twins = [each for each in made if self._nodes_of[each] == node]
@@ -132,7 +139,7 @@ class Clients:
         """Run a client pod of this kind on each node."""
         on_host = clients[0].kind == "node"
         namespace = self._on_nodes if on_host else self.namespace
-        port = self._node_client_port if on_host else TARGET_PORT
+        port = self._node_client_port if on_host else self._port
         self._runner.create_namespace(namespace, privileged=on_host)
         wanted = {f"client-{client.node}": client.node for client in clients}
         self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
@@ -140,6 +147,7 @@ class Clients:
     def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
         """Run a pod of each name on its node, and return the pods."""
         made = self._runner.run_clients(namespace, wanted, port=port, host_network=on_host)
+        self._enter(made)
         found = [ClientPod(namespace, name, port, on_host) for name in wanted]
         for pod, node, obj in zip(found, wanted.values(), made, strict=True):
             self._nodes_of[pod] = node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from harness.api.client import STRATEGIC_MERGE_PATCH, Api, Object, RefusedError, path_of
@@ -25,8 +25,20 @@ _THREADS = 16
 class PodRunner:
     """Runs pods with the labels of a run. Thread-safe."""
 
-    def __init__(self, api: Api, labels: Mapping[str, str], registry: str, kubelet_patience: float) -> None:
-        """`kubelet_patience` is the time in seconds for an obstacle that a kubelet reports to pass."""
+    def __init__(
+        self,
+        api: Api,
+        labels: Mapping[str, str],
+        registry: str,
+        kubelet_patience: float,
+        *,
+        server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
+    ) -> None:
+        """`kubelet_patience` is the time in seconds for an obstacle that a kubelet reports to pass.
+
+        `server` makes the object of a server's pod; its arguments are those of `pods.server`.
+        """
+        self._server = server
         self._api = api
         self._labels = dict(labels)
         self._registry = registry
@@ -50,9 +62,18 @@ class PodRunner:
         self._api.request("DELETE", path_of("pods", name), query={"gracePeriodSeconds": str(END_GRACE)})
         self._api.delete("namespaces", "", name)
 
-    def run_servers(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Object]:
-        """Create all pods at once, and wait until each has its wanted state. Raises as `wait` does."""
-        self._create(namespace, [pods.server(each, namespace, self._labels, self._registry) for each in wanted])
+    def run_servers(
+        self,
+        namespace: str,
+        wanted: Sequence[WantedPod],
+        *,
+        before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
+    ) -> list[Object]:
+        """Create all pods at once, and wait until each has its wanted state. Raises as `wait` does.
+
+        `before_ready` is called with the created pods before any of them can get ready.
+        """
+        before_ready(self._create(namespace, [self._made(each, namespace) for each in wanted]))
         list(self._pool.map(lambda each: self.open_gate(namespace, each.name, each.ready), wanted))
         return self.wait(namespace, {each.name: each.ready for each in wanted})
 
@@ -67,7 +88,7 @@ class PodRunner:
 
     def create(self, namespace: str, wanted: WantedPod) -> None:
         """Create a pod; `settle` waits for it."""
-        self._create(namespace, [pods.server(wanted, namespace, self._labels, self._registry)])
+        self._create(namespace, [self._made(wanted, namespace)])
         self.open_gate(namespace, wanted.name, wanted.ready)
 
     def open_gate(self, namespace: str, name: str, ready: bool) -> None:
@@ -137,24 +158,27 @@ class PodRunner:
             error=InconclusiveError,
         )
 
-    def _create(self, namespace: str, wanted: Sequence[Object]) -> None:
-        list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
+    def _made(self, wanted: WantedPod, namespace: str) -> Object:
+        return self._server(wanted, namespace, self._labels, self._registry)
 
-    def _create_one(self, namespace: str, pod: Object) -> None:
+    def _create(self, namespace: str, wanted: Sequence[Object]) -> list[Object]:
+        return list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
+
+    def _create_one(self, namespace: str, pod: Object) -> Object:
         """Create one pod, as soon as its namespace admits it. Raises `InconclusiveError` with the remedy."""
         path = path_of("pods", namespace)
 
-        def create() -> bool:
+        def create() -> Object:
             answer = self._api.request("POST", path, pod)
             said = str(answer.body.get("message", ""))
             if answer.code in (403, 404) and "serviceaccount" in said.lower().replace(" ", ""):
                 raise NotYetError(said)
             if answer.code >= 400:
                 raise InconclusiveError(errors.of_answer(answer, doing=f"create pod {pod['metadata']['name']}"))
-            return True
+            return answer.body
 
         what = f"pod {pod['metadata']['name']} to be admitted"
-        eventually(create, within=ADMITTED_SECONDS, every=0.05, describe=what, error=InconclusiveError)
+        return eventually(create, within=ADMITTED_SECONDS, every=0.05, describe=what, error=InconclusiveError)
 
 
 def _as_wanted(pod: Object | None, ready: bool) -> bool:

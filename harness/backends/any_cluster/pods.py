@@ -22,6 +22,9 @@ REGISTRY = "registry.k8s.io/e2e-test-images"
 READY_GATE = "trafficdist.dev/ready"
 """A condition that the suite sets: a kubelet reports a pod as ready only if it is True."""
 
+VACANT_PORT = 10_280
+"""Of agnhost, and the next one, in a pod whose other ports are free: below those that probes are sent from."""
+
 SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
 
 
@@ -53,6 +56,21 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
         _container(CONTAINER if number == TARGET_PORT else f"{CONTAINER}-{number}", number, number, declared, registry)
         for number, declared in ports.items()
     ]
+    return _server(containers, wanted, namespace, labels)
+
+
+def vacant(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
+    """Return a pod like `server` whose ports are free: the harness serves them from outside, in the pod's netns.
+
+    agnhost keeps the pod alive, for as long as it terminates too; it listens at a port that nobody is sent to.
+    """
+    declared = [{"name": name, "containerPort": port, "protocol": way} for name, port, way in wanted.container_ports]
+    container = _container(CONTAINER, VACANT_PORT, VACANT_PORT + 1, declared, registry)
+    del container["readinessProbe"]  # the readiness gate is opened when the pod is served
+    return _server([container], wanted, namespace, labels)
+
+
+def _server(containers: Sequence[Object], wanted: WantedPod, namespace: str, labels: Mapping[str, str]) -> Object:
     spec = _spec(containers, wanted.node) | {
         "hostname": hostname(namespace, wanted.name),
         "readinessGates": [{"conditionType": READY_GATE}],
@@ -107,6 +125,11 @@ def runs(pod: Object) -> bool:
 def addresses(pod: Object) -> dict[str, str]:
     """Return a pod's addresses by family."""
     return by_family(each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ())
+
+
+def cidrs_of(node: Object) -> list[str]:
+    """Return the ranges of a node's pods, as far as it tells them."""
+    return [str(each) for each in (node.get("spec") or {}).get("podCIDRs") or ()]
 
 
 def _pod(name: str, labels: Mapping[str, str], spec: Object) -> Object:

@@ -12,6 +12,7 @@ from harness.api.kubeconfig import find
 from harness.backends.any_cluster.names import Names
 from harness.model.abilities import Ability
 from harness.model.manifests import has_condition, zone_of
+from harness.model.probing import AGNHOST
 from harness.model.topology import THREE_ZONES, Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
@@ -39,6 +40,7 @@ class ClusterTarget:
     abilities: frozenset[Ability]
     registry: str = ""
     backend: str = "kubeconfig"
+    probes: str = AGNHOST
 
     def plain_api(self) -> Api:
         """Open the API in which nodes and zones have the cluster's own names."""

@@ -140,7 +140,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         for namespace, pod in self._off[name]:
             self._pod_runner.wait(namespace, {pod: True}, all_exist=False)
         del self._off[name]
-        self._clients.look_up_addresses()
+        self._look_up_addresses()
         self._barrier.expect_news()
         self.settle()
 

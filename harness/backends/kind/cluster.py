@@ -61,14 +61,17 @@ class KindCluster:
         feature_gates: Mapping[str, bool] | None = None,
         run_id: str = "",
         keep: bool = False,
+        cni: str = "",
         say: Say = silent,
     ) -> None:
         """`image` is the node image of all nodes, or by role (see `parse_images`); kind's default unless given.
 
+        `cni` is a file of manifests in place of kind's own network plugin.
         `say` is called with lines about the progress. Raises `UsageError`.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
-        self.wanted = KindConfig(topology, tuple(families), mode, dict(feature_gates or {}), images)
+        self.wanted = KindConfig(topology, tuple(families), mode, dict(feature_gates or {}), images, not cni)
+        self._cni = cni
         self.name = f"{PREFIX}{checked_run_id(run_id) if run_id else new_run_id()}"
         self.node_names = node_names(topology, self.name)
         self.control_plane = control_plane_name(self.name)
@@ -99,6 +102,8 @@ class KindCluster:
         with contextlib.ExitStack() as begun:
             begun.callback(self._delete)
             self._create(self._tools)
+            if self._cni:
+                self._install_network(Path(self._cni))
             self._wait_until_ready()
             for node in self.node_names.values():
                 refuse_always(self._engine, node)
@@ -165,6 +170,15 @@ class KindCluster:
     def _command(self, kind: Path) -> list[str | Path]:
         files: list[str | Path] = ["--config", self._state.manifest, "--kubeconfig", self.kubeconfig]
         return [kind, "create", "cluster", "--name", self.name, *files, *(["--retain"] if self._keep else [])]
+
+    def _install_network(self, file: Path) -> None:
+        """Apply the manifests of a network plugin, by the kubectl that each node image has."""
+        self._say(f"network plugin of {file.name} is installed")
+        command = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "apply", "--filename=-")
+        try:
+            self._engine.execute(self.control_plane, *command, text=file.read_text(encoding="utf-8"))
+        except UnavailableError as error:
+            raise UnavailableError(f"--cni {file}: the API server does not take it\n{error}") from None
 
     def _has_ended(self, running: process.Process) -> bool:
         alive = running.alive  # asked first: what it says as it ends is heard too

@@ -32,7 +32,7 @@ class KindConfig:
     """The description of a kind cluster.
 
     `images` are node images by role, "control-plane" and "worker"; kind's own default for a missing role. `gates` are
-    set in all components. Raises `UsageError`.
+    set in all components. Without `default_cni` somebody else connects pods. Raises `UsageError`.
     """
 
     topology: Topology
@@ -40,6 +40,7 @@ class KindConfig:
     mode: str = "iptables"
     gates: Mapping[str, bool] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
+    default_cni: bool = True
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -57,7 +58,11 @@ def manifest(wanted: KindConfig, *, name: str = "") -> dict[str, Any]:
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         **({"name": name} if name else {}),
-        "networking": {"ipFamily": _FAMILIES[tuple(sorted(wanted.families))], "kubeProxyMode": wanted.mode},
+        "networking": {
+            "ipFamily": _FAMILIES[tuple(sorted(wanted.families))],
+            "kubeProxyMode": wanted.mode,
+            **({} if wanted.default_cni else {"disableDefaultCNI": True}),
+        },
         **({"featureGates": dict(sorted(gates.items()))} if gates else {}),
         "nodes": [
             _node(CONTROL_PLANE, wanted.images, {}),

@@ -102,7 +102,7 @@ GIVEN = {
     "controller": "reference",
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
     "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3", "converges-within": "5", "generate": "60s",
-    "judges": "packets", "replay": str(CORPUS),
+    "judges": "packets", "probes": "agnhost", "cni": str(CORPUS), "replay": str(CORPUS),
 }  # fmt: skip
 """A value of each option that does not take any; "" for those whose values say themselves what they go with."""
 
@@ -132,9 +132,12 @@ def test_what_each_backend_does_not_use() -> None:
         for backend in BY_NAME["backend"].allowed
     }
     of_netns = {"dns", "control-plane", "controller", "mutant", "kubernetes-version"}
-    of_somebody, of_kind = {"kubeconfig", "context", "allow-disruptive"}, {"kind-image", "kind-patch", "keep-cluster"}
+    of_somebody, of_kind = (
+        {"kubeconfig", "context", "allow-disruptive"},
+        {"kind-image", "kind-patch", "keep-cluster", "cni"},
+    )
     assert unused == {
-        "netns": of_somebody | of_kind | {"image-registry"},
+        "netns": of_somebody | of_kind | {"image-registry", "probes"},
         "kubeconfig": of_netns | of_kind | {"families"},
         "kind": of_netns | of_somebody,
     }

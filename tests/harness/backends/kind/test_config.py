@@ -111,3 +111,8 @@ def test_the_version_of_a_node_image_is_in_its_tag(image: str, version: Version 
 def test_what_kind_cannot_make_is_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         KindConfig(ONE_ZONE, **given)  # type: ignore[arg-type]
+
+
+def test_another_network_plugin_takes_the_place_of_kinds_own() -> None:
+    assert manifest(KindConfig(ONE_ZONE, default_cni=False))["networking"]["disableDefaultCNI"] is True
+    assert "disableDefaultCNI" not in manifest(KindConfig(ONE_ZONE))["networking"]

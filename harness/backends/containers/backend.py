@@ -1,0 +1,232 @@
+"""One worker's share of a cluster whose nodes are containers of this machine: asked by packets.
+
+Pods, nodes and objects are those of any cluster, and made by its API. But questions are sent, and answered, as on the
+embedded cluster: by sockets of this process in the netns of clients and pods. agnhost only keeps the pods alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+from harness.api.client import Object
+from harness.backends.any_cluster import pods
+from harness.backends.any_cluster.answers import Reader
+from harness.backends.any_cluster.barrier import Asks, word
+from harness.backends.any_cluster.node_evidence import proxy_logs
+from harness.backends.any_cluster.pods import ClientPod
+from harness.backends.any_cluster.target import ClusterTarget
+from harness.backends.backend import SteadyTraffic, WantedPod
+from harness.backends.containers.inside import Inside
+from harness.backends.containers.places import Places
+from harness.backends.kubeconfig import METRICS_PORT, KubeconfigBackend
+from harness.backends.netns_ground import NetnsGround
+from harness.backends.pod_servers import serve
+from harness.backends.protocols import Sockets, VirtualAddresses
+from harness.errors import InconclusiveError, UnavailableError
+from harness.model.manifests import TARGET_PORT
+from harness.model.outcomes import Observation, Reached, Unknown
+from harness.model.release import Component
+from harness.model.texts import gathered
+from harness.model.workloads import Client, Pod, node_client
+from harness.netns import conntrack, kernel_state, sandbox
+from harness.netns.addresses import NodePlan, family_of
+from harness.netns.fabric import Host
+from harness.netns.http import HttpAnswer
+from harness.netns.namespace import Namespace
+from harness.probes.http_get import http_get
+from harness.probes.loop import Loop, Probe, Server, ServerPort, Stream
+from harness.probes.probe import SocketSource
+from harness.tracing import follower
+from harness.tracing.path import Followed
+
+DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277
+
+
+class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
+    """One worker's share of a cluster whose netns are on this machine."""
+
+    _server_pod = staticmethod(pods.vacant)
+    _client_port = pods.VACANT_PORT
+
+    def __init__(self, target: ClusterTarget, *others: Any, places: Places, **named: Any) -> None:
+        """`places` finds the netns, and is closed with the backend; other arguments are those of the base."""
+        super().__init__(target, *others, **named)
+        self._places = places
+
+    def start(self) -> Self:
+        """Run the client pods, and pass the barrier. Raises `UnavailableError` with the remedy."""
+        super().start()
+        barrier = self._clients.barrier_endpoints(without=())
+        straight = [
+            Probe(self._inside.external.namespace, "UDP", address, TARGET_PORT)
+            for _, addresses in barrier
+            for address in addresses.values()
+        ]
+        if any(not isinstance(each, Reached) for each in self._loop.probe(straight)):
+            self._ground.leave_out_external()  # a network plugin may keep strangers from pods
+        return self
+
+    def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
+        sandbox.raise_descriptor_limit()
+        nodes = {node.name: list(self.node_addresses(node.name).values()) for node in self.topology.nodes}
+        ranges = {name: pods.cidrs_of(self._nodes[name]) for name in nodes}
+        self._inside = Inside(self._places, nodes, ranges)
+        begun.callback(self._inside.close)
+        inside = self._inside
+        self._ground = NetnsGround(inside.nodes, inside.external, inside.running, inside.clients, self._off.keys())
+        begun.callback(self._ground.close)
+        self._loop = Loop(self._ground)
+        self._loop.start()
+        begun.callback(self._loop.close)
+        return _FromNetns(self._loop, inside)
+
+    def _enter_clients(self, made: Sequence[Object]) -> None:
+        """Enter the run's own pods; those of the barrier answer with their names."""
+        for obj in made:
+            name = str(obj["metadata"]["name"])
+            ports = [ServerPort(way, family, TARGET_PORT) for way in ("TCP", "UDP") for family in pods.addresses(obj)]
+            serve = partial(self._serve_as, name, ports)
+            self._inside.enter([obj], [serve], are_clients=name.startswith("client-"))
+
+    def _serve_as(self, name: str, ports: Sequence[ServerPort], place: Namespace) -> list[Server]:
+        return [self._loop.serve(place, name, ports)]
+
+    # Pods
+
+    def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
+        serves = [partial(serve, self._loop, namespace, each, families=self.families) for each in wanted]
+        self._inside.enter(made, serves)
+
+    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
+        """Run these pods, all at once, each with an echo server."""
+        made = super().run_pods(namespace, wanted)
+        for pod in made:
+            self._inside.set_addresses((namespace, pod.name), pod.addresses.values())
+        return made
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """End a pod at once, and wait until it is gone."""
+        super().delete_pod(namespace, name)
+        self._inside.leave(lambda key: key == (namespace, name))
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Begin to delete a namespace, without waiting for the end; its servers end at once."""
+        super().delete_namespace(namespace)
+        self._inside.leave(lambda key: key[0] == namespace)
+
+    def _look_up_addresses(self) -> None:
+        super()._look_up_addresses()
+        mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
+        self._inside.renew(self.api.list("pods", label_selector=mine))
+
+    # Clients and probes
+
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
+        """Return the netns of a client."""
+        return self.namespace_of(client)
+
+    def namespace_of(self, client: Client | Pod) -> Namespace:
+        """Return the netns of a client."""
+        return self._host_of(client).namespace
+
+    def _host_of(self, client: Client | Pod) -> Host:
+        if isinstance(client, Pod):
+            return self._inside.host((client.namespace, client.name))
+        if client.kind == "external":
+            return self._inside.external
+        return (self._inside.nodes if client.kind == "node" else self._inside.clients)[client.node]
+
+    def client_address(self, client: Client | Pod, family: str) -> str:
+        """Return the client's own address. Raises `UnavailableError` if it has none of this family."""
+        found = {str(of): address for of, address in self._host_of(client).addresses.items()}
+        if family not in found:
+            raise UnavailableError(f"client {client} has no {family} address")
+        return found[family]
+
+    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
+        """Send probes, and return their outcomes in the same order. Raises `InconclusiveError` if a node has gone."""
+        seen = self._loop.probe(probes, in_flight=in_flight)
+        if any(isinstance(each, Unknown) for each in seen):
+            self._require_nodes()
+        return seen
+
+    def glance(self, probes: Sequence[Probe]) -> list[Observation]:
+        """Send all probes with `probe`, as many at once as a socket holds datagrams."""
+        return self.probe(probes, in_flight=DATAGRAMS)
+
+    def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
+        """Send probes with `probe`: every answer contains the source address that the server saw."""
+        return self.probe(probes)
+
+    def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:  # type: ignore[override]
+        """Send probes at a fixed rate in the background, each every `interval` seconds."""
+        return self._loop.every(interval, probes)
+
+    def connect(self, probe: Probe) -> Stream:
+        """Open a long-lived connection."""
+        return self._loop.connect(probe)
+
+    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
+        """Send a GET request from a client's netns. Raises `OSError` like a connection.
+
+        Raises `InconclusiveError` if the client has no route, port or descriptor for it.
+        """
+        return http_get(self.namespace_of(client), address, port, path, who=str(client))
+
+    def proxy_metrics(self, node: str) -> str:
+        """Return a proxy's metrics from its node's loopback. Raises `InconclusiveError`."""
+        try:
+            return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
+        except OSError as error:
+            raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
+
+    def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
+        """Return addresses number 1 to 254 of a kind that the client outside sends to `node`."""
+        names = [each.name for each in self.topology.nodes]
+        plan = NodePlan(names.index(node) + 1)
+        chosen = plan.load_balancer_ip(number) if kind == "load-balancer" else plan.external_ip(number)
+        return {str(family_of(each)): each for each in chosen.values() if family_of(each) in self.families}
+
+    # Evidence
+
+    def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
+        """Return the evidence of any cluster, and the state of the kernel and the connections of each node."""
+        texts = super().evidence(namespace, since=since)
+        for name, host in self._inside.nodes.items():
+            texts[f"network-{name}.txt"] = gathered(partial(kernel_state.as_text, host.namespace))
+            texts[f"connections-{name}.txt"] = gathered(partial(conntrack.as_text, host.namespace))
+        return texts
+
+    def follow(
+        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
+    ) -> Followed:
+        """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
+        host = self._inside.nodes[node].namespace
+        places = {probe.namespace: "client", host: f"node {node}"}
+        for pod in servers:
+            places.setdefault(self.namespace_of(pod), f"server {pod.name}")
+        names = {where: each for each, where in places.items() if isinstance(each, Namespace)}
+        found = follower.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
+        lacks = proxy_logs(self.api, [node])[node].missing
+        return replace(found, missing=(*found.missing, *([f"the log of its proxy: {lacks}"] if lacks else [])))
+
+
+class _FromNetns:
+    """Asks for the barrier, as agnhost in client pods does on other clusters."""
+
+    def __init__(self, loop: Loop, inside: Inside) -> None:
+        self._loop = loop
+        self._inside = inside
+
+    def probe(self, probes: Sequence[Probe], read: Reader = word) -> list[Observation]:  # noqa: ARG002  of agnhost alone
+        """Return the outcomes in the same order, without the addresses that servers saw."""
+        asked = []
+        for each in probes:
+            assert isinstance(each.namespace, ClientPod)
+            client = each.namespace.namespace, each.namespace.name
+            asked.append(replace(each, namespace=self._inside.host(client).namespace))
+        return [Reached(each.pod) if isinstance(each, Reached) else each for each in self._loop.probe(asked)]

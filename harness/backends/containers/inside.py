@@ -1,0 +1,156 @@
+"""What this process has inside the nodes and pods of a cluster: their netns, held open, and echo servers in them.
+
+A node that was switched off and on has another netns, and so have its pods: `renew` enters them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.api.client import Object
+from harness.backends.any_cluster import pods
+from harness.backends.containers.places import Places, holds
+from harness.backends.netns_ground import Running
+from harness.errors import InconclusiveError
+from harness.eventually import NotYetError, eventually
+from harness.netns.addresses import Family, family_of
+from harness.netns.fabric import Host
+from harness.netns.namespace import Namespace
+from harness.probes.loop import Server
+
+SEEN_SECONDS = 120.0  # for a pod to be there, before the time scale; its kubelet may be busy
+_LOOK = 0.05
+
+PodKey = tuple[str, str]
+"""Kubernetes namespace and name."""
+
+Serve = Callable[[Namespace], Sequence[Server]]
+"""Starts the servers of a pod in its netns. Raises `InconclusiveError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """A pod whose netns is held; `is_client`: it is the client of its node."""
+
+    uid: str
+    host: Host
+    serve: Serve
+    servers: Sequence[Server]
+    is_client: bool
+
+    def leave(self) -> None:
+        """End its servers, and let go of its netns."""
+        for each in self.servers:
+            each.close()
+        self.host.namespace.close()
+
+
+class Inside:
+    """The netns of one backend. Thread-safe. `running` and `clients` are what control probes go between."""
+
+    def __init__(
+        self, places: Places, nodes: Mapping[str, Collection[str]], pod_cidrs: Mapping[str, Sequence[str]]
+    ) -> None:
+        """`nodes` are the addresses of each. Raises `UnavailableError` if one cannot be entered."""
+        self._places = places
+        self._lock = threading.RLock()
+        self._pods: dict[PodKey, _Entered] = {}
+        self.running: Running = {}
+        self.clients: dict[str, Host] = {}
+        self.nodes: dict[str, Host] = {}
+        with contextlib.ExitStack() as begun:
+            begun.callback(self._let_go)
+            begun.callback(places.close)
+            for name, addresses in nodes.items():
+                self.nodes[name] = Host(name, places.node(name, addresses), _by_family(addresses), name)
+            self.external = places.outside(self.nodes, pod_cidrs)
+            self._begun = begun.pop_all()
+
+    def close(self) -> None:
+        """Let go of every netns. Idempotent."""
+        self._begun.close()
+
+    def host(self, key: PodKey) -> Host:
+        """Return a pod that was entered."""
+        return self._pods[key].host
+
+    def enter(self, created: Sequence[Object], serves: Sequence[Serve], *, are_clients: bool = False) -> None:
+        """Enter pods that were just created, as soon as they are there, and serve them. Raises `InconclusiveError`."""
+        uids = [str(each["metadata"]["uid"]) for each in created]
+        places = self._seen(uids)
+        for obj, uid, serve in zip(created, uids, serves, strict=True):
+            key = str(obj["metadata"]["namespace"]), str(obj["metadata"]["name"])
+            node = str(obj["spec"]["nodeName"])
+            host = Host(key[1], places[uid], _by_family(pods.addresses(obj).values()), node)
+            self._put(key, _Entered(uid, host, serve, (), are_clients))
+            self._put(key, replace(self._pods[key], servers=serve(host.namespace)))
+
+    def set_addresses(self, key: PodKey, addresses: Iterable[str]) -> None:
+        """Note the addresses of a pod: from now on control probes go there."""
+        entered = self._pods[key]
+        self._put(key, replace(entered, host=replace(entered.host, addresses=_by_family(addresses))))
+
+    def leave(self, is_meant: Callable[[PodKey], bool]) -> None:
+        """End the servers of some pods, and let go of their netns."""
+        with self._lock:
+            ended = [self._pods.pop(key) for key in list(self._pods) if is_meant(key)]
+            for key in [key for key in self.running if is_meant(key)]:
+                del self.running[key]
+        for each in ended:
+            each.leave()
+
+    def renew(self, listed: Iterable[Object]) -> None:
+        """Enter nodes and pods again whose netns has ended; `listed` are the pods of the run as they are now."""
+        for name, node in list(self.nodes.items()):
+            if not _lives(node):
+                node.namespace.close()
+                self.nodes[name] = replace(node, namespace=self._places.node(name, node.addresses.values()))
+        ended = {key: each for key, each in self._pods.items() if not _lives(each.host)}
+        places = self._places.pods([each.uid for each in ended.values()]) if ended else {}
+        for obj in listed:
+            key = str(obj["metadata"]["namespace"]), str(obj["metadata"]["name"])
+            if key in ended and ended[key].uid in places:
+                old, place = ended[key], places[ended[key].uid]
+                old.leave()
+                host = replace(old.host, namespace=place, addresses=_by_family(pods.addresses(obj).values()))
+                self._put(key, replace(old, host=host, servers=old.serve(place)))
+
+    def _put(self, key: PodKey, entered: _Entered) -> None:
+        with self._lock:
+            self._pods[key] = entered
+            if entered.is_client:
+                self.clients[entered.host.node] = entered.host
+            else:
+                self.running[key] = entered.host, entered.servers
+
+    def _seen(self, uids: Sequence[str]) -> dict[str, Namespace]:
+        """Return the netns of these pods as soon as all are there. Raises `InconclusiveError`."""
+        found: dict[str, Namespace] = {}
+
+        def look() -> bool:
+            found.update(self._places.pods([each for each in uids if each not in found]))
+            if len(found) < len(uids):
+                raise NotYetError(f"{len(found)} of {len(uids)} are there")
+            return True
+
+        eventually(
+            look, within=SEEN_SECONDS, every=_LOOK, describe="the processes of pods to start", error=InconclusiveError
+        )
+        return found
+
+    def _let_go(self) -> None:
+        self.leave(lambda _: True)
+        for host in self.nodes.values():
+            host.namespace.close()
+
+
+def _lives(host: Host) -> bool:
+    """Return whether a netns has the addresses that are known of its host."""
+    return all(holds(host.namespace, each) for each in host.addresses.values())
+
+
+def _by_family(given: Iterable[str]) -> dict[Family, str]:
+    return {family_of(each): each for each in given}

@@ -1,0 +1,115 @@
+"""A client outside of a cluster whose nodes are containers: a container of its own, beside them on their network.
+
+It is of the image of a node, and runs `cat`: the engine gives it an address, as to any other, and it ends when this
+process does, in whatever way. So no link of the machine is touched. It knows by routes of its own to which node
+each virtual address goes, as a cloud's network would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.backends.kind.engine import ContainerEngine
+from harness.errors import UnavailableError
+from harness.eventually import eventually
+from harness.netns import rtnetlink
+from harness.netns.addresses import Family, NodePlan, by_family, family_of
+from harness.netns.fabric import Host
+from harness.netns.namespace import Namespace
+
+_SECONDS = 60.0  # for the engine to start it, before the time scale
+_LINK = "eth0"
+
+
+class OutsideClient:
+    """The container, and its netns."""
+
+    def __init__(self, engine: ContainerEngine, name: str, *, proc: Path) -> None:
+        self._engine = engine
+        self._name = name
+        self._proc = proc
+        self._begun = contextlib.ExitStack()
+
+    def start(self, *, beside: str, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> Host:
+        """Start it on the network of the container `beside`; return it when its routes are there.
+
+        The number of a node in the plan of addresses is its place in `nodes`. Raises `UnavailableError`.
+        """
+        network, image = self._of(beside)
+        command = ("run", "--rm", "-i", "--name", self._name, "--network", network, "--entrypoint", "cat", image)
+        running = subprocess.Popen(  # noqa: S603  the engine that the person installed
+            [self._engine.path, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the harness
+        )
+        self._begun.callback(self._end, running)
+        eventually(
+            lambda: self._runs(running),
+            within=_SECONDS,
+            every=0.05,
+            describe="the client outside of the cluster to start",
+            error=UnavailableError,
+        )
+        seen = self._inspect(self._name)
+        place = self._begun.enter_context(Namespace.of(self._proc / str(seen["State"]["Pid"])))
+        (network_of_it,) = seen["NetworkSettings"]["Networks"].values()
+        given = by_family(filter(None, (network_of_it["IPAddress"], network_of_it["GlobalIPv6Address"])))
+        addresses: dict[Family, str] = {"IPv6" if ":" in each else "IPv4": each for each in given.values()}
+        route(place, nodes, pod_cidrs)
+        return Host("external", place, addresses)
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        self._begun.close()
+
+    def _of(self, container: str) -> tuple[str, str]:
+        """Return the network and the image of a container."""
+        seen = self._inspect(container)
+        return next(iter(seen["NetworkSettings"]["Networks"])), str(seen["Image"])
+
+    def _inspect(self, container: str) -> Any:
+        return json.loads(self._engine.ask("inspect", container))[0]
+
+    def _runs(self, running: subprocess.Popen[str]) -> bool:
+        if running.poll() is not None:
+            assert running.stderr is not None
+            said = running.stderr.read().strip()
+            raise UnavailableError(f"{self._engine.name} cannot start a client outside of the cluster: {said}")
+        with contextlib.suppress(UnavailableError):  # it is not known yet
+            return self._inspect(self._name)["State"]["Running"] is True
+        return False
+
+    def _end(self, running: subprocess.Popen[str]) -> None:
+        assert running.stdin is not None
+        assert running.stderr is not None
+        running.stdin.close()
+        try:
+            running.wait(10)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(UnavailableError):
+                self._engine.ask("rm", "--force", self._name)
+            running.kill()
+            running.wait()
+        running.stderr.close()
+
+
+def route(place: Namespace, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> None:
+    """Route the virtual addresses and the pods of each node to it. Raises `NetlinkError`."""
+    with place.entered():
+        link = socket.if_nametoindex(_LINK)
+    requests = []
+    for number, (name, node) in enumerate(nodes.items(), 1):
+        plan = NodePlan(number)
+        virtual = (*plan.load_balancer_cidrs.values(), *plan.external_ip_cidrs.values())
+        ways = {cidr: node.addresses.get(family_of(cidr)) for cidr in (*virtual, *pod_cidrs[name])}
+        requests += [rtnetlink.route(cidr, link, via=address) for cidr, address in ways.items() if address]
+    rtnetlink.execute(place, requests)

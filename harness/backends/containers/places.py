@@ -1,0 +1,132 @@
+"""Finds the netns of nodes and pods that run on this machine, by their processes. Nothing is installed in them.
+
+A node is a container, and its engine tells a process of it. Containers of a pod have the pod's UID in the name of their
+control group, whatever runtime is in the node; the process that keeps a pod's netns starts when its network is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from harness.backends.containers.outside import OutsideClient
+from harness.backends.kind.engine import ContainerEngine
+from harness.errors import UnavailableError
+from harness.netns.fabric import Host
+from harness.netns.inhabitants import PROC, by_netns
+from harness.netns.namespace import Namespace
+
+_UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # systemd's names have no "-"
+
+
+class Places(Protocol):
+    """The netns of a cluster. Who gets one closes it."""
+
+    def node(self, name: str, addresses: Collection[str]) -> Namespace:
+        """Return the netns of a node that has these addresses. Raises `UnavailableError`."""
+
+    def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
+        """Return by UID the netns of each of these pods that runs by now."""
+
+    def outside(self, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> Host:
+        """Return a client outside of the cluster, with routes to the virtual addresses and the pods of each node. Once.
+
+        Raises `UnavailableError`.
+        """
+
+    def close(self) -> None:
+        """End the client outside. Idempotent."""
+
+
+class ContainerPlaces:
+    """The netns of a cluster whose nodes are containers of an engine of this machine."""
+
+    def __init__(
+        self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "", proc: Path = PROC
+    ) -> None:
+        """`containers` are by node; `who` names the container of the client outside."""
+        self._engine = engine
+        self._containers = containers
+        self._proc = proc
+        self._nodes: dict[str, int] = {}  # the inodes of their netns
+        self._outside = OutsideClient(engine, who, proc=proc)
+
+    def node(self, name: str, addresses: Collection[str]) -> Namespace:
+        """See `Places`."""
+        container = self._containers[name]
+        place = netns_of(self._engine, container, proc=self._proc)
+        if not all(holds(place, each) for each in addresses):
+            place.close()
+            raise UnavailableError(
+                f"the process that {self._engine.name} names for {container} is not in a network with the node's "
+                f"addresses {', '.join(addresses)}"
+            )
+        self._nodes[name] = place.inode
+        return place
+
+    def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
+        """See `Places`."""
+        found = {}
+        for uid, process in processes_of(uids, without=self._nodes.values(), proc=self._proc).items():
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                found[uid] = Namespace.of(process)
+        return found
+
+    def outside(self, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> Host:
+        """See `Places`."""
+        return self._outside.start(beside=next(iter(self._containers.values())), nodes=nodes, pod_cidrs=pod_cidrs)
+
+    def close(self) -> None:
+        """See `Places`."""
+        self._outside.close()
+
+
+def netns_of(engine: ContainerEngine, container: str, *, proc: Path = PROC) -> Namespace:
+    """Return the netns of a container that runs. Raises `UnavailableError` with the reason."""
+    pid = engine.ask("inspect", "--format", "{{.State.Pid}}", container).strip()
+    if not pid.isdigit() or pid == "0":
+        raise UnavailableError(f"container {container} does not run")
+    try:
+        place = Namespace.of(proc / pid)
+    except OSError as error:
+        raise UnavailableError(f"process {pid} of container {container} is not seen: {error.strerror}") from None
+    try:
+        with place.entered():
+            return place
+    except OSError as error:
+        place.close()
+        raise UnavailableError(f"the network of container {container} cannot be entered: {error.strerror}") from None
+
+
+def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: Path = PROC) -> dict[str, Path]:
+    """Return by UID a process, as a folder of `proc`, of each of these pods that runs; netns `without` are left out."""
+    found: dict[str, Path] = {}
+    for inode, processes in by_netns(proc).items():
+        for process in processes if inode not in without else ():
+            with contextlib.suppress(OSError):
+                uid = pod_of((process / "cgroup").read_text("ascii", errors="replace"))
+                if uid in uids:
+                    found[uid] = process
+                    break
+    return found
+
+
+def pod_of(control_groups: str) -> str:
+    """Return the UID of the pod whose control groups these are; "" if they are no pod's."""
+    found = _UID.search(control_groups)
+    return found[1].replace("_", "-") if found else ""
+
+
+def holds(place: Namespace, address: str) -> bool:
+    """Return whether an interface of a netns has an address."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with place.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.bind((address, 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""Tells whether a cluster can be asked by packets from this machine, and why not if it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.api.client import Object
+from harness.backends.containers.places import ContainerPlaces
+from harness.backends.kind.engine import find_engine
+from harness.errors import UnavailableError
+from harness.model.abilities import Ability
+from harness.model.probing import AGNHOST, PACKETS
+from harness.netns import sandbox
+
+ABILITIES = frozenset(
+    {
+        Ability.LOAD_BALANCER,
+        Ability.EXTERNAL_IPS,
+        Ability.OPEN_CONNECTIONS,
+        Ability.SOURCE_PORTS,
+        Ability.HTTP,
+        Ability.MANY_PORTS,
+    }
+)
+"""What only a cluster that is asked by packets has."""
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a cluster is asked, and why so."""
+
+    probes: str
+    why: str
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """The abilities that go with it."""
+        return ABILITIES if self.probes == PACKETS else frozenset()
+
+    def __str__(self) -> str:
+        if self.probes == PACKETS:
+            return f"probes are packets from the network namespaces of nodes and pods: {self.why}"
+        return f"probes are sent by agnhost in pods, through the API server: {self.why}"
+
+
+def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Way:
+    """Return the way to ask these nodes: the wanted one, or "" for packets where that can be.
+
+    `names` are the cluster's names of the nodes. Raises `UnavailableError` if packets are wanted and cannot be.
+    """
+    if wanted == AGNHOST:
+        return Way(AGNHOST, "as --probes says")
+    try:
+        engine = _tried([each for each in nodes if each["metadata"]["name"] in names.values()])
+    except UnavailableError as error:
+        if wanted == PACKETS:
+            raise UnavailableError(f"--probes packets cannot be: {error}") from error
+        return Way(AGNHOST, str(error).splitlines()[0])
+    return Way(PACKETS, f"nodes are containers of {engine} on this machine")
+
+
+def _tried(nodes: Sequence[Object]) -> str:
+    """Return the name of the engine whose containers these nodes are. Raises `UnavailableError` with the reason."""
+    for node in nodes:
+        if elsewhere := is_elsewhere(node):
+            raise UnavailableError(elsewhere)
+    if not sandbox.able() or sandbox.left():
+        raise UnavailableError("an ordinary user may not enter the networks of containers; run as root")
+    engine = find_engine()
+    containers = {str(node["metadata"]["name"]): node for node in nodes}
+    places = ContainerPlaces(engine, {name: name for name in containers})
+    for name, node in containers.items():
+        places.node(name, internal_addresses(node)).close()
+    return engine.name
+
+
+def is_elsewhere(node: Object, boot_id: Path = _BOOT_ID) -> str:
+    """Return why a node is not on this machine, by the boot that its kubelet reports; "" if it may be."""
+    reported = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", "")
+    try:
+        same = reported == boot_id.read_text("ascii").strip()
+    except OSError:
+        same = False
+    return "" if same else f"node {node['metadata']['name']} is on another machine, or in a virtual one"
+
+
+def internal_addresses(node: Object) -> list[str]:
+    """Return the internal addresses that a node reports."""
+    reported = (node.get("status") or {}).get("addresses") or ()
+    return [str(each["address"]) for each in reported if each.get("type") == "InternalIP"]

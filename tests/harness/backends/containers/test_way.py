@@ -1,0 +1,50 @@
+"""Whether a cluster can be asked by packets from here, and why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.backends.containers import way
+from harness.backends.containers.way import choose, is_elsewhere
+from harness.errors import UnavailableError
+from harness.model.abilities import Ability
+from harness.model.probing import AGNHOST
+
+NODE = {"metadata": {"name": "kind-worker"}, "status": {"nodeInfo": {"bootID": "boot-1"}}}
+NAMES = {"a1": "kind-worker"}
+
+
+def test_a_node_of_the_same_boot_may_be_here(tmp_path: Path) -> None:
+    (tmp_path / "boot").write_text("boot-1\n")
+    assert not is_elsewhere(NODE, tmp_path / "boot")
+    (tmp_path / "boot").write_text("boot-2\n")
+    assert is_elsewhere(NODE, tmp_path / "boot") == "node kind-worker is on another machine, or in a virtual one"
+    assert is_elsewhere(NODE, tmp_path / "no-such-file")  # as where there is no Linux
+
+
+def test_a_cluster_elsewhere_is_asked_by_agnhost_and_it_is_said_why() -> None:
+    found = choose("", [NODE], NAMES)
+    assert found.probes == AGNHOST
+    assert str(found).endswith("API server: node kind-worker is on another machine, or in a virtual one")
+    assert not found.abilities
+
+
+def test_packets_that_are_asked_for_and_cannot_be_end_the_run() -> None:
+    with pytest.raises(UnavailableError, match="--probes packets cannot be: node kind-worker is on another machine"):
+        choose("packets", [NODE], NAMES)
+
+
+def test_an_ordinary_user_asks_by_agnhost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(way, "is_elsewhere", lambda _: "")
+    monkeypatch.setattr(way.sandbox, "able", lambda: False)
+    assert choose("", [NODE], NAMES).why == "an ordinary user may not enter the networks of containers; run as root"
+
+
+def test_who_wants_agnhost_gets_it_wherever_the_cluster_is() -> None:
+    assert choose(AGNHOST, [], {}).why == "as --probes says"
+
+
+def test_packets_come_with_what_agnhost_cannot_ask() -> None:
+    assert {Ability.OPEN_CONNECTIONS, Ability.LOAD_BALANCER} <= way.Way("packets", "").abilities
