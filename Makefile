@@ -47,7 +47,9 @@ define RUNS
 --proxy kube-proxy:1.35 --mode iptables
 --proxy kube-proxy:1.37 --mode nftables
 --proxy kube-proxy:1.37 --mode iptables
+--controller kube-controller-manager:1.34
 --controller kube-controller-manager:1.37
+--control-plane binaries:1.34 --profile api-server --project kube-apiserver
 --control-plane binaries:1.37 --profile api-server --project kube-apiserver
 --proxy implementations/cilium/cilium.yaml --organization cilium --project cilium
 --proxy implementations/kpng/kpng.yaml --organization kubernetes-sigs --project kpng

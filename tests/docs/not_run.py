@@ -151,7 +151,7 @@ NOT_RUN = {
     **{
         f"trafficdist run {options} --run-test {each}": _COMPONENT
         for options, each in (
-            ("--controller kube-controller-manager --follow kep", "KEP-3015/hints-follow-the-zone-of-the-node"),
+            ("--controller kube-controller-manager --follow kep", "KEP-3015/zone-hint-follows-beside-the-node-hint"),
             ("--dns implementations/coredns/ignore-empty-service.yaml", "DNS/service-has-its-cluster-ips"),
             (
                 "--options-file reports/skew/kep-3015.yaml --mode nftables",
