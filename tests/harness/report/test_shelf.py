@@ -373,7 +373,8 @@ def test_each_run_of_make_shelf_names_what_it_judges_and_gets_a_folder_of_its_ow
         given = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
         settings = resolve(given, environment={})
         assert settings.judges_reference or (settings.organization and settings.project), run
-        judged.append((settings.project, str(settings.proxy), settings.mode))
+        programs = (settings.proxy, settings.controller, settings.control_plane)
+        judged.append((settings.project, *map(str, programs), settings.mode))
     assert len(set(judged)) == len(judged) > 10
 
 
