@@ -22,8 +22,7 @@ from harness.model.manifests import Endpoint
 from harness.model.outcomes import Observation, Reached, TimedOut
 from harness.model.workloads import Client, Pod, pod_client
 from harness.netns.addresses import SERVICE_CIDRS, Family
-from harness.netns.namespace import Namespace
-from harness.probes.loop import Probe
+from harness.probes.loop import Probe, SocketSource
 
 _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
@@ -43,8 +42,8 @@ class Around(Protocol):
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         """Run pods, each with an echo server."""
 
-    def namespace_of(self, client: Client | Pod) -> Namespace:
-        """Return the netns of a client."""
+    def place_of(self, client: Client | Pod) -> SocketSource:
+        """Return where a client's sockets are made."""
 
     def probe(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes, and return their outcomes in the same order."""
@@ -101,9 +100,7 @@ class Pulse:
         left = list(nodes)
 
         def look() -> list[str]:
-            probes = [
-                Probe(around.namespace_of(pod_client(node)), "TCP", made["spec"]["clusterIP"], 80) for node in left
-            ]
+            probes = [Probe(around.place_of(pod_client(node)), "TCP", made["spec"]["clusterIP"], 80) for node in left]
             seen = zip(left, around.probe(probes), strict=True)
             left[:] = [node for node, outcome in seen if not isinstance(outcome, Reached)]
             return left
