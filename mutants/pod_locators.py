@@ -110,6 +110,12 @@ class _NeverDeletes(PodLocatorController):
         self._locations.deleted(existing)
 
 
+class _ForNewPodsAlone(PodLocatorController):
+    def _take_in(self, event: Event) -> None:
+        if event.type != "SYNCED":
+            super()._take_in(event)
+
+
 class _Renames(Wrapped):
     """A client under whose hands objects get other names."""
 
@@ -137,5 +143,11 @@ MUTANTS += [
         "PodLocators are not named like their pods.",
         symptom=WRITTEN,
         pod_locators=lambda client: PodLocatorController(_Renames(client)),
+    ),
+    Mutant(
+        "locator-of-new-pods-alone",
+        "A controller of PodLocators that starts leaves pods alone that are there already, and PodLocators of none.",
+        symptom=WRITTEN,
+        pod_locators=_ForNewPodsAlone,
     ),
 ]

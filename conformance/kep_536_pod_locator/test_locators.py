@@ -24,11 +24,12 @@ RESOURCE = "KEP-536, New PodLocator resource"
 
 @requirement(
     "KEP-536/locator-comes-and-goes-with-its-pod",
-    "For each pod there is a PodLocator of its namespace and name, from the pod's creation to its deletion.",
+    "For each pod there is a PodLocator of its namespace and name, from the pod's creation to its deletion; also for "
+    "one that comes or goes while the controller is away, once that is back.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod namespace and name); {CONTROLLER} (added, deleted)",
-    kills={"locator-is-never-deleted", "locator-has-another-name"},
+    kills={"locator-is-never-deleted", "locator-has-another-name", "locator-of-new-pods-alone"},
 )
 def test_locator_comes_and_goes_with_its_pod(three_zones: Cluster) -> None:
     expect_locators(three_zones, {})
@@ -37,6 +38,12 @@ def test_locator_comes_and_goes_with_its_pod(three_zones: Cluster) -> None:
 
     three_zones.delete_pod(a1)
     expect_locators(three_zones, {"b1": {"nodeName": b1.node}})
+
+    three_zones.stop(LOCATOR_CONTROLLER)
+    three_zones.delete_pod(b1)
+    three_zones.run_servers(on=["c1"])
+    three_zones.restart(LOCATOR_CONTROLLER)
+    expect_locators(three_zones, {"c1": {"nodeName": "c1"}})
 
 
 @requirement(
@@ -207,7 +214,6 @@ def test_locator_controller_keeps_running(three_zones: Cluster) -> None:
         three_zones.create_pod("odd-strange", "nobody")
         three_zones.api.create("podlocators", three_zones.namespace, {"metadata": {"name": "of-nobody"}})
         three_zones.nodes.create("x1", "")
-        three_zones.nodes.label("x1", {HOSTNAME_LABEL: None})
         three_zones.create_pod("web", "x1")
         expect_becomes(
             three_zones,

@@ -259,6 +259,8 @@ class NetnsBackend(
                 for node in nodes:
                     self.proxy.setup(node, self.network.nodes[node].namespace, release)
                 self._without_proxy.difference_update(nodes)
+            case Component.LOCATOR_CONTROLLER:
+                self._locators().start_locators()
         self._components.started()
         self.settle(None if component is not Component.API_SERVER else RECONNECTED)
 
@@ -273,6 +275,16 @@ class NetnsBackend(
                 self._without_proxy.update(nodes)
                 for node in nodes:
                     self.proxy.stop(node)
+            case Component.LOCATOR_CONTROLLER:
+                self._locators().stop_locators()
+
+    def _locators(self) -> KeepsLocators:
+        if self._dns is None:
+            self.dns()
+        assert self._dns is not None, "dns() starts it"
+        if not isinstance(dns := self._dns[0], KeepsLocators):
+            raise UnavailableError(f"DNS {dns.name} keeps no PodLocators")
+        return dns
 
     def dns(self) -> dict[str, str]:
         """Return the addresses of the cluster's DNS server, by family. Raises `UnavailableError` if there is none.

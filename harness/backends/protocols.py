@@ -124,7 +124,7 @@ class FollowsPackets(Protocol):
 
 @runtime_checkable
 class ComponentControl(Protocol):
-    """Replaces API server, controller and proxies."""
+    """Replaces API server, controllers and proxies."""
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Replace a component by one of this release. `nodes` are those whose proxies are meant.

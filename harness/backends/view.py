@@ -44,6 +44,7 @@ _RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,
     Component.CONTROLLER: Ability.RESTART_CONTROLLER,
     Component.PROXY: Ability.RESTART_PROXY,
+    Component.LOCATOR_CONTROLLER: Ability.DNS,
 }
 _VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERNAL_IPS}
 

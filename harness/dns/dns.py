@@ -41,7 +41,16 @@ class KeepsLocators(Protocol):
     """Has a controller that writes PodLocators."""
 
     def locators_synced(self) -> bool:
-        """Return whether it has worked on everything written so far. Raises `EndedError` if it has ended by itself."""
+        """Return whether it has worked on everything written so far; True if it is stopped.
+
+        Raises `EndedError` if it has ended by itself.
+        """
+
+    def start_locators(self) -> None:
+        """Run another controller in the place of the one that runs, or is stopped."""
+
+    def stop_locators(self) -> None:
+        """Stop it; PodLocators stay."""
 
 
 MakeDns = Callable[["ControlPlane"], ClusterDns]

@@ -40,36 +40,53 @@ class ReferenceDns:
     ) -> None:
         if not isinstance(plane, EmbeddedControlPlane):
             raise UnavailableError("PodLocators are served by the embedded control plane alone")
-        self._controller = controller(plane.client(LOCATOR_CONTROLLER))
+        self._make_controller = controller
+        self._plane = plane
+        self._controller: PodLocatorController | None = None
         self._server = server(plane.client(DNS_SERVER))
 
     def start(self, pod: Host) -> None:
         """Serve at port 53 of all addresses of a pod, and write PodLocators."""
         _listen(self._server, pod)
-        self._controller.start()
+        self.start_locators()
         self._server.start()
 
     def stop(self) -> None:
         """Stop both; PodLocators stay."""
         self._server.stop()
-        self._controller.stop()
+        self.stop_locators()
+
+    def start_locators(self) -> None:
+        """Run another controller in the place of the one that runs, or is stopped."""
+        self.stop_locators()
+        self._controller = self._make_controller(self._plane.client(LOCATOR_CONTROLLER))
+        self._controller.start()
+
+    def stop_locators(self) -> None:
+        """Stop the controller; PodLocators stay."""
+        if self._controller is not None:
+            self._controller.stop()
+            self._controller = None
 
     def synced(self) -> bool:
         """Return whether the server has worked on everything written so far."""
         return self._server.synced()
 
     def locators_synced(self) -> bool:
-        """Return whether the controller has worked on everything written so far.
+        """Return whether the controller has worked on everything written so far; True if it is stopped.
 
         Raises `EndedError` if it has ended by itself.
         """
+        if self._controller is None:
+            return True
         if not self._controller.running:
             raise EndedError(f"the {LOCATOR_CONTROLLER} has ended by itself")
         return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:
         """Return the threads of both, of each unless it is another than the reference's own."""
-        controller = self._controller.threads if type(self._controller) is PodLocatorController else ()
+        own = self._controller if type(self._controller) is PodLocatorController else None
+        controller = () if own is None else own.threads
         return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))
 
     def evidence(self) -> dict[str, str]:

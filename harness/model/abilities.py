@@ -35,7 +35,7 @@ class Ability(enum.StrEnum):
     UNDISTURBED = "undisturbed"  # no foreign load, for scenarios that depend on time
     MANY_PORTS = "many-ports"  # servers that listen on a hundred ports, and not in a container for each
     HOST_NETWORK = "host-network"  # servers at the addresses of nodes
-    DNS = "dns"  # the topology-aware DNS server, and PodLocators
+    DNS = "dns"  # the topology-aware DNS server, PodLocators, and restarts of their controller
 
 
 EVERYTHING = frozenset(Ability)

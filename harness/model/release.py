@@ -11,17 +11,22 @@ from harness.errors import UsageError
 
 
 class Component(enum.StrEnum):
-    """A component of Kubernetes with a version of its own. There is a proxy on each node."""
+    """A component that a scenario stops and starts. There is a proxy on each node.
+
+    All but the controller of PodLocators, which Kubernetes never had, have a version of their own.
+    """
 
     API_SERVER = "api-server"
     CONTROLLER = "endpointslice-controller"
     PROXY = "service-proxy"
+    LOCATOR_CONTROLLER = "pod-locator-controller"
 
 
 API_SERVER, CONTROLLER, PROXY = Component.API_SERVER, Component.CONTROLLER, Component.PROXY
+LOCATOR_CONTROLLER = Component.LOCATOR_CONTROLLER
 
-DNS_SERVER, LOCATOR_CONTROLLER = "dns-server", "pod-locator-controller"
-"""The names of the cluster's DNS and of what keeps its PodLocators: a scenario watches both, and changes neither."""
+DNS_SERVER = "dns-server"
+"""The name of the cluster's DNS, which a scenario watches and does not change."""
 
 
 @dataclass(frozen=True, slots=True)

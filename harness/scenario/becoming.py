@@ -52,7 +52,7 @@ def expect_becomes(
 def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
     """Expect a component to run on through the block, and to work on what is written; and in earlier scenarios too.
 
-    `component` is one of `Component`, or `DNS_SERVER`, or `LOCATOR_CONTROLLER`.
+    `component` is one of `Component`, or `DNS_SERVER`.
 
     Raises `AssertionError`, which says who has ended or works no longer, and how; else what the block raises.
     """

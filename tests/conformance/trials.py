@@ -18,7 +18,7 @@ from harness.eventually import set_time_scale, time_scale
 from harness.judging.conclusion import UnmetError
 from harness.judging.history import History
 from harness.judging.statistics import DEFAULT_RATES
-from harness.model.release import Component
+from harness.model.release import API_SERVER, CONTROLLER, PROXY
 from harness.model.requirements import Requirement
 from harness.scenario.cluster import Cluster
 from tests.conformance.seen import Outcome
@@ -93,7 +93,7 @@ class Rereading(NetnsBackend):
         if self.release.follows != reading:
             self.release = replace(self.release, follows=reading)
             nodes = [node.name for node in self.topology.nodes]
-            for component in Component:
+            for component in (API_SERVER, CONTROLLER, PROXY):
                 self.start_component(component, self.release, nodes)
 
 

