@@ -44,14 +44,18 @@ class Nodes:
         ready: bool = True,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a node that exists in the API only; its CPU is unknown if `cpu_milli` is 0."""
+        """Create a node that exists in the API only; its CPU is unknown if `cpu_milli` is 0.
+
+        Without zone it has no labels but `labels`, not even its name's: such a node may have none at all.
+        """
         self._need(Ability.CREATE_NODES)
         self._begin("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
-        where = {HOSTNAME_LABEL: name} | ({ZONE_LABEL: zone} if zone else {})
+        where = {HOSTNAME_LABEL: name, ZONE_LABEL: zone} if zone else {}
         status = manifests.node_status(Node(name, zone, cpu_milli), [], ready=ready)
         if not cpu_milli:
             del status["allocatable"]["cpu"], status["capacity"]["cpu"]
-        metadata = {"name": name, "labels": {**where, **(labels or {})}}
+        all_labels = {**where, **(labels or {})}
+        metadata = {"name": name} | ({"labels": all_labels} if all_labels else {})
         self._api.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
         self._made.add(name)
 
