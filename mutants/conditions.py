@@ -13,6 +13,7 @@ from reference.client import Client, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.conditions import ACCEPTED, HONORED, PROGRAMMED, Condition
 from reference.endpointslice.status import StatusKeeper
+from reference.features import Features
 
 MUTANTS: list[Mutant] = []
 
@@ -43,6 +44,12 @@ def _of_failures(change: Callable[[Object], Object | None]) -> Callable[..., End
     return writing_events(lambda event: change(event) if event["reason"].startswith("FailedTo") else event)
 
 
+def _with_the_field_alone(client: Client, *, features: Features, **options: Any) -> EndpointSliceController:
+    knows_it = features.enabled("ServiceTrafficDistribution")
+    made = EndpointSliceController if knows_it else _of_failures(lambda event: None)
+    return made(client, features=features, **options)
+
+
 MUTANTS += [
     Mutant(
         "tells-nobody-of-failures",
@@ -50,6 +57,13 @@ MUTANTS += [
         "kubernetes#103888",
         WRITTEN,
         controller=_of_failures(lambda event: None),
+    ),
+    Mutant(
+        "tells-of-failures-with-the-field-alone",
+        "A sync that fails is no Event of a controller whose gate of the field is off.",
+        "",
+        WRITTEN,
+        controller=_with_the_field_alone,
     ),
     Mutant(
         "failures-are-normal-events",

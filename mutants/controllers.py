@@ -91,7 +91,7 @@ def _kind(each: Object) -> tuple[str, object]:
 
 @_faults.misplans("overlapping-slices", "One endpoint of the largest slice stands in all others too.")
 def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
-    existing = [{**each, "endpoints": each.get("endpoints") or []} for each in existing]
+    existing = list(existing)
     nothing: Object = {"metadata": {}, "endpoints": []}
     largest = max(existing, key=lambda each: len(each["endpoints"]), default=nothing)
     again = largest["endpoints"][:1]
@@ -182,6 +182,21 @@ _faults.of_controller(
 )
 
 
+def _aliases_are_headless(event: Event) -> Event:
+    match event:
+        case Event(kind, "services", service) if service["spec"].get("type") == "ExternalName":
+            return Event(kind, "services", with_spec(service, type="ClusterIP", clusterIP="None"))
+    return event
+
+
+_faults.of_controller(
+    "endpoints-of-any-type",
+    "A Service of type ExternalName gets the pods that its selector matches.",
+    "",
+    controller_hearing(rewriting(_aliases_are_headless)),
+)
+
+
 def all_are_ours(event: Event) -> Event:
     """Return the event as if the controller managed every slice."""
     if event.resource != "endpointslices":
@@ -192,7 +207,7 @@ def all_are_ours(event: Event) -> Event:
 def _clears_hints(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
     if selects_pods(service):
         return plan_service(service, pods, nodes, existing, **options)
-    hinted = [each for each in existing if any("hints" in endpoint for endpoint in each.get("endpoints") or ())]
+    hinted = [each for each in existing if any("hints" in endpoint for endpoint in each["endpoints"])]
     cleared = [{**each, "endpoints": [without(one, "hints") for one in each["endpoints"]]} for each in hinted]
     return Plan((), tuple(cleared), (), (), NoHints("these are all mine"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,9 @@ from reference.proxy.state import Name, State
 from reference.serving import Response
 
 MUTANTS: list[Mutant] = []
+
+COLLECTS = 0.2
+"""Seconds."""
 
 Endpoints = Sequence[Mapping[str, Any]]
 
@@ -39,6 +43,17 @@ class _ChecksOnce(State):
     def _check_health(self, name: Name, service: Any) -> None:
         if service.checked is None or not any(service.checked[1].counts.values()):
             super()._check_health(name, service)
+
+
+class _ClosesBehindTheHeir(State):
+    """The state of a proxy that collects changes, and closes what one Service has lost after another has got it."""
+
+    def compute(self) -> bool:
+        time.sleep(COLLECTS)
+        return super().compute()
+
+    def _has_gone_on(self, health_port: int, name: Name) -> bool:
+        return False
 
 
 class _ChecksOn(State):
@@ -158,6 +173,11 @@ MUTANTS += [
         "health-port-outlives-its-policy",
         "A Service whose externalTrafficPolicy is Local no more goes on to answer at its health check node port.",
         proxy=partial(ServiceProxy, state=_ChecksOn),
+    ),
+    _checks(
+        "health-port-closes-behind-its-heir",
+        "A health check node port that goes from one Service to another closes, if its proxy learns of both at once.",
+        proxy=partial(ServiceProxy, state=_ClosesBehindTheHeir),
     ),
     _checks(
         "health-port-without-weight",

@@ -193,17 +193,23 @@ def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) ->
 
 @requirement(
     "SLICE/no-selector-no-slices",
-    "A Service without selector gets no endpoints from the controller, whatever pods there are.",
+    "A Service without selector, and one of type ExternalName with a selector, get no endpoints from the controller, "
+    "whatever pods there are.",
     level=MUST,
     features={ENDPOINT_SLICES},
-    source="core/v1 ServiceSpec.selector (empty: an external process manages the endpoints)",
-    kills={"no-selector-means-every-pod"},
+    source="core/v1 ServiceSpec.selector (empty: an external process manages the endpoints; ignored if ExternalName)",
+    kills={"no-selector-means-every-pod", "endpoints-of-any-type"},
 )
 def test_service_without_selector_gets_no_endpoints(three_zones: Cluster) -> None:
-    plain = three_zones.create_service()
+    plain = three_zones.create_service("plain")
+    alias = three_zones.create_service("alias", selector=WEB, type="ExternalName", externalName="web.example.org")
     selecting = three_zones.create_service(selector=WEB)
     three_zones.create_pod("p1", "a1", labels=WEB)
 
     expect_hints(three_zones, selecting, {"p1": None})  # so the controller has seen the pod
-    seen = sorted(written_endpoints(three_zones, plain))
-    three_zones.expect_equal(f"endpoints of service {plain.name} without selector", expected=[], observed=seen)
+    seen = {each.name: sorted(written_endpoints(three_zones, each)) for each in (plain, alias)}
+    three_zones.expect_equal(
+        "endpoints of services without selector and of type ExternalName",
+        expected={"plain": [], "alias": []},
+        observed=seen,
+    )

@@ -141,7 +141,7 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (only applies when externalTrafficPolicy is set to Local)",
-    kills={"freezes-health-check-ports", "health-port-outlives-its-policy"},
+    kills={"freezes-health-check-ports", "health-port-outlives-its-policy", "health-port-closes-behind-its-heir"},
 )
 def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="LoadBalancer", external_traffic_policy="Cluster")
@@ -159,6 +159,14 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
     _expect_local(three_zones, heir, {"a1": 503, "b1": 200})
     three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Local"}})
     _expect_local(three_zones, service, {"a1": 200, "b1": 503})
+
+    # All at once, and the heir's slices first: who collects changes comes to the heir before the former owner.
+    number = service.object["spec"]["healthCheckNodePort"]
+    three_zones.patch_service(heir, {"spec": {"externalTrafficPolicy": "Cluster"}})
+    three_zones.publish(heir, [endpoint(b1), endpoint(a1, ready=False)])
+    three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Cluster"}})
+    three_zones.patch_service(heir, {"spec": {"externalTrafficPolicy": "Local", "healthCheckNodePort": number}})
+    _expect_local(three_zones, heir, {"a1": 503, "b1": 200})
 
 
 @requirement(

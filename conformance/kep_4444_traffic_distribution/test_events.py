@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from conformance.features import ENDPOINT_SLICES, SYNC_EVENTS
+from conformance.features import CONTROLLER_RELEASES, ENDPOINT_SLICES, SYNC_EVENTS
 from harness import (
+    CONTROLLER,
     SHOULD,
     Cluster,
     Service,
     create_unwritable_pod,
     expect_becomes,
     expect_hints,
+    release,
     requirement,
     warnings_about,
     why_no_sync_failed,
@@ -36,6 +38,20 @@ def test_failed_sync_is_an_event(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
     _expect_warned(three_zones, service, True)
     _expect_warned(three_zones, fine, False)
+
+
+@requirement(
+    "KEP-4444/failed-sync-is-an-event-without-the-field",
+    "When a sync fails while the gate of the field is off, the Service has an Event of type Warning, too.",
+    level=SHOULD,  # the KEP asks for it of a controller that knows the field
+    features={CONTROLLER_RELEASES, SYNC_EVENTS},
+    source="Kubernetes, EndpointSlice controller (FailedToUpdateEndpointSlices); KEP-4444, Monitoring Requirements",
+    kills={"tells-nobody-of-failures", "tells-of-failures-with-the-field-alone"},
+)
+def test_failed_sync_is_an_event_while_the_gate_is_off(three_zones: Cluster) -> None:
+    three_zones.restart(CONTROLLER, release("1.31", ServiceTrafficDistribution=False))
+    create_unwritable_pod(three_zones, "p1", "a1", labels=WEB)
+    _expect_warned(three_zones, three_zones.create_service(selector=WEB), True)
 
 
 def _expect_warned(cluster: Cluster, service: Service, warned: bool) -> None:

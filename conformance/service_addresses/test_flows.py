@@ -13,6 +13,7 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
+from conformance.live_changes.views import give_node_port
 from harness import (
     SHOULD,
     UDP,
@@ -91,8 +92,8 @@ def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flow-from-before-the-first-endpoint",
-    "A UDP client that asks with one source port before a Service has an endpoint is answered once it has one, at the "
-    "cluster IP and at a node port.",
+    "A UDP client that asks with one source port before a Service has an endpoint, or before there is the Service, is "
+    "answered once it has one, at the cluster IP and at a node port.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source=HABIT,
@@ -101,8 +102,13 @@ def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
 def test_udp_flow_from_before_the_first_endpoint_is_answered(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP], type="NodePort")
     (a1,) = three_zones.run_servers(on=["a1"])
-    with (
-        expect_flow_answered(three_zones, service, "b1", {a1}),
-        expect_flow_answered(three_zones, service, external_client("b1"), {a1}, to="node-port"),
-    ):
+    former = three_zones.create_service(ports=[UDP], type="NodePort")
+    three_zones.delete_service(former)
+    with ExitStack() as flows:
+        for each in (service, former):
+            flows.enter_context(expect_flow_answered(three_zones, each, "b1", {a1}))
+            flows.enter_context(expect_flow_answered(three_zones, each, external_client("b1"), {a1}, to="node-port"))
         three_zones.publish(service, [endpoint(a1)])
+        later = three_zones.create_service(ports=[UDP], type="NodePort", clusterIP=former.object["spec"]["clusterIP"])
+        give_node_port(three_zones, later, like=former)
+        three_zones.publish(later, [endpoint(a1)])
