@@ -245,6 +245,7 @@ BENIGN: list[Mutant] = [
     Mutant("keeps-flows", "A UDP flow stays with its endpoint, though that has left.", "IPVS",
            proxy=partial(ServiceProxy, state=LeavesUdpFlows),
            unmet=frozenset({
+               "SERVICE/udp-flow-from-before-the-first-endpoint",
                "SERVICE/udp-flow-leaves-a-removed-endpoint",
                "SERVICE/udp-flows-at-external-addresses",
                "SERVICE/udp-flows-at-node-ports",

@@ -139,6 +139,7 @@ SAMPLES = {
     "keeps-clients-of-own-pods": (*_CLIENTS, "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters"),
     "keeps-flows": (
         "KEP-4444/zone-change-loses-no-query",
+        "SERVICE/udp-flow-from-before-the-first-endpoint",
         "SERVICE/udp-flow-leaves-a-removed-endpoint",
         "SERVICE/udp-flows-at-external-addresses",
         "SERVICE/udp-flows-at-node-ports",
