@@ -53,6 +53,7 @@ define RUNS
 --control-plane binaries:1.37 --profile api-server --project kube-apiserver
 --proxy implementations/cilium/cilium.yaml --organization cilium --project cilium
 --proxy implementations/kpng/kpng.yaml --organization kubernetes-sigs --project kpng
+--proxy examples/small-proxy/small-proxy.yaml --organization trafficdist --project small-proxy
 --dns implementations/coredns/coredns.yaml --organization CoreDNS
 --dns implementations/coredns/zonal.yaml --organization CoreDNS
 --dns implementations/coredns/ignore-empty-service.yaml --organization CoreDNS
