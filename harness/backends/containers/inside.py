@@ -110,13 +110,15 @@ class Inside:
                 self.nodes[name] = replace(node, namespace=self._places.node(name, node.addresses.values()))
         ended = {key: each for key, each in self._pods.items() if not _lives(each.host)}
         places = self._places.pods([each.uid for each in ended.values()]) if ended else {}
-        for obj in listed:
+        for obj in listed if places else ():
             key = str(obj["metadata"]["namespace"]), str(obj["metadata"]["name"])
             if key in ended and ended[key].uid in places:
-                old, place = ended[key], places[ended[key].uid]
+                old, place = ended[key], places.pop(ended[key].uid)
                 old.leave()
                 host = replace(old.host, namespace=place, addresses=_by_family(pods.addresses(obj).values()))
                 self._put(key, replace(old, host=host, servers=old.serve(place)))
+        for place in places.values():  # it has gone since
+            place.close()
 
     def _put(self, key: PodKey, entered: _Entered) -> None:
         with self._lock:
@@ -136,9 +138,12 @@ class Inside:
                 raise NotYetError(f"{len(found)} of {len(uids)} are there")
             return True
 
-        eventually(
-            look, within=SEEN_SECONDS, every=_LOOK, describe="the processes of pods to start", error=InconclusiveError
-        )
+        try:
+            eventually(look, within=SEEN_SECONDS, every=_LOOK, describe="pods to start", error=InconclusiveError)
+        except BaseException:
+            for place in found.values():
+                place.close()
+            raise
         return found
 
     def _let_go(self) -> None:

@@ -1,0 +1,21 @@
+"""The routes of a client outside of a cluster whose nodes are containers."""
+
+from __future__ import annotations
+
+from harness.backends.containers.outside import route
+from harness.netns import kernel_state, rtnetlink
+from harness.netns.fabric import Host
+from harness.netns.namespace import Namespace
+
+
+def test_each_virtual_address_and_each_pod_is_behind_its_node(netns_allowed: None) -> None:
+    with Namespace.create() as place, Namespace.create() as bridge:
+        ends = [rtnetlink.veth("eth0", 2, bridge, peer_name="port", peer_index=3), *rtnetlink.address(2, "172.18.0.9")]
+        rtnetlink.execute(place, ends)
+        rtnetlink.execute(bridge, [rtnetlink.up(3)])
+        nodes = {"a1": Host("a1", place, {"IPv4": "172.18.0.3"}), "a2": Host("a2", place, {"IPv4": "172.18.0.4"})}
+        route(place, nodes, {"a1": ["10.244.1.0/24", "fd00:10:244:1::/64"], "a2": []})
+        told = kernel_state.as_text(place)
+    for behind in ("198.18.1.0/24 via 172.18.0.3", "198.19.2.0/24 via 172.18.0.4", "10.244.1.0/24 via 172.18.0.3"):
+        assert f"route {behind} dev eth0" in told
+    assert "fd00:" not in told  # the node has no address of that family
