@@ -170,7 +170,7 @@ def test_page_is_what_the_matrix_makes() -> None:
     again = "make it again: python -m tests.upstream_e2e.page"
     written, compared = (each.read_text(encoding="utf-8") for each in (page.PAGE, page.COMPARISON))
     assert _without_ours(written) == _without_ours(page.text(known, records.groups(), ours)), again
-    assert _without_ours(compared) == _without_ours(page.comparison(compared, known, ours)), again
+    assert _without_ours(compared) == _without_ours(page.comparison(compared, known, records.groups(), ours)), again
 
 
 def _without_ours(text: str) -> str:
