@@ -11,7 +11,7 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history shelf skew test kind-image upstream-e2e upstream-matrix nightly benign mutation fresh requirement lint format benchmarks clean
+.PHONY: help certify components history shelf skew test kind-image kind upstream-e2e upstream-matrix nightly benign mutation fresh requirement lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## */  make \1\t/' | expand -t 22
@@ -116,6 +116,28 @@ ALSO ?=
 kind-image: $(VENV)/.run  ## make a node image for kind without a registry (KUBERNETES=1.34; ALSO="1.33" brings its components along)
 	$(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version)) $(ARGS)
 
+# What `make kind` runs on each cluster: what the clusters of kind-configs/ differ in, and one change under traffic.
+KIND_TESTS ?= KEP-4444/zone-hints-keep-traffic-in-the-zone KEP-4444/prefer-close-hints-the-own-zone KEP-4444/zone-loses-and-regains-its-endpoints \
+  KEP-3015/node-then-zone-then-anywhere KEP-2086/local-stays-on-the-node KEP-4444/api-stores-the-field
+
+# The clusters of `make kind`, as options of `trafficdist run`: those of kind-configs/three-zones*.yaml without gates and modules.
+define KIND_RUNS
+--families IPv4 --mode iptables
+--families IPv4 --mode nftables
+--families IPv4,IPv6 --mode iptables
+--families IPv4,IPv6 --mode nftables
+endef
+export KIND_RUNS
+
+kind: $(VENV)/.run  ## judge kube-proxy on kind clusters of such an image, some requirements on each; deletes them (KUBERNETES=1.34)
+	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version))) && printf '%s\n' "$$KIND_RUNS" | while read -r options; do \
+	  echo "trafficdist run $(KIND_TESTS) --backend kind --kind-image $$image $$options"; \
+	  $(BIN)/trafficdist run $(KIND_TESTS) --backend kind --kind-image "$$image" -n 0 $$options \
+	    --output-dir "trafficdist-results/kind/$${image##*:}$$(echo "$$options" | tr -d ' ,' | tr -s '-')" $(ARGS) < /dev/null || exit; \
+	done
+
+KIND_VERSIONS ?= 1.31 1.33 1.34  # of `make nightly`
+
 GENERATE ?= 10m
 
 nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
@@ -123,6 +145,10 @@ nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters
 	$(MAKE) certify ARGS="--follow released"
 	$(MAKE) components ARGS=
 	$(MAKE) upstream-e2e ARGS=
+	for version in $(KIND_VERSIONS); do \
+	  if $(BIN)/trafficdist kind-image $$version; then $(MAKE) kind KUBERNETES=$$version ARGS= || exit 1; \
+	  else echo "no kind clusters of $$version tonight: see above"; fi; \
+	done
 	$(BIN)/python -m tests.conformance.false_failures --runs 4
 	$(BIN)/python -m tests.mutation --sample 40 --seed $$(date +%Y%m%d) || test $$? -eq 1  # who lives is read, and fails no night
 	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)

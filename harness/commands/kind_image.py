@@ -60,7 +60,7 @@ def kind_image(
     from rich.console import Console
 
     from harness.backends.kind.node_image import command
-    from harness.backends.kind.node_image.build import Recipe
+    from harness.backends.kind.node_image.gathering import Recipe
     from harness.binaries.cache import Cache
     from harness.binaries.versions import parse_wanted
     from harness.binaries.watching import Terminal

@@ -27,7 +27,7 @@ _SHELF = "it writes into the checkout; tests/harness/report/test_shelf.py makes 
 _RELEASE = "it makes a release; tests/harness/report/test_submission.py submits reports of one"
 _BUILT = "it needs a program that is compiled for minutes; tests/implementations has how, with a compiler that copies"
 _TOOL = "it needs setup-envtest, which downloads"
-_NODE_IMAGE = "it needs an engine, and compiles for minutes; the note of 2026-11-24 has how it went"
+_NODE_IMAGE = "it needs an engine, and compiles for minutes; tests/harness/backends/kind/node_image makes one"
 
 RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
 """Programs that a session of the tests has; what starts with any other stands in the table."""
@@ -35,6 +35,7 @@ RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
 NOT_RUN = {
     "make kind-image KUBERNETES=1.34": _NODE_IMAGE,
     'make kind-image KUBERNETES=1.34 ALSO="1.33"': _NODE_IMAGE,
+    "make kind": _NODE_IMAGE,
     "trafficdist run --backend kind --kind-image trafficdist.dev/kind-node:v1.34.12": _KIND,
     "trafficdist kind-image 1.34 --runtime /usr/local/lib/trafficdist": _NODE_IMAGE,
     "source <(trafficdist completion bash)": _SHELL,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from harness.backends.kind.engine import find_engine
 from harness.backends.kind.node_image import contents
-from harness.backends.kind.node_image.build import REPOSITORY, Maker, Recipe
+from harness.backends.kind.node_image.build import REPOSITORY, Maker
+from harness.backends.kind.node_image.gathering import Gatherer, Recipe
 from harness.binaries.cache import Cache, said_plainly
 from harness.binaries.go import find_go
 from harness.binaries.versions import parse_version
@@ -24,8 +25,9 @@ def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> st
     contents.check(recipe.kubernetes)
     engine = find_engine()
     engine.facts()  # before hours of work: does it answer?
-    name, notes = Maker(engine, find_go(jobs=jobs), cache, watcher, files()).make(recipe)
-    for note in notes:
+    gathered = Gatherer(find_go(jobs=jobs), cache, watcher, files()).gather(recipe)
+    name = Maker(engine, cache, watcher, files()).make(gathered)
+    for note in gathered.notes:
         watcher.say(f"note: {note}")
     return name
 
