@@ -12,7 +12,7 @@ from harness.backends.any_cluster import pods
 from harness.backends.kind.node_image import contents, debian, layers, parts, userland
 from harness.binaries import source
 from harness.binaries.cache import Cache
-from harness.binaries.component import COREDNS, ETCD, KIND, component_named
+from harness.binaries.component import COREDNS, ETCD, KIND, Binary, component_named
 from harness.binaries.fetching import FromSource, fetch
 from harness.binaries.go import Go
 from harness.binaries.versions import Version, Wanted, parse_wanted
@@ -113,7 +113,7 @@ class Gatherer:
         known = {ETCD.name: ETCD, COREDNS.name: COREDNS}.get(named.program)
         if known is None or named.exact is None:
             raise UsageError(f"kubeadm {version} wants image {named.image}, which cannot be made")
-        taken = contents.nearest(named.exact, source.available(known, self._go))
+        taken = contents.nearest(named.exact, self._available(known))
         path, got = self._component(named.program, Wanted(str(taken), exact=taken) if taken else parse_wanted(""))
         if got != named.exact:
             notes.append(f"{named.image} is {named.program} {got}: {named.exact} is not to be had as a module")
@@ -131,13 +131,26 @@ class Gatherer:
         entry = fetch(component_named(name), wanted, FromSource(lambda: self._go), self._cache, self._watcher)
         return entry.path, entry.version
 
+    def _available(self, component: Binary) -> list[Version]:
+        """Return the versions that can be had: without the module proxy those of the cache."""
+        try:
+            return source.available(component, self._go)
+        except UnavailableError:
+            there = [entry.version for entry in self._cache.entries(component.name)]
+            if not there:
+                raise
+            return there
+
     def _kind_files(self) -> Path:
         """Return the folder images/base/files of kind's newest module."""
-        release = source.resolve(KIND, parse_wanted(""), self._go, self._watcher)
-        got = self._go.ask_json("mod", "download", "-json", f"{KIND.module}@{release.version.tag}", folder=Path("/"))
+        try:
+            version = source.resolve(KIND, parse_wanted(""), self._go, self._watcher).version
+        except UnavailableError:
+            version = max(self._available(KIND))  # of the cache; Go has its module, too
+        got = self._go.ask_json("mod", "download", "-json", f"{KIND.module}@{version.tag}", folder=Path("/"))
         folder = Path(got["Dir"]) / "images" / "base" / "files"
         if not folder.is_dir():
-            raise UnavailableError(f"kind {release.version} has no folder images/base/files any more: {got['Dir']}")
+            raise UnavailableError(f"kind {version} has no folder images/base/files any more: {got['Dir']}")
         return folder
 
 
