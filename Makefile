@@ -120,6 +120,8 @@ kind-image: $(VENV)/.run  ## make a node image for kind without a registry (KUBE
 KIND_TESTS ?= KEP-4444/zone-hints-keep-traffic-in-the-zone KEP-4444/prefer-close-hints-the-own-zone KEP-4444/zone-loses-and-regains-its-endpoints \
   KEP-3015/node-then-zone-then-anywhere KEP-2086/local-stays-on-the-node KEP-4444/api-stores-the-field
 
+KIND_PROFILES ?= --profile service-proxy --profile endpointslice-controller --profile api-server
+
 # The clusters of `make kind`, as options of `trafficdist run`: those of kind-configs/three-zones*.yaml without gates and modules.
 define KIND_RUNS
 --families IPv4 --mode iptables
@@ -131,8 +133,8 @@ export KIND_RUNS
 
 kind: $(VENV)/.run  ## judge kube-proxy on kind clusters of such an image, some requirements on each; deletes them (KUBERNETES=1.34)
 	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version))) && printf '%s\n' "$$KIND_RUNS" | while read -r options; do \
-	  echo "trafficdist run $(KIND_TESTS) --backend kind --kind-image $$image $$options"; \
-	  $(BIN)/trafficdist run $(KIND_TESTS) --backend kind --kind-image "$$image" -n 0 $$options \
+	  echo "trafficdist run $(KIND_TESTS) $(KIND_PROFILES) --backend kind --kind-image $$image $$options"; \
+	  $(BIN)/trafficdist run $(KIND_TESTS) $(KIND_PROFILES) --backend kind --kind-image "$$image" -n 0 $$options \
 	    --output-dir "trafficdist-results/kind/$${image##*:}$$(echo "$$options" | tr -d ' ,' | tr -s '-')" $(ARGS) < /dev/null || exit; \
 	done
 

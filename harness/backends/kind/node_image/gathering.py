@@ -19,7 +19,8 @@ from harness.binaries.versions import Version, Wanted, parse_wanted
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 
-_USERLAND = ("conntrack", "dash", "ipset", "iptables", "kmod", "nftables")
+_PROXY = ("conntrack", "dash", "ipset", "iptables", "kmod", "nftables")
+_SHELL = ("coreutils", "dash")  # of the test image: clients are asked through it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,11 @@ class Gatherer:
             cache=self._cache, watcher=self._watcher, again=recipe.again,
         )  # fmt: skip
         with tarfile.open(base) as archive:
-            under = layers.layer(userland.take(archive, _USERLAND))
+            under, shell = (layers.layer(userland.take(archive, each)) for each in (_PROXY, _SHELL))
         notes: list[str] = []
         images = [self._image(each, version, made, under, notes) for each in listed]
         images += [image for wanted in recipe.also for image in self._also(wanted, listed, under)]
-        images += _ours(made, under)
+        images += _ours(made, under, shell)
         notes.append(
             f"podroutes stands in for kindnetd, and pause for Kubernetes' own; agnhost is of Kubernetes {version}"
         )
@@ -154,10 +155,10 @@ class Gatherer:
         return folder
 
 
-def _ours(made: Mapping[str, Path], under: bytes) -> Iterator[layers.Image]:
+def _ours(made: Mapping[str, Path], under: bytes, shell: bytes) -> Iterator[layers.Image]:
     tagged, _, digest = pods.image().partition("@")
     agnhost = (tagged, f"{tagged.rpartition(':')[0]}@{digest}")  # CRI looks for the second name where it has both
-    yield layers.Image(agnhost, {"/agnhost": made["agnhost"]}, ("/agnhost",))
+    yield layers.Image(agnhost, {"/agnhost": made["agnhost"]}, ("/agnhost",), shell)
     podroutes = "/usr/local/bin/podroutes"
     yield layers.Image((contents.PODROUTES,), {podroutes: made["podroutes"]}, (podroutes,), under)
 

@@ -1,4 +1,4 @@
-"""Takes some Debian packages, with all that they need, out of a Debian file system: what a kube-proxy runs.
+"""Takes some Debian packages, with all that they need, out of a Debian file system: what a kube-proxy runs, or a shell.
 
 Every file comes from the archive of the node's own file system, so nothing is got or installed twice. What runs scripts
 at installation, as debconf, is not needed by programs and left out.
@@ -14,7 +14,7 @@ _STATUS = "./var/lib/dpkg/status"
 _LISTS = "./var/lib/dpkg/info/"
 _LEFT_OUT = frozenset({"debconf", "dpkg", "perl-base"})
 _MERGED = re.compile(r"^/(bin|sbin|lib|lib32|lib64|libx32)(?=/|$)")  # links into /usr, in Debian from 12 on
-_LINKS = {"./bin": "usr/bin", "./sbin": "usr/sbin", "./lib": "usr/lib", "./lib64": "usr/lib64"}
+_LINKS = {"./bin": "usr/bin", "./sbin": "usr/sbin", "./lib": "usr/lib", "./lib64": "usr/lib64", "./usr/bin/sh": "dash"}
 _COMMANDS = {
     f"./usr/sbin/{family}{verb}": "xtables-nft-multi"
     for family in ("iptables", "ip6tables")
@@ -67,7 +67,9 @@ def take(archive: tarfile.TarFile, wanted: Sequence[str]) -> Iterator[tuple[tarf
         member = members[name]
         if not member.isdir() and not name.startswith("./usr/share/"):
             yield _plain(member), _content(archive, member)
-    for name, target in {**_LINKS, **_COMMANDS}.items():
+    for name, target in {**_LINKS, **(_COMMANDS if "iptables" in packages else {})}.items():
+        if name in names & set(members):
+            continue
         link = tarfile.TarInfo(name)
         link.type, link.linkname = tarfile.SYMTYPE, target
         yield link, b""
