@@ -72,10 +72,10 @@ def test_unsupported_value_is_not_accepted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/programmed-condition",
-    "TrafficDistributionProgrammed becomes True when the slices have hints for the value, is not True while an "
-    "endpoint has none, and is gone with the field.",
+    "TrafficDistributionProgrammed becomes True when the slices have hints for the value, hints for nodes too, is not "
+    "True while an endpoint has none, and is gone with the field.",
     level=MAY,
-    features={CONDITIONS, PREFER_CLOSE},
+    features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",
     since="1.33",
     kills={"says-programmed-when-accepted", "conditions-outlive-the-field"},
@@ -86,6 +86,8 @@ def test_written_hints_are_programmed(three_zones: Cluster) -> None:
     three_zones.create_pod("p1", "a1", labels=WEB)
     expect_hints(three_zones, service, {"p1": Hints(zones=("a",))})
     expect_condition(three_zones, service, PROGRAMMED, "True")
+    same_node = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    expect_condition(three_zones, same_node, PROGRAMMED, "True")
 
     three_zones.nodes.move("b1", None)
     three_zones.create_pod("p2", "b1", labels=WEB)
