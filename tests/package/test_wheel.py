@@ -11,7 +11,8 @@ import yaml
 from tests.package.environment import ROOT, Installed
 
 PACKAGES = ("reference", "harness", "conformance")
-MANIFESTS = ("deploy/rbac.yaml", *(f"kind-configs/{path.name}" for path in (ROOT / "kind-configs").iterdir()))
+KIND_CONFIGS = [path for path in (ROOT / "kind-configs").rglob("*") if path.is_file()]
+MANIFESTS = ("deploy/rbac.yaml", *(str(path.relative_to(ROOT)) for path in KIND_CONFIGS))
 
 
 def test_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
