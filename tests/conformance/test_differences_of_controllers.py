@@ -222,6 +222,8 @@ OTHERWISE: Mapping[str, str] = {
     "tires-after-a-hundred-changes": _IN_TIME,
     "tires-after-a-thousand-changes": _IN_TIME,
     "local-policy-ends-hints-later": "it is late by a thread's clock; what it plans then is local-policy-ends-hints",
+    "endpoints-of-any-type": "no Service of a story is of type ExternalName",
+    "tells-of-failures-with-the-field-alone": "no sync of a story fails",
 }
 """Mutants of controllers whose difference is one in time."""
 

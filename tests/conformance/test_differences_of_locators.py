@@ -89,6 +89,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
 OTHERWISE: Mapping[str, str] = {
     "locator-controller-crashes-on-strange-nodes": "it ends in its thread, which is not here",
     "locator-controller-hangs-on-strange-nodes": "it hangs in its thread, which is not here",
+    "locator-of-new-pods-alone": "no pod of these steps is there before its controller",
 }
 
 

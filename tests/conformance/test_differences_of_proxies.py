@@ -179,6 +179,7 @@ OTHERWISE: Mapping[str, str] = {
     "forgets-all-without-its-server": "it looks for its server by the clock",
     "first-of-a-burst-counts": "what it misses depends on the time between changes",
     "second-of-a-name-is-missed": "what it misses depends on the time between changes",
+    "health-port-closes-behind-its-heir": "no proxy of a story learns of two changes at once",
     "looks-for-no-older-flows": "connections of a proxy before it are in the kernel alone",
     "keeps-what-went-while-it-was-away": "rules of a proxy before it are in the kernel alone",
 }
