@@ -6,7 +6,8 @@ set -e
 
 make_bridge() {
     ip link show pods >/dev/null 2>&1 && return
-    ip link add pods type bridge
+    # An address of its own: else it takes the lowest of its ports, and changes it under pods that know the former one.
+    ip link add pods address 02:00:a9:fe:01:01 type bridge
     ip link set pods up
     ip address add 169.254.1.1/32 dev pods
     [ ! -e /proc/sys/net/ipv6/conf/pods ] || ip address add fe80::1/64 dev pods nodad

@@ -39,7 +39,7 @@ class Cluster:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def boot(self) -> None:
-        """Nodes and their proxies, then pods."""
+        """Nodes and their proxies, then pods; the proxies have taken up what is there."""
         self.hosts |= {**self.network.nodes, "external": self.network.external}
         for name in self.network.nodes:
             self.api.create("nodes", "", self.node(name))
@@ -48,6 +48,7 @@ class Cluster:
             pod = self.network.add_pod(node)
             self.hosts[pod.name] = pod
             self.loop.serve(pod.namespace, pod.name, [ServerPort(p, f, PORT) for p in ("TCP", "UDP") for f in FAMILIES])
+        self.settle()
 
     def node(self, name: str, zone: str | None = None) -> Object:
         """The Node object, in the zone that its name says unless told otherwise."""
