@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.binaries.cache import Cache
+from tests import ports
 from tests.harness.binaries.servers import Handler, Mirror
 
 
@@ -39,11 +39,10 @@ def mirror(mirrors: tuple[Mirror, Mirror]) -> Mirror:
 
 
 @pytest.fixture
-def closed_port() -> str:
+def closed_port() -> Iterator[str]:
     """The URL of a server that is down."""
-    with socket.socket() as once:
-        once.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{once.getsockname()[1]}"
+    with ports.closed_port() as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.control_planes.egress import Egress
+from tests.ports import closed_port
 
 POD = "10.244.1.2"
 
@@ -61,9 +62,8 @@ def test_bytes_go_both_ways_to_a_pod(egress: Egress, host: str, family: int) -> 
 
 def test_refused_connection_is_told(egress: Egress) -> None:
     egress.reach_pods(Inside)
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    assert refusal(egress, f"CONNECT {POD}:{port} HTTP/1.1\r\n\r\n") == "HTTP/1.1 503 connection refused"
+    with closed_port() as port:
+        assert refusal(egress, f"CONNECT {POD}:{port} HTTP/1.1\r\n\r\n") == "HTTP/1.1 503 connection refused"
 
 
 @pytest.mark.parametrize(

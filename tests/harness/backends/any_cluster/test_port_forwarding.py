@@ -21,6 +21,7 @@ from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
+from tests.ports import closed_port
 
 
 class Here:
@@ -144,9 +145,7 @@ def test_a_pod_that_does_not_answer_is_not_waited_for(ways: PortForwards, pod: P
 
 
 def test_a_pod_where_nothing_listens_says_so(ways: PortForwards, pod: Pod) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    with pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
+    with closed_port() as port, pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
         ways.get(ClientPod("default", "p", port), "dial", {}, 10.0)
 
 

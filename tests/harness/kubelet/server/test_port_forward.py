@@ -20,6 +20,7 @@ import pytest
 from kubernetes import client, config, stream
 
 from reference.apiserver.server import HttpServer
+from tests.ports import closed_port
 
 PROTOCOL = "v4.channel.k8s.io"
 BY_WEBSOCKET, BY_SPDY = "true", "false"  # KUBECTL_PORT_FORWARD_WEBSOCKETS
@@ -80,10 +81,7 @@ def test_each_port_has_a_connection_of_its_own(forward: Callable[..., Any], list
 
 
 def test_port_where_nobody_listens_is_an_error_of_its_channel(forward: Callable[..., Any]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = port_of(unused)
-    forwarded = forward(port)
-    with closing(forwarded.socket(port)) as here:
+    with closed_port() as port, closing((forwarded := forward(port)).socket(port)) as here:
         here.settimeout(20)
         assert here.recv(1) == b""
     said = f"error forwarding port {port}: dial tcp localhost:{port}: connect: connection refused"

@@ -16,6 +16,7 @@ import pytest
 
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
+from tests.ports import closed_port
 
 Http = Callable[..., tuple[int, Any]]
 PODS = "/api/v1/namespaces/default/pods"
@@ -152,9 +153,8 @@ def test_pods_that_cannot_be_meant_are_refused(
 
 
 def test_pod_where_nobody_listens_is_unavailable(http: Http, pod: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    code, status = http("GET", f"{PODS}/{pod}:{port}/proxy/")
+    with closed_port() as port:
+        code, status = http("GET", f"{PODS}/{pod}:{port}/proxy/")
     assert (code, status["reason"]) == (503, "ServiceUnavailable")
     assert status["message"] == (
         f"error trying to reach service: dial tcp {IN_THE_CLUSTER}:{port}: connect: connection refused"
