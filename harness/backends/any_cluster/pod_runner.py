@@ -148,8 +148,7 @@ class PodRunner:
 
     def delete(self, namespace: str, name: str) -> None:
         """End a pod at once, and wait until it is gone."""
-        self._awaited.pop((namespace, name), None)
-        self._api.delete("pods", namespace, name, grace_seconds=END_GRACE)
+        self.begin_to_delete(namespace, name)
         eventually(
             lambda: self._api.request("GET", path_of("pods", namespace, name)).code == 404,
             within=READY_SECONDS,
@@ -157,6 +156,11 @@ class PodRunner:
             describe=f"pod {namespace}/{name} to end",
             error=InconclusiveError,
         )
+
+    def begin_to_delete(self, namespace: str, name: str) -> None:
+        """Begin to end a pod, without waiting for the end."""
+        self._awaited.pop((namespace, name), None)
+        self._api.delete("pods", namespace, name, grace_seconds=END_GRACE)
 
     def _made(self, wanted: WantedPod, namespace: str) -> Object:
         return self._server(wanted, namespace, self._labels, self._registry)

@@ -20,7 +20,8 @@ from harness.backends.any_cluster.node_evidence import proxy_logs
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import SteadyTraffic, WantedPod
-from harness.backends.containers.inside import Inside
+from harness.backends.containers.inside import Inside, Serve
+from harness.backends.containers.kept import KeptPods, can_be_kept
 from harness.backends.containers.places import Places
 from harness.backends.kubeconfig import METRICS_PORT, KubeconfigBackend
 from harness.backends.netns_ground import NetnsGround
@@ -77,6 +78,8 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
         self._inside = Inside(self._places, nodes, ranges)
         begun.callback(self._inside.close)
         inside = self._inside
+        self._kept = KeptPods(self._pod_runner, inside, f"{self._prefix}-kept")
+        begun.callback(self._kept.close)
         self._ground = NetnsGround(inside.nodes, inside.external, inside.running, inside.clients, self._off.keys())
         begun.callback(self._ground.close)
         self._loop = Loop(self._ground)
@@ -98,23 +101,44 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
     # Pods
 
     def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
-        serves = [partial(serve, self._loop, namespace, each, families=self.families) for each in wanted]
-        self._inside.enter(made, serves)
+        self._inside.enter(made, self._servers_of(namespace, wanted))
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, all at once, each with an echo server."""
-        made = super().run_pods(namespace, wanted)
-        for pod in made:
+        """Run these pods, all at once, each with an echo server; who can be a kept one is."""
+        kept = [each for each in wanted if can_be_kept(each)]
+        others = [each for each in wanted if not can_be_kept(each)]
+        made = {each.name: each for each in (super().run_pods(namespace, others) if others else ())}
+        for pod in made.values():
             self._inside.set_addresses((namespace, pod.name), pod.addresses.values())
-        return made
+        hosts = self._kept.lend(namespace, kept, self._servers_of(namespace, kept))
+        for each, host in zip(kept, hosts, strict=True):
+            addresses = {str(family): address for family, address in host.addresses.items()}
+            made[each.name] = Pod(each.name, namespace, each.node, self.topology.node(each.node).zone, addresses)
+        return [made[each.name] for each in wanted]
+
+    def _servers_of(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Serve]:
+        return [partial(serve, self._loop, namespace, each, families=self.families) for each in wanted]
+
+    def begin_termination(self, namespace: str, name: str) -> None:
+        """Delete a pod gracefully, once it runs."""
+        super().begin_termination(*self._kept.begin_to_change(namespace, name))
+
+    def evict_pod(self, namespace: str, name: str) -> None:
+        """Evict a pod gracefully, as a drain of its node does."""
+        super().evict_pod(*self._kept.begin_to_change(namespace, name))
+
+    def set_ready(self, namespace: str, name: str, ready: bool) -> None:
+        """Open or close the pod's readiness gate."""
+        super().set_ready(*self._kept.begin_to_change(namespace, name), ready)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once, and wait until it is gone."""
-        super().delete_pod(namespace, name)
+        super().delete_pod(*self._kept.begin_to_change(namespace, name))
         self._inside.leave(lambda key: key == (namespace, name))
 
     def delete_namespace(self, namespace: str) -> None:
         """Begin to delete a namespace, without waiting for the end; its servers end at once."""
+        self._kept.take_back(namespace)
         super().delete_namespace(namespace)
         self._inside.leave(lambda key: key[0] == namespace)
 

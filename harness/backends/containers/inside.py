@@ -33,18 +33,22 @@ Serve = Callable[[Namespace], Sequence[Server]]
 
 @dataclass(frozen=True, slots=True)
 class _Entered:
-    """A pod whose netns is held; `is_client`: it is the client of its node."""
+    """A pod whose netns is held, what it is to be served with, and the servers that it has."""
 
     uid: str
     host: Host
     serve: Serve
-    servers: Sequence[Server]
-    is_client: bool
+    servers: Sequence[Server] = ()
+    is_client: bool = False  # of its node
+
+    def end_servers(self) -> None:
+        """End its servers."""
+        for each in self.servers:
+            each.close()
 
     def leave(self) -> None:
         """End its servers, and let go of its netns."""
-        for each in self.servers:
-            each.close()
+        self.end_servers()
         self.host.namespace.close()
 
 
@@ -85,8 +89,21 @@ class Inside:
             key = str(obj["metadata"]["namespace"]), str(obj["metadata"]["name"])
             node = str(obj["spec"]["nodeName"])
             host = Host(key[1], places[uid], _by_family(pods.addresses(obj).values()), node)
-            self._put(key, _Entered(uid, host, serve, (), are_clients))
-            self._put(key, replace(self._pods[key], servers=serve(host.namespace)))
+            self._serve(key, _Entered(uid, host, serve, is_client=are_clients))
+
+    def rename(self, old: PodKey, new: PodKey, serve: Serve) -> Host:
+        """Serve a pod anew, under another name, and return it. Raises `InconclusiveError`."""
+        with self._lock:
+            was = self._pods.pop(old)
+            self.running.pop(old, None)
+        was.end_servers()
+        host = replace(was.host, name=new[1])
+        self._serve(new, replace(was, host=host, serve=serve, servers=()))
+        return host
+
+    def is_alive(self, key: PodKey) -> bool:
+        """Return whether the netns of a pod still has its addresses."""
+        return _lives(self._pods[key].host)
 
     def set_addresses(self, key: PodKey, addresses: Iterable[str]) -> None:
         """Note the addresses of a pod: from now on control probes go there."""
@@ -108,24 +125,30 @@ class Inside:
             if not _lives(node):
                 node.namespace.close()
                 self.nodes[name] = replace(node, namespace=self._places.node(name, node.addresses.values()))
-        ended = {key: each for key, each in self._pods.items() if not _lives(each.host)}
-        places = self._places.pods([each.uid for each in ended.values()]) if ended else {}
+        ended = {each.uid: key for key, each in self._pods.items() if not _lives(each.host)}
+        places = self._places.pods(ended) if ended else {}
         for obj in listed if places else ():
-            key = str(obj["metadata"]["namespace"]), str(obj["metadata"]["name"])
-            if key in ended and ended[key].uid in places:
-                old, place = ended[key], places.pop(ended[key].uid)
+            uid = str(obj["metadata"]["uid"])
+            if uid in places:
+                key, place = ended[uid], places.pop(uid)
+                old = self._pods[key]
                 old.leave()
                 host = replace(old.host, namespace=place, addresses=_by_family(pods.addresses(obj).values()))
                 self._put(key, replace(old, host=host, servers=old.serve(place)))
         for place in places.values():  # it has gone since
             place.close()
 
+    def _serve(self, key: PodKey, entered: _Entered) -> None:
+        """Note a pod before it is served: who cannot serve it lets go of it with all others."""
+        self._put(key, entered)
+        self._put(key, replace(entered, servers=entered.serve(entered.host.namespace)))
+
     def _put(self, key: PodKey, entered: _Entered) -> None:
         with self._lock:
             self._pods[key] = entered
             if entered.is_client:
                 self.clients[entered.host.node] = entered.host
-            else:
+            elif entered.servers:
                 self.running[key] = entered.host, entered.servers
 
     def _seen(self, uids: Sequence[str]) -> dict[str, Namespace]:

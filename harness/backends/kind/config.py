@@ -24,6 +24,9 @@ MODES = ("iptables", "nftables", "ipvs")
 
 _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
+_PATCH = "{{kind: KubeProxyConfiguration, {mode}: {{minSyncPeriod: 1ms}}}}"
+"""As on the embedded cluster: by default kube-proxy rests for a second after a change, and each change costs that."""
+
 _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before that kube-proxy refuses the mode
 
 
@@ -64,6 +67,7 @@ def manifest(wanted: KindConfig, *, name: str = "") -> dict[str, Any]:
             **({} if wanted.default_cni else {"disableDefaultCNI": True}),
         },
         **({"featureGates": dict(sorted(gates.items()))} if gates else {}),
+        "kubeadmConfigPatches": [_PATCH.format(mode=wanted.mode)],
         "nodes": [
             _node(CONTROL_PLANE, wanted.images, {}),
             *(

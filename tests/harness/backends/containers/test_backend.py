@@ -11,6 +11,8 @@ import conformance
 from harness.backends.implementation import reference
 from harness.model.abilities import Ability
 from harness.plugin.evidence import gather
+from harness.scenario.service import endpoint
+from harness.scenario.traffic import expect_traffic
 from mutants import MUTANTS
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS
@@ -62,3 +64,28 @@ def test_components_that_were_away_are_waited_for(inhabited: Inhabited) -> None:
 @pytest.mark.slow
 def test_a_node_that_is_off_is_waited_for_and_asked_no_more(inhabited: Inhabited) -> None:
     run(inhabited, "KEP-4444/zone-outlives-its-node", "", Ability.STOP_NODES)
+
+
+def test_a_pod_that_was_not_changed_serves_the_next_scenario_too(inhabited: Inhabited) -> None:
+    new_cluster = inhabited()
+    cluster = new_cluster()
+    kept, changed = cluster.run_servers(["a1", "b1"])
+    (labelled,) = cluster.run_servers(["c1"], labels={"app": "web"})
+    cluster.begin_termination(changed.name)
+    cluster.close()
+    cluster = new_cluster()
+    again = cluster.run_servers(["a1", "a1", "b1", "c1"])
+    assert again[0].addresses == kept.addresses
+    assert not {changed.addresses["IPv4"], labelled.addresses["IPv4"]} & {pod.addresses["IPv4"] for pod in again}
+    service = cluster.create_service()
+    cluster.publish(service, [endpoint(pod) for pod in again])
+    expect_traffic(cluster, service, {"a1": set(again)})
+
+
+def test_a_kept_pod_that_is_deleted_answers_no_more(inhabited: Inhabited) -> None:
+    cluster = inhabited()()
+    (pod,) = cluster.run_servers(["a1"])
+    cluster.delete_pod(pod)
+    (other,) = cluster.run_servers(["a1"])
+    assert other.name == pod.name
+    assert other.addresses != pod.addresses

@@ -1,0 +1,126 @@
+"""Pods that go on running between scenarios: a kubelet takes a second or more to start one, and two processors for ten.
+
+Only who wants no more than an address with a server gets one: no labels, ready, in a netns of its own. Nothing of an
+earlier scenario meets it there: servers end with their scenario, and each probe comes from a fresh port. A pod that a
+scenario has ended, evicted, terminated or made unready is given to nobody else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+from harness.backends.any_cluster import pods
+from harness.backends.any_cluster.pod_runner import PodRunner
+from harness.backends.backend import WantedPod
+from harness.backends.containers.inside import Inside, PodKey, Serve
+from harness.errors import InconclusiveError
+from harness.netns.fabric import Host
+from harness.netns.namespace import Namespace
+from harness.probes.loop import Server
+
+MOST = 6
+"""So many pods of a node are kept: no scenario but those of many endpoints wants more."""
+
+
+def can_be_kept(wanted: WantedPod) -> bool:
+    """Return whether nobody but clients of the scenario has to do with this pod."""
+    return not wanted.labels and wanted.ready and not wanted.host_network
+
+
+class KeptPods:
+    """The kept pods of one worker, in a Kubernetes namespace of their own."""
+
+    def __init__(self, runner: PodRunner, inside: Inside, namespace: str) -> None:
+        self._runner = runner
+        self._inside = inside
+        self._namespace = namespace
+        self._lock = threading.Lock()
+        self._made = 0
+        self._free: dict[str, list[PodKey]] = {}  # by node
+        self._lent: dict[PodKey, PodKey] = {}  # by what a scenario calls it, what the API does
+        self._changed: set[PodKey] = set()
+
+    def close(self) -> None:
+        """Begin to delete all; if the API server is away, the end of the run does it."""
+        with suppress(InconclusiveError):
+            if self._made:
+                self._runner.delete_namespace(self._namespace)
+
+    def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[Host]:
+        """Serve a kept pod for each that is wanted, and return them; those that are missing are made, all at once.
+
+        Raises as `PodRunner.run_servers` does.
+        """
+        with self._lock:
+            found = [self._take(each.node) for each in wanted]
+        missing = iter(self._make([each.node for each, key in zip(wanted, found, strict=True) if key is None]))
+        hosts = []
+        for each, key, serve in zip(wanted, found, serves, strict=True):
+            own = key or next(missing)
+            hosts.append(self._inside.rename(own, (namespace, each.name), serve))
+            self._lent[namespace, each.name] = own
+        return hosts
+
+    def begin_to_change(self, namespace: str, name: str) -> PodKey:
+        """Return what the API calls a pod of a scenario; if it is a kept one, nobody else gets it from now on."""
+        if (namespace, name) not in self._lent:
+            return namespace, name
+        self._changed.add((namespace, name))
+        return self._lent[namespace, name]
+
+    def take_back(self, namespace: str) -> None:
+        """End the servers of a scenario, and keep its pods for others, but for those that changed, or are too many."""
+        with self._lock:
+            for key in [each for each in self._lent if each[0] == namespace]:
+                own = self._lent.pop(key)
+                if key in self._changed:
+                    self._changed.discard(key)
+                    self._drop(key, own)
+                else:
+                    self._keep(key, own)
+
+    def _keep(self, key: PodKey, own: PodKey) -> None:
+        free = self._free.setdefault(self._inside.host(key).node, [])
+        if len(free) >= MOST:
+            self._drop(key, own)
+        else:
+            self._inside.rename(key, own, _nothing)
+            free.append(own)
+
+    def _take(self, node: str) -> PodKey | None:
+        """Return a free one of a node; those whose netns has ended, as with their node, are dropped."""
+        free = self._free.setdefault(node, [])
+        while free:
+            if self._inside.is_alive(own := free.pop()):
+                return own
+            self._drop(own, own)
+        return None
+
+    def _drop(self, key: PodKey, own: PodKey) -> None:
+        self._inside.leave(key.__eq__)
+        self._runner.begin_to_delete(*own)
+
+    def _make(self, nodes: Sequence[str]) -> list[PodKey]:
+        """Run one on each of these nodes."""
+        if not nodes:
+            return []
+        with self._lock:
+            if not self._made:
+                self._runner.create_namespace(self._namespace)
+            names = [f"kept-{number}" for number in range(self._made, self._made + len(nodes))]
+            self._made += len(nodes)
+        made = self._runner.run_servers(
+            self._namespace,
+            [WantedPod(name, node) for name, node in zip(names, nodes, strict=True)],
+            before_ready=lambda created: self._inside.enter(created, [_nothing] * len(created)),
+        )
+        keys = [(self._namespace, name) for name in names]
+        for key, obj in zip(keys, made, strict=True):
+            self._inside.set_addresses(key, pods.addresses(obj).values())
+        return keys
+
+
+def _nothing(_: Namespace) -> Sequence[Server]:
+    return ()
