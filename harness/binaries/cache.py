@@ -129,9 +129,9 @@ class Cache:
         shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
-    def locked(self, component: str, version: Version, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Lock a version for this process; `waiting` is called if another one has the lock. A dead process loses it."""
-        path = self.folder / "locks" / f"{component}-{version.tag}"
+    def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
+        """Lock `what` for this process; `waiting` is called if another one has the lock. A dead process loses it."""
+        path = self.folder / "locks" / what
         with said_plainly(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = path.open("w")

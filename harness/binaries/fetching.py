@@ -137,7 +137,7 @@ def _get(
     def waiting() -> None:
         watcher.say(f"{component.name} {version}: another process is getting it; waiting for that")
 
-    with cache.locked(component.name, version, waiting=waiting):
+    with cache.locked(f"{component.name}-{version.tag}", waiting=waiting):
         there = cache.get(component.name, version)
         if there is not None and not again:
             return there

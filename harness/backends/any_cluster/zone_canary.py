@@ -9,6 +9,7 @@ where the new zone does not come to be seen: a proxy that never looks at its Nod
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
 
 from harness.api.client import Api
@@ -33,14 +34,15 @@ Named = tuple[str, Mapping[str, str]]
 
 
 class ZoneCanary:
-    """The Service of one worker, in its namespace; its endpoints are two pods of the barrier."""
+    """The Services of one worker, in its namespace, one at a time; the endpoints are two pods of the barrier."""
 
     def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
         self._dialer = dialer
         self._namespace = namespace
         self._labels = dict(labels)
-        self._address = self._family = ""
+        self._name = ""
+        self._numbers = itertools.count(1)
         self._follows: dict[ClientPod, bool] = {}  # whether hints were seen to decide, of each client
 
     def before_the_change(
@@ -69,8 +71,8 @@ class ZoneCanary:
     ) -> bool:
         (here, its_addresses), (elsewhere, other_addresses) = endpoints[:2]
         its, others = Hints(zones=(zone or NOWHERE,)), Hints(zones=tuple(each for each in zones if each != zone))
-        self._write(Endpoint(its_addresses, hints=its), Endpoint(other_addresses, hints=others))
-        probe = Probe(client, "TCP", self._address, PORT, TIMEOUT)
+        address = self._create(Endpoint(its_addresses, hints=its), Endpoint(other_addresses, hints=others))
+        probe = Probe(client, "TCP", address, PORT, TIMEOUT)
 
         def shown() -> bool:
             seen = set(self._dialer.probe([probe] * LOOKS, read=word))
@@ -80,12 +82,23 @@ class ZoneCanary:
             return eventually(shown, within=within, every=0.1, describe="the zone", error=InconclusiveError)
         return False
 
-    def _write(self, *endpoints: Endpoint) -> None:
+    def _create(self, *endpoints: Endpoint) -> str:
+        """Create a Service with these endpoints, delete the one before, and return its address.
+
+        The rules of the one before would answer in its place until the proxy has heard of a change, and half of a look
+        by these and half by new ones would look like a choice.
+        """
+        before, self._name = self._name, f"{NAME}-{next(self._numbers)}"
         port = (Port(PORT, name="zone"),)
-        made = not self._address
-        if made:
-            wanted = manifests.service(NAME, labels=self._labels, ports=port, trafficDistribution="PreferClose")
-            spec = self._api.create("services", self._namespace, wanted)["spec"]
-            self._family, self._address = spec["ipFamilies"][0], spec["clusterIPs"][0]
-        wanted = manifests.endpoint_slice(NAME, NAME, endpoints, family=self._family, ports=port, labels=self._labels)
-        (self._api.create if made else self._api.replace)("endpointslices", self._namespace, wanted)
+        wanted = manifests.service(self._name, labels=self._labels, ports=port, trafficDistribution="PreferClose")
+        spec = self._api.create("services", self._namespace, wanted)["spec"]
+        family = spec["ipFamilies"][0]
+        self._api.create(
+            "endpointslices",
+            self._namespace,
+            manifests.endpoint_slice(self._name, self._name, endpoints, family=family, ports=port, labels=self._labels),
+        )
+        if before:
+            self._api.delete("services", self._namespace, before)
+            self._api.delete("endpointslices", self._namespace, before)
+        return str(spec["clusterIPs"][0])

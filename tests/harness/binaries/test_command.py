@@ -138,7 +138,7 @@ def test_who_comes_second_waits_and_finds_it_there(mirror: Mirror, cache: Cache)
     second = Second()
     fetching = (component_named("kube-proxy"), parse_wanted("1.34"), FromRelease(releases(mirror)), cache)
     with ThreadPoolExecutor() as threads:
-        with cache.locked("kube-proxy", version, waiting=pytest.fail):
+        with cache.locked(f"kube-proxy-{version.tag}", waiting=pytest.fail):
             later = threads.submit(fetch, *fetching, second)
             assert waits.wait(10)
             binary = cache.workspace("kube-proxy", version, "source") / "kube-proxy"

@@ -428,6 +428,20 @@ def test_the_index_has_no_error_asks_nobody_and_axe_finds_nothing_serious(
     assert [each for each in chromium.requests if not each.startswith(("file:", "about:"))] == []
 
 
+def test_a_matrix_keeps_its_features_and_implementations_in_sight_as_it_scrolls(chromium: Page) -> None:
+    chromium.size(700)
+    chromium.open((ROOT / "reports" / "index.html").as_uri())
+    chromium.run("document.querySelector('.scroll').scrollTo({top: 300, left: 200, behavior: 'instant'})")
+    seen = chromium.run("""(() => {
+        const box = document.querySelector('.scroll'), at = element => element.getBoundingClientRect(), from = at(box);
+        const names = ['thead th', 'thead th.feature', 'tbody th'];
+        const [corner, head, row] = names.map(each => at(box.querySelector(each)));
+        return [box.scrollTop, box.scrollLeft, corner.top - from.top, corner.left - from.left,
+                head.top - from.top, row.left - from.left].map(Math.round).join();
+    })()""")
+    assert seen == "300,200,0,0,0,0"
+
+
 def test_the_published_index_is_what_the_command_makes(tmp_path: Path) -> None:
     ours = Path(shutil.copytree(ROOT / "reports", tmp_path / "reports"))
     made_on = (ours / "index.html").read_text(encoding="utf-8").partition("as of ")[2][:10]

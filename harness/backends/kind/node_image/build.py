@@ -45,7 +45,8 @@ class Maker:
         name = f"{REPOSITORY}:{gathered.version.tag}"
         digest = self._digest(gathered)
         waiting = f"{name}: another process builds one; waiting for that"
-        with self._cache.locked("node-image", gathered.version, waiting=lambda: self._watcher.say(waiting)):
+        # One at a time, of whatever version: what is removed below is told from another build's steps by nothing.
+        with self._cache.locked("node-image", waiting=lambda: self._watcher.say(waiting)):
             self._clear(gathered.version)
             if label_of(self._engine, name) == digest:
                 self._watcher.say(f"{name} is there, made of the same")

@@ -59,7 +59,9 @@ def get(part: Part, kubernetes: Version, go: Go, cache: Cache, watcher: Watcher)
     """Return the path of a part, compiled unless it is in the cache. Raises `UnavailableError`, `UsageError`."""
     name, version = part.binary.name, part.version or kubernetes
     kept = Cache(cache.folder / "node-image" / part.key)
-    with kept.locked(name, version, waiting=lambda: watcher.say(f"{name}: another process compiles it; waiting")):
+    with kept.locked(
+        f"{name}-{version.tag}", waiting=lambda: watcher.say(f"{name}: another process compiles it; waiting")
+    ):
         there = kept.get(name, version)
         if there is not None:
             return there.path

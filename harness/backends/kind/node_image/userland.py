@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 
 _STATUS = "./var/lib/dpkg/status"
 _LISTS = "./var/lib/dpkg/info/"
@@ -76,7 +77,9 @@ def take(archive: tarfile.TarFile, wanted: Sequence[str]) -> Iterator[tuple[tarf
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    return member.replace(mtime=0, uname="", gname="", deep=False)
+    plain = copy(member)  # `TarInfo.replace` is not in each Python 3.11
+    plain.mtime, plain.uname, plain.gname = 0, "", ""
+    return plain
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

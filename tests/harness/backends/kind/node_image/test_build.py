@@ -28,12 +28,15 @@ class Written(ContainerEngine):
     asked: list[str] = field(default_factory=list)
     sent: dict[str, int] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
     def ask(self, *arguments: str, text: str | None = None, seconds: float = 1.0) -> str:
         self.asked.append(" ".join(arguments[:2]))
         if arguments[0] == "build":
             if self.breaks:
                 raise UnavailableError(self.breaks[0])
+            for each in self.meanwhile:
+                each()
             self.label[:] = [each.partition("=")[2] for each in arguments if each.startswith(f"{LABEL}=")]
             with tarfile.open(Path(arguments[-1]) / "node.tar") as archive:
                 self.sent.update({member.name: member.mode for member in archive})
@@ -72,6 +75,29 @@ def test_programs_of_the_node_may_be_run(make: Callable[[], str], engine: Writte
     make()
     assert engine.sent["usr/bin/kubelet"] == engine.sent["usr/local/bin/entrypoint"] == 0o755
     assert engine.sent["kind/version"] == 0o644
+
+
+class Impatient(Silent):
+    """Whoever would wait for another build is told so."""
+
+    def say(self, line: str) -> None:
+        if "waiting" in line:
+            raise UnavailableError(line)
+
+
+def test_build_of_another_version_removes_no_step_of_this_one(
+    make: Callable[[], str], engine: Written, tmp_path: Path
+) -> None:
+    debian = tmp_path / "debian.tar"
+    another = Gathered(Version(1, 33, 1), (), {}, {}, tmp_path / "kind", debian, ())
+    maker = Maker(Written("docker", "docker"), Cache(tmp_path / "cache"), Impatient(), command.files())
+
+    def build_another() -> None:
+        with pytest.raises(UnavailableError, match="another process builds one"):
+            maker.make(another)
+
+    engine.meanwhile.append(build_another)
+    make()
 
 
 def test_build_that_fails_leaves_nothing(make: Callable[[], str], engine: Written, tmp_path: Path) -> None:
