@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.settings.settings import Settings
 
 
-_LOOKED_AT = ("backend", "proxy", "dns", "controller", "kubeconfig", "context", "topology", "families",
+_LOOKED_AT = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig", "context", "topology", "families",
               "allow-disruptive", "image-registry", "mode", "feature-gates", "profile", "supported-features",
               "exempt-features")  # fmt: skip
 

@@ -20,7 +20,7 @@ from harness.recipes import cni
 from harness.recipes.filling import fill
 from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, Recipe, read_recipe
 from harness.settings.claims import OF_BOTH_FAMILIES, REFERENCE
-from harness.settings.implementations import of_settings
+from harness.settings.implementations import control_plane_of, of_settings
 from harness.settings.settings import Settings
 
 ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
@@ -45,8 +45,9 @@ def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
 
 
 def examine_implementation(settings: Settings) -> list[Check]:
-    """Check what the proxy and the DNS server of a run need; nothing for the reference."""
-    found = examine_recipe("DNS server", read_recipe(settings.dns, OF_DNS)) if settings.dns != REFERENCE else []
+    """Check what the proxy, the DNS server and the control plane of a run need; nothing for the reference."""
+    found = _control_plane(settings)
+    found += examine_recipe("DNS server", read_recipe(settings.dns, OF_DNS)) if settings.dns != REFERENCE else []
     if settings.components.file:
         found += examine_recipe("controller", read_recipe(settings.components.file, OF_CONTROLLER))
     if settings.proxy.file:
@@ -58,6 +59,17 @@ def examine_implementation(settings: Settings) -> list[Check]:
     except UnavailableError as error:
         return [*found, unusable("proxy", str(error))]
     return [*found, ok("proxy", f"{settings.proxy}, with all that mode {settings.mode} needs")]
+
+
+def _control_plane(settings: Settings) -> list[Check]:
+    """Check that the programs of a control plane are in the cache, or its images here."""
+    if not settings.components.real or settings.components.file:
+        return []
+    try:
+        control_plane_of(settings)
+    except UnavailableError as error:
+        return [unusable("control plane", str(error))]
+    return [ok("control plane", f"{settings.control_plane}, all its programs are here")]
 
 
 def examine_recipe(name: str, recipe: Recipe) -> list[Check]:

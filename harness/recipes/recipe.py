@@ -25,6 +25,9 @@ from harness.recipes.filling import fill, literal
 from harness.recipes.objects import defines_kinds, parse_objects
 from harness.recipes.pods import OF_POD, PodCommands, by_cni
 
+CRDS = "crds"
+"""What it requires of the API server: to serve the kinds of CustomResourceDefinitions, such as its programs create."""
+
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
 
@@ -131,14 +134,14 @@ class Recipe:
     pods: PodCommands | None = None
 
     @property
-    def defines_kinds(self) -> bool:
-        """True if it brings a CustomResourceDefinition."""
-        return defines_kinds(self.objects)
+    def defines_kinds(self) -> str:
+        """The key by which it brings a CustomResourceDefinition, or says that its programs do; "" if none does."""
+        return "objects" if defines_kinds(self.objects) else "requires" if CRDS in self.requires else ""
 
     @property
     def needs(self) -> tuple[str, ...]:
         """All that the machine must have: what it requires, and what its isolation takes."""
-        return tuple(dict.fromkeys((*self.requires, *self.isolation)))
+        return tuple(each for each in dict.fromkeys((*self.requires, *self.isolation)) if each != CRDS)
 
 
 def read_recipe(path: str, kind: Kind) -> Recipe:
@@ -175,7 +178,7 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
         quiet_seconds=values.as_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
         supported_features=values.as_texts(loaded.get("supported_features", []), "supported_features"),
         exempt_features=values.as_texts(loaded.get("exempt_features", []), "exempt_features"),
-        requires=values.some_of(tuple(NEEDS), loaded.get("requires", []), "requires"),
+        requires=values.some_of((*NEEDS, CRDS), loaded.get("requires", []), "requires"),
         isolation=values.some_of(tuple(OWN), loaded.get("isolation", []), "isolation"),
         judges=values.one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
         follows=values.one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),

@@ -187,7 +187,7 @@ def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
     """Raise `UsageError` if a recipe defines kinds that no API server of this run serves."""
     if recipe.defines_kinds and choose(values["control_plane"] or "", values["controller"] or "").plane == EMBEDDED:
         raise UsageError(
-            f"{what}: key objects: the embedded API server serves no kinds of a "
+            f"{what}: key {recipe.defines_kinds}: the embedded API server serves no kinds of a "
             "CustomResourceDefinition: --control-plane binaries:VERSION has one that does"
         )
 

@@ -32,7 +32,7 @@ def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
         if not settings.components.real:
             return faulty
         return Implementation(_beside(fault, settings, whole=whole), faulty.proxy, faulty.dns)
-    control_plane, dns = _control_plane_of(settings, whole=whole), _dns_of(settings)
+    control_plane, dns = control_plane_of(settings, whole=whole), _dns_of(settings)
     if settings.proxy.kind == RECIPE:
         proxy, services = _of_recipe(settings)
         return Implementation(control_plane, proxy, dns, services)
@@ -49,10 +49,13 @@ def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> MakeControlPla
     slices = fault.controller if "controller" in fault.changes else None
     if slices is not None and not (whole and settings.components.plane == BINARIES):
         raise UsageError(f"--mutant {fault.name} is a fault in the EndpointSlice controller: leave out --controller")
-    return _control_plane_of(settings, whole=whole, slices=slices)
+    return control_plane_of(settings, whole=whole, slices=slices)
 
 
-def _control_plane_of(settings: Settings, *, whole: bool, slices: Callable[..., Any] | None = None) -> MakeControlPlane:
+def control_plane_of(
+    settings: Settings, *, whole: bool = False, slices: Callable[..., Any] | None = None
+) -> MakeControlPlane:
+    """Return the control plane of the settings. Raises `UnavailableError` with the remedy."""
     chosen = settings.components
     if not chosen.real:
         return reference().control_plane

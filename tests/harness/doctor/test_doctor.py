@@ -98,6 +98,14 @@ def test_what_a_recipe_requires_is_tried_by_name(source: str, tmp_path: Path, mo
     ), said
 
 
+def test_a_control_plane_that_is_not_in_the_cache_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
+    settings = resolve({"control-plane": "binaries:1.37", "backend": "netns"}, environment={})
+    (check,) = machine.examine_implementation(settings)
+    assert (check.name, check.state) == ("control plane", CheckState.UNUSABLE)
+    assert "components fetch kube-controller-manager 1.37" in check.found
+
+
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
     http = HttpServer(ApiServer(getattr(request, "param", None)))

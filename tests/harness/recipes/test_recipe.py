@@ -136,7 +136,7 @@ def test_objects_stand_in_the_recipe_or_in_files_beside_it(tmp_path: Path) -> No
 
 
 def test_isolation_is_among_what_the_machine_must_have() -> None:
-    recipe = parse_recipe(MINIMAL | {"requires": ["root", "bpffs"], "isolation": ["bpffs", "run"]}, OF_PROXY)
+    recipe = parse_recipe(MINIMAL | {"requires": ["root", "bpffs", "crds"], "isolation": ["bpffs", "run"]}, OF_PROXY)
     assert recipe.needs == ("root", "bpffs", "run")
 
 

@@ -177,12 +177,16 @@ def test_a_recipe_says_what_every_service_gets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["proxy", "dns"])
-def test_a_recipe_that_defines_kinds_wants_a_control_plane_that_serves_them(option: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["objects", "requires"])
+def test_a_recipe_that_defines_kinds_wants_a_control_plane_that_serves_them(
+    option: str, key: str, tmp_path: Path
+) -> None:
     recipe = tmp_path / "mine.yaml"
     named = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}}
-    said = {"name": "mine", "command": ["x"], "ready": [{"log": "up"}], "objects": [named]}
+    defines = {"objects": [named], "requires": ["crds"]}[key]
+    said = {"name": "mine", "command": ["x"], "ready": [{"log": "up"}], key: defines}
     recipe.write_text(yaml.safe_dump(said), encoding="utf-8")
-    with pytest.raises(UsageError, match="key objects: the embedded API server serves no kinds of a CustomResource"):
+    with pytest.raises(UsageError, match=f"key {key}: the embedded API server serves no kinds of a CustomResource"):
         resolve({option: str(recipe)}, environment={})
     settings = resolve({option: str(recipe), "control-plane": "binaries:1.37"}, environment={})
     assert str(recipe) in (settings.proxy.file, settings.dns)
