@@ -51,6 +51,7 @@ def eventually(
     describe: str | Callable[[], str],
     every: float = 0.005,
     error: Callable[[str], Exception] = NotYetError,
+    in_vain: Callable[[], str] = str,
 ) -> T:
     """Call `check` until it gives something true, and give that.
 
@@ -79,11 +80,13 @@ def eventually(
         now = time.monotonic()
         if looked_at >= deadline and limit >= FAR * _scale:
             deadline = max(deadline, begin + limit * crowding())
-        if looked_at >= deadline:
+        reason = in_vain()
+        if reason or looked_at >= deadline:
             awaited = describe if isinstance(describe, str) else describe()
             raise error(
                 f"waited {now - begin:.3f} s for {awaited}; last seen: {last}, "
                 f"unchanged for {now - since:.3f} s (looks: {looks}, time scale: {_scale:g})"
+                f"{f'. No longer, since {reason}' * bool(reason)}"
             )
         time.sleep(max(0.0, min(max(every, (now - begin) * _LATER), deadline - now)))
 

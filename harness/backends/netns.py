@@ -33,6 +33,7 @@ from harness.backends.protocols import (
     Probing,
     ProxyMetrics,
     RecordsReads,
+    SeesRest,
     ServesDns,
     Sockets,
     VirtualAddresses,
@@ -51,13 +52,14 @@ from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_sta
 from harness.netns.fabric import Host, Network, Wiring
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
+from harness.netns.rest import Rest
 from harness.netns.socket_maker import SocketMaker
 from harness.netns.stillness import EVERY, LOOKS, Stillness
 from harness.probes.beside import Beside
 from harness.probes.http_get import http_get
 from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
 from harness.probes.probe import SocketSource
-from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks, WiresPods
+from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks, TellsWhenDone, WiresPods
 from harness.recipes.node_processes import server_of
 from harness.tracing import follower
 from harness.tracing.path import Followed
@@ -66,6 +68,11 @@ BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to work
 RECONNECTED = (
     40.0  # the same after an API server was away: a client of client-go may wait for 30 s before it tries again
 )
+RESTS = 5.0
+"""Seconds, before the time scale, for which a proxy rests that is waited for no longer, if it says that it is done.
+
+As many as are declared for the reference and kube-proxy: what takes time beside the proxy is waited for as long.
+"""
 METRICS_PORT = 10249  # of a proxy, on its node's loopback, as kube-proxy has it
 DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277 (net.core.rmem_default, 768 bytes each)
 
@@ -85,11 +92,13 @@ class NetnsBackend(
     VirtualAddresses,
     ServesDns,
     ForgetsConnections,
+    SeesRest,
 ):
     """A booted cluster of one topology. Not started twice; `close` leaves nothing behind."""
 
     name = "netns"
     abilities: frozenset[Ability] = EVERYTHING
+    rests_for = RESTS
 
     def __init__(
         self,
@@ -204,6 +213,7 @@ class NetnsBackend(
         self.control_plane.start()
         places = {name: host.namespace for name, host in self.network.nodes.items()}
         _, (_, port) = server_of(self.control_plane.kubeconfig())
+        self._port = port
         self._stillness = Stillness(places, port)
         self.control_plane.reach_pods(self.network.external.namespace.socket)
         self.api = Api(self.control_plane.kubeconfig(), services=self._implementation.services)
@@ -445,6 +455,19 @@ class NetnsBackend(
         one that has ended by itself, or does not get there in time.
         """
         return self._components.settle(within)
+
+    def rest(self) -> Callable[[], str]:
+        """Return whether the proxy claims to have worked on everything, and rests on all nodes: see `SeesRest`."""
+        if not (isinstance(self.proxy, TellsWhenDone) and self.proxy.tells_when_done):
+            return str
+        seen = Rest({node: self.network.nodes[node].namespace for node in self._present()}, self._port)
+        enough = self.rests_for * eventually.time_scale()
+
+        def reason() -> str:
+            rests = seen.seconds() >= enough and self.proxy.synced()
+            return f"the proxy has rested for {enough:g} s, and claims to have worked on everything" if rests else ""
+
+        return reason
 
     def check_instruments(self) -> None:
         """Raise `EndedError` if a component has ended by itself, and `DistrustError` if the fabric is broken.

@@ -219,3 +219,14 @@ class ForgetsConnections(Protocol):
 
     def forget_connections(self) -> None:
         """Forget all tracked connections: those of a scenario that ends, so that none affects the next one."""
+
+
+@runtime_checkable
+class SeesRest(Protocol):
+    """Sees whether the programs of proxies have nothing left to do."""
+
+    def rest(self) -> Callable[[], str]:
+        """Return a question to be asked again and again: do they claim to be done, and rest ever since?
+
+        The answer is a reason to wait no longer, "" as long as there is none.
+        """

@@ -23,6 +23,7 @@ from harness.backends.protocols import (
     Probing,
     ProxyMetrics,
     RecordsReads,
+    SeesRest,
     ServesDns,
     Sockets,
     VirtualAddresses,
@@ -177,6 +178,10 @@ class View:
     ) -> Followed:
         """See `FollowsPackets`; no need of the scenario, as it is for evidence."""
         return self._part(FollowsPackets).follow(probe, node, is_same, servers=servers)
+
+    def rest(self) -> Callable[[], str]:
+        """See `SeesRest`; where nobody sees it, there is never a reason."""
+        return self._backend.rest() if isinstance(self._backend, SeesRest) else str
 
     def forget_connections(self) -> None:
         """See `ForgetsConnections`; does nothing for a backend without it."""

@@ -65,13 +65,13 @@ class Stillness:
         processes = by_netns()
         for place, namespace in self._places.items():
             found = processes.get(namespace.inode, [])
-            unread = _unread(found[0], self._port) if found else {}
-            threads = dict(each for process in found for each in _threads(process)) if unread else {}
+            unread = unread_of(found[0], self._port) if found else {}
+            threads = dict(each for process in found for each in threads_of(process)) if unread else {}
             wants = any(state in _WANTS for state, _ in threads.values())
             yield place, Sight({each: ran for each, (_, ran) in threads.items()}, unread, wants)
 
 
-def _threads(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+def threads_of(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the threads of a process: the number, the state, and what it has run and waited. One that ends is left out.
 
     Without `CONFIG_SCHED_INFO` there are none.
@@ -82,7 +82,7 @@ def _threads(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:
             yield thread.name, (state, (thread / "schedstat").read_text("ascii"))
 
 
-def _unread(process: Path, port: int) -> dict[str, int]:
+def unread_of(process: Path, port: int) -> dict[str, int]:
     """Return how many bytes lie unread in open connections to a port, in the netns of a process, by own address."""
     found = {}
     with contextlib.suppress(OSError):

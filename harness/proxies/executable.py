@@ -25,6 +25,7 @@ class ExecutableProxy:
         self._booted: Release | None = None
         self._namespaces: dict[str, Namespace] = {}
         self._families = [family_of(cidr) for cidr in pod_cidrs]
+        self._tells = any(each.synced for each in recipe.programs)
         self._has_cluster_programs = bool(recipe.cluster_programs)
         self._outside: Host | None = None
         self._programs = Programs(plane, recipe)
@@ -68,6 +69,11 @@ class ExecutableProxy:
     def synced(self) -> bool:
         """Return whether all checks of all nodes held for the recipe's time. Takes up to a second more than that."""
         return self._programs.synced()
+
+    @property
+    def tells_when_done(self) -> bool:
+        """True if a program has `synced` checks, and all programs run on nodes, where one sees whether they rest."""
+        return self._tells and not self._has_cluster_programs
 
     @property
     def wiring(self) -> Wiring | None:

@@ -63,6 +63,15 @@ class TellsWhatLacks(Protocol):
 
 
 @runtime_checkable
+class TellsWhenDone(Protocol):
+    """A proxy whose `synced` may rest on what its own programs say, and not on their silence alone."""
+
+    @property
+    def tells_when_done(self) -> bool:
+        """Whether they say it."""
+
+
+@runtime_checkable
 class HasClusterPart(Protocol):
     """A proxy of which something is there once a cluster, beside what runs on each node."""
 

@@ -32,6 +32,9 @@ from harness.settings.settings import Settings
 PATIENCE = 10.0
 """Seconds, before the time scale, that a change is waited for where no time is declared. A run waits for longer."""
 
+RESTS = 1.0
+"""Seconds, before the time scale, for which a proxy rests that is waited for no longer, if it says that it is done."""
+
 _STARTED, _READY, _SYNCED = "the program starts", "it is ready", "it has worked on everything written so far"
 _REMEDIES = {
     _STARTED: "run the command of the recipe by hand; placeholders are listed in docs/proxies.md",
@@ -54,6 +57,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
     made = NetnsBackend(
         TWO_ZONES, families=settings.families, implementation=of_settings(settings), release=settings.release
     )
+    made.rests_for = RESTS
     known = "the recipe is right" if settings.proxy.file else "the proxy is there"
     say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode} {mark(settings.judges)}".rstrip()))
     checking = _Checking(settings, say)

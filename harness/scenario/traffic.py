@@ -309,7 +309,7 @@ def _wait_for_packets(
 ) -> Waited:
     """The same, whatever components say of themselves."""
     wrong_until = 0.0
-    sight = _Sight("")
+    sight, in_vain = _Sight(""), cluster.backend.rest()
     speaking = [path for path in paths if not path.silent]
     looks: list[Observed | _Sight] = []  # second ones
 
@@ -327,7 +327,7 @@ def _wait_for_packets(
         raise NotYetError(sight.text)
 
     try:
-        eventually(as_expected, within=within, every=0.02, describe=awaited)
+        eventually(as_expected, within=within, every=0.02, describe=awaited, in_vain=in_vain)
     except NotYetError as error:
         unknown = "" if sight.told else sight.text
         return Waited(sight.text, str(error), wrong_until, unknown=unknown, silent=sight.silent)

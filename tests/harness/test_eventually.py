@@ -120,3 +120,14 @@ def test_only_what_has_no_bound_of_its_own_is_waited_for_longer(
     with pytest.raises(NotYetError):
         eventually(lambda: False, within=within, describe="nothing")
     assert (time.monotonic() - begin > 2.5 * FAR * 0.001) == longer
+
+
+def test_a_wait_in_vain_ends_with_its_reason() -> None:
+    looks: list[int] = []
+    with pytest.raises(NotYetError, match=r"last seen: 0, .* No longer, since nobody comes$"):
+        eventually(
+            lambda: len(looks) * 0,
+            describe="somebody",
+            in_vain=lambda: looks.append(1) or "nobody comes" * (len(looks) > 2),
+        )
+    assert len(looks) == 3

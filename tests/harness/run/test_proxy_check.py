@@ -144,6 +144,15 @@ def test_proxy_that_never_catches_up_is_told_by_the_check_and_the_node(
     assert "tiny on a1: http port 9 /healthz: Connection refused" in said
 
 
+def test_proxy_that_says_it_is_done_and_rests_is_waited_for_no_longer(
+    tiny: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy_check, "PATIENCE", 1000.0)
+    assert tiny("keeps-removed")[0] is ExitCode.FAILED
+    said = (_evidence(tmp_path, REMOVED) / "explanation.txt").read_text(encoding="utf-8")
+    assert "No longer, since the proxy has rested for 1 s, and claims to have worked on everything" in said
+
+
 @pytest.mark.slow
 def test_proxy_that_ignores_hints_is_not_asked_about_their_change(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny("ignores-hints")
