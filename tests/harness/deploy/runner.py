@@ -1,0 +1,196 @@
+"""Runs the jobs of a workflow on this machine: scripts as they are written, and what GitHub's actions do with folders.
+
+Scripts run as on a runner: `bash -e`, the variables of job and step, GITHUB_PATH and GITHUB_STEP_SUMMARY. Of actions it
+knows checkout, cache, upload-artifact and download-artifact; those that set up a language find it on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.harness.deploy.expressions import evaluate, fill
+
+_SECONDS = 1200
+_OF_OTHERS = ("GITHUB_", "RUNNER_", "PYTEST_")
+_NOT_IN_NAMES = '":<>|*?\r\n'  # upload-artifact refuses a file with one of them in its path
+
+
+class StepFailedError(AssertionError):
+    """What the runner would show in red."""
+
+
+@dataclass(frozen=True)
+class GitHub:
+    """What is kept outside of jobs, in a folder: caches by key, and artifacts of one run. `seen` are its contexts."""
+
+    folder: Path
+    seen: Mapping[str, Any]
+
+    def restore(self, key: str, prefixes: list[str]) -> Path | None:
+        """The cache of that key, else the newest one whose key begins with a prefix."""
+        caches = sorted((self.folder / "caches").glob("*"), key=lambda each: each.stat().st_mtime_ns, reverse=True)
+        exact = [each for each in caches if each.name == key]
+        return next(iter(exact + [each for p in prefixes for each in caches if each.name.startswith(p)]), None)
+
+    @property
+    def caches(self) -> Path:
+        return self.folder / "caches"
+
+    @property
+    def artifacts(self) -> Path:
+        """Of this run: another run has others."""
+        return self.folder / "artifacts" / self.seen["github"]["run_id"]
+
+
+@dataclass
+class Job:
+    """A job under way. `left_out` are steps that do not run here, with the reason; `told` is what became of each."""
+
+    text: Mapping[str, Any]
+    github: GitHub
+    workspace: Path
+    source: Path
+    matrix: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+    failed: bool = False
+
+    def __post_init__(self) -> None:
+        self.workspace.mkdir(parents=True)
+        self._files = self.workspace.parent / f"{self.workspace.name}-files"
+        self._files.mkdir()
+        self._kept: list[tuple[str, list[str]]] = []
+        self._job_env = {name: self._fill(value) for name, value in self.text.get("env", {}).items()}
+
+    @property
+    def summary(self) -> str:
+        """What it wrote for people."""
+        return self._file("GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
+
+    def run(self) -> None:
+        """Run its steps; `StepFailedError` at the end if one failed."""
+        for step in self.text["steps"]:
+            name = next(str(step[key]) for key in ("name", "uses", "run") if key in step)
+            if not self._wanted(step):
+                self.told[name] = "not run: its condition does not hold"
+            elif name in self.left_out:
+                self.told[name] = f"left out: {self.left_out[name]}"
+            else:
+                self._step(name, step)
+        if self.failed:
+            raise StepFailedError("\n".join(f"{name}: {became}" for name, became in self.told.items()))
+        for key, paths in self._kept:
+            self._keep(key, paths)
+
+    def _step(self, name: str, step: Mapping[str, Any]) -> None:
+        try:
+            if "uses" in step:
+                self._use(step["uses"].partition("@")[0], step.get("with", {}))
+            else:
+                self._script(step["run"], step.get("env", {}))
+            self.told[name] = "ran"
+        except StepFailedError as error:
+            self.failed = True
+            self.told[name] = f"failed: {error}"
+
+    def _wanted(self, step: Mapping[str, Any]) -> bool:
+        condition = str(step.get("if", "success()"))
+        holds = bool(self._evaluate(condition))
+        return holds and not (self.failed and not any(f"{each}()" in condition for each in ("cancelled", "always")))
+
+    def _script(self, text: str, variables: Mapping[str, str]) -> None:
+        environment = self.environment() | {name: self._fill(value) for name, value in variables.items()}
+        done = subprocess.run(
+            ["bash", "-e", "-c", self._fill(text)], cwd=self.workspace, env=environment, check=False, timeout=_SECONDS,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise StepFailedError(f"exit code {done.returncode}\n{done.stdout[-3000:]}")
+
+    def environment(self) -> dict[str, str]:
+        """The variables of a step, without its own."""
+        mine = {name: value for name, value in os.environ.items() if not name.startswith(_OF_OTHERS)}
+        mine |= {"CI": "true", "GITHUB_ACTIONS": "true", **self._job_env, **self.extra}
+        mine |= {name: str(self._file(name)) for name in ("GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
+        added = self._file("GITHUB_PATH").read_text(encoding="utf-8").split()
+        return mine | {"PATH": ":".join([*reversed(added), mine["PATH"]])}
+
+    def _file(self, name: str) -> Path:
+        (self._files / name).touch()
+        return self._files / name
+
+    def _use(self, action: str, given: Mapping[str, Any]) -> None:
+        inputs = {name: self._fill(value) for name, value in given.items() if isinstance(value, str)}
+        match action:
+            case "actions/checkout":
+                command = ["git", "clone", "--quiet", str(self.source), str(self.workspace)]
+                subprocess.run(command, check=True, timeout=60)
+            case "actions/setup-python" | "actions/setup-go" | "actions/setup-node":
+                if shutil.which({"python": "python3"}.get(action[14:], action[14:])) is None:
+                    raise StepFailedError(f"there is no {action[14:]} on this machine")
+            case "actions/cache":
+                self._restore(inputs["key"], inputs["path"].split(), inputs.get("restore-keys", "").split())
+            case "actions/upload-artifact":
+                self._upload(inputs["name"], inputs["path"].split())
+            case "actions/download-artifact":
+                self._download(inputs["pattern"], inputs["path"])
+            case _:
+                raise StepFailedError(f"nothing is known of action {action}")
+
+    def _restore(self, key: str, paths: list[str], prefixes: list[str]) -> None:
+        found = self.github.restore(key, prefixes)
+        if found is not None:
+            shutil.copytree(found, self.workspace, dirs_exist_ok=True)
+        if found is None or found.name != key:
+            self._kept.append((key, paths))
+
+    def _keep(self, key: str, paths: list[str]) -> None:
+        for path in paths:
+            if (self.workspace / path).exists():
+                shutil.copytree(self.workspace / path, self.github.caches / key / path)
+
+    def _upload(self, name: str, paths: list[str]) -> None:
+        """Several paths: their place under the workspace stays. Files whose name begins with a dot are left out."""
+        for path in paths:
+            if (self.workspace / path).exists():
+                target = self.github.artifacts / name / path
+                shutil.copytree(self.workspace / path, target, ignore=shutil.ignore_patterns(".*"))
+        uploaded = self.github.artifacts / name
+        refused = [each for each in uploaded.rglob("*") if set(str(each.relative_to(uploaded))) & set(_NOT_IN_NAMES)]
+        if refused:
+            raise StepFailedError(f"upload-artifact refuses such names: {refused[0].relative_to(uploaded)}")
+
+    def _download(self, pattern: str, path: str) -> None:
+        """Without `name` and `merge-multiple` each artifact has a folder of its name."""
+        for artifact in self.github.artifacts.glob(pattern):
+            shutil.copytree(artifact, self.workspace / path / artifact.name)
+
+    def _fill(self, text: Any) -> str:
+        return fill(str(text), self._values(), self._functions())
+
+    def _evaluate(self, condition: str) -> Any:
+        return evaluate(condition, self._values(), self._functions())
+
+    def _values(self) -> dict[str, Any]:
+        return {**self.github.seen, "matrix": self.matrix, "env": getattr(self, "_job_env", {})}
+
+    def _functions(self) -> dict[str, Any]:
+        return {
+            "cancelled": lambda: False,
+            "success": lambda: not self.failed,
+            "hashFiles": lambda pattern: "".join(sorted(str(each) for each in self.workspace.glob(pattern))),
+        }
+
+
+def workflow(name: str, source: Path) -> dict[str, Any]:
+    """A workflow of a checkout, as it is written."""
+    return dict(yaml.safe_load((source / ".github/workflows" / name).read_text(encoding="utf-8")))

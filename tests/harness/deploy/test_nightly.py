@@ -1,0 +1,237 @@
+"""The nightly workflow runs as it is written: each step of both jobs, on kind clusters of the node image that is there.
+
+A clean clone is judged with few requirements on two nodes, which the environment of the step chooses: its script stays.
+Where packages cannot be had, the environment of this checkout takes the place of the step that installs one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.backends.kind.checks import find_kind
+from harness.backends.kind.engine import find_engine
+from harness.backends.kind.node_image import command
+from harness.backends.kind.node_image.gathering import Recipe
+from harness.binaries.versions import parse_wanted
+from harness.errors import UnavailableError
+from harness.report.allure_page import ALLURE
+from tests.harness.deploy.runner import GitHub, Job, workflow
+from tests.harness.report.npm import installed
+
+ROOT = Path(__file__).resolve().parents[3]
+ABSENT = [program for program in ("bash", "git") if shutil.which(program) is None]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(2400),
+    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not here"),
+]
+
+MODES = ("nftables", "iptables")
+KNOWN = "KEP-4444/each-port-is-judged-on-its-own"
+FEW = {
+    "TRAFFICDIST_RUN_TEST": f"{KNOWN},KEP-2086/policy-changes-on-a-live-service,KEP-4444/api-stores-the-field",
+    "TRAFFICDIST_PROFILE": "service-proxy,api-server",
+    "TRAFFICDIST_TOPOLOGY": "a=1,b=1",
+    "TRAFFICDIST_FAMILIES": "IPv4",
+}
+SETTINGS = {"Make room for six nodes": "it changes settings of this machine"}
+WORDS = ("name", "uses", "run")  # what a step is called by, the first that it has
+REGISTRIES = ("pypi.org", "proxy.golang.org")
+
+GH = f"""#!{sys.executable}
+import json, pathlib, sys
+file = pathlib.Path(__file__).with_name("issues.json")
+issues = json.loads(file.read_text()) if file.exists() else []
+match sys.argv[1:3]:
+    case ["issue", "list"]:
+        print(json.dumps([{{"number": number, "title": each[0]}} for number, each in enumerate(issues)]))
+    case ["issue", "create"]:
+        issues.append([sys.argv[3].removeprefix("--title="), sys.stdin.read()])
+    case ["issue", "comment"]:
+        issues[int(sys.argv[3])].append(sys.stdin.read())
+    case other:
+        assert other == ["label", "create"], other
+file.write_text(json.dumps(issues))
+"""
+
+
+def unreachable(*hosts: str) -> str:
+    """Why steps that get packages cannot run; "" if they can."""
+    for host in hosts:
+        try:
+            socket.create_connection((host, 443), timeout=5).close()
+        except OSError as error:
+            return f"{host} cannot be reached ({error.strerror or error})"
+    return ""
+
+
+def fresh_python(folder: Path) -> dict[str, str]:
+    """What actions/setup-python and setup-go leave: a Python without packages, and a GOPATH without programs."""
+    subprocess.run([sys.executable, "-m", "venv", folder / "python"], check=True, timeout=120)
+    modules = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+    path = f"{folder}/python/bin:{os.environ['PATH']}"
+    return {"PATH": path, "GOPATH": f"{folder}/go", "GOMODCACHE": modules}
+
+
+def installing(job: Any) -> str:
+    """The name of the step that installs the suite."""
+    return next(str(each.get("name", each["run"])) for each in job["steps"] if "pip install" in each.get("run", ""))
+
+
+@dataclass(frozen=True)
+class Nights:
+    """The nights of one repository: its jobs run in folders of their own."""
+
+    folder: Path
+
+    def job(self, name: str, night: str, *, matrix: Any = None, left_out: Any = None, **variables: str) -> Job:
+        """A job of a night, about to run. Without packages the environment of this checkout is its own."""
+        text = workflow("nightly-kind.yml", ROOT)["jobs"][name]
+        workspace = self.folder / f"night-{night}" / f"{name}-{(matrix or {}).get('mode', '')}"
+        programs = os.environ["PATH"]
+        left = {**SETTINGS, **(left_out or {})}
+        if reason := unreachable(*REGISTRIES):
+            left[installing(text)] = f"{reason}: the environment of this checkout is used"
+            programs = f"{Path(sys.executable).parent}:{find_kind()[0].parent}:{programs}"
+            variables |= {"PYTHONPATH": str(workspace)}
+        else:
+            variables |= fresh_python(workspace.parent / f"{workspace.name}-tools")
+            programs = variables["PATH"]
+        variables["PATH"] = f"{self.folder}/bin:{programs}"
+        seen = {"github": github(night), "needs": {"kind": {"result": "success"}}}
+        hosted = GitHub(self.folder / "github", seen)
+        return Job(text, hosted, workspace, ROOT, matrix=matrix or {}, left_out=left, extra=variables)
+
+    def artifact(self, night: str, mode: str) -> Path:
+        return self.folder / "github/artifacts" / night / f"night-1.34-{mode}"
+
+    def changes(self, night: str) -> str:
+        """Run the job that compares; the summary."""
+        job = self.job("changes", night)
+        job.run()
+        return job.summary
+
+    @property
+    def issues(self) -> list[list[str]]:
+        """Title, text and comments of each."""
+        file = self.folder / "bin/issues.json"
+        return list(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+
+    def again_but(self, night: str, verdict: str) -> None:
+        """Have a night in which what the first one left is left again, with a verdict on one requirement."""
+        for mode in MODES:
+            shutil.copytree(self.artifact("1", mode), self.artifact(night, mode))
+        report = self.artifact(night, "nftables") / "results/report.yaml"
+        text = yaml.safe_load(report.read_text(encoding="utf-8"))
+        next(each for each in text["tests"] if each["id"] == KNOWN)["verdict"] = verdict
+        report.write_text(yaml.safe_dump(text), encoding="utf-8")
+
+
+def github(night: str) -> dict[str, Any]:
+    """Context github of a scheduled run; the number of the night is its id."""
+    return {
+        "run_id": night,
+        "run_attempt": "1",
+        "event_name": "schedule",
+        "ref_name": "main",
+        "event": {"repository": {"default_branch": "main"}},
+        "token": "none",
+        "server_url": "https://github.example",
+        "repository": "acme/trafficdist",
+    }
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    """The node image; skips without engine, kind or image."""
+    try:
+        find_engine().facts()
+        find_kind()
+        return command.there(Recipe(parse_wanted("1.34")))
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    """Before the first night."""
+    folder = tmp_path_factory.mktemp("nights")
+    gh = folder / "bin/gh"
+    gh.parent.mkdir()
+    gh.write_text(GH, encoding="utf-8")
+    gh.chmod(stat.S_IRWXU)
+    return Nights(folder)
+
+
+@pytest.fixture(scope="module")
+def first(nights: Nights, image: str) -> dict[str, Job]:
+    """Job `kind` of the first night in both modes; in one of them agnhost asks, as it does for a runner's user."""
+    left_out = {}
+    if reason := unreachable("registry.npmjs.org"):
+        packages = installed("allure", ALLURE.partition("@")[2], ".bin/allure", what="Allure").parents[1]
+        (nights.folder / "node_modules").symlink_to(packages)
+        if shutil.which("npx") is None:
+            left_out["Write the Allure report"] = reason
+    jobs = {}
+    for mode in MODES:
+        matrix = {"mode": mode, "kubernetes": {"minor": "1.34", "image": image}}
+        way = {"TRAFFICDIST_PROBES": "agnhost"} if mode == "iptables" else {}
+        jobs[mode] = nights.job("kind", "1", matrix=matrix, left_out=left_out, **FEW, **way)
+        jobs[mode].run()
+        print(mode, json.dumps(jobs[mode].told, indent=1))  # noqa: T201  which steps ran here, and which did not
+    return jobs
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="unavailable: go is not here")
+@pytest.mark.parametrize(("name", "programs"), [("kind", ("trafficdist", "kind")), ("changes", ("trafficdist",))])
+def test_a_job_installs_what_it_runs(nights: Nights, name: str, programs: tuple[str, ...]) -> None:
+    if reason := unreachable(*REGISTRIES):
+        pytest.skip(f"unavailable: {reason}")
+    job = nights.job(name, "0", matrix={"mode": "nftables", "kubernetes": {"minor": "1.34", "image": ""}})
+    wanted = ("actions/checkout@v4", installing(job.text))
+    job.text = {"steps": [each for each in job.text["steps"] if {each.get(key) for key in WORDS} & {*wanted}]}
+    job.run()
+    assert job.told == dict.fromkeys(wanted, "ran")
+    for program in programs:
+        path = str(shutil.which(program, path=job.environment()["PATH"]))
+        assert path.startswith(str(nights.folder))
+        assert subprocess.run([path, "--version"], env=job.environment(), check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_night_leaves_a_report_of_each_mode(nights: Nights, first: dict[str, Job], mode: str) -> None:
+    artifact = nights.artifact("1", mode)
+    report = yaml.safe_load((artifact / "results/report.yaml").read_text(encoding="utf-8"))
+    assert {test["id"]: test["verdict"] for test in report["tests"] if test["verdict"] != "skipped"} == dict.fromkeys(
+        FEW["TRAFFICDIST_RUN_TEST"].split(","), "passed"
+    )
+    assert report["mode"] == mode
+    assert "Write the Allure report" in first[mode].left_out or (artifact / "allure-report/index.html").exists()
+
+
+def test_nights_are_compared_and_what_changed_opens_an_issue(nights: Nights, first: dict[str, Job]) -> None:
+    summary = nights.changes("1")
+    assert "This is the first night." in summary
+    assert "nothing can be derived again" not in summary, "reports are sorted with what verifies them"
+    assert nights.issues == []
+    nights.again_but("2", "failed")
+    assert f"| `{KNOWN}` | 1.34-nftables | passed | failed |" in nights.changes("2")
+    [[title, text]] = nights.issues
+    assert title == f"Verdict changed: {KNOWN}"
+    assert text.endswith("https://github.example/acme/trafficdist/actions/runs/2\n")
+    nights.again_but("3", "passed")
+    nights.changes("3")
+    [[_, _, comment]] = nights.issues
+    assert "| failed | passed |" in comment
