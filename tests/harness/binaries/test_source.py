@@ -8,6 +8,7 @@ import subprocess
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -56,7 +57,7 @@ class Modules:
         own = f"module k8s.io/kubernetes\ngo {go}\n{needs}"
         self.publish("k8s.io/kubernetes", f"v1.34.{patch}", own, {"cmd/kube-proxy/proxy.go": MAIN}, listed=listed)
         self.publish(
-            BASE, f"v0.34.{patch}", f"module {BASE}\ngo 1.21\n", {"version/version.go": f"{VERSION}// {self.folder}"}
+            BASE, f"v0.34.{patch}", f"module {BASE}\ngo 1.21\n", {"version/version.go": f"{VERSION}// {uuid4()}"}
         )
 
 
