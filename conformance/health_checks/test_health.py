@@ -232,7 +232,7 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
     level=SHOULD,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (health checks fail while endpoints terminate)",
-    kills={"health-port-counts-terminating-endpoints"},
+    kills={"health-port-counts-terminating-endpoints", "no-terminating-fallback"},
 )
 def test_health_check_fails_while_endpoints_terminate(three_zones: Cluster) -> None:
     service = _create_service(three_zones)

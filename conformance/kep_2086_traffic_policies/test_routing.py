@@ -57,7 +57,7 @@ def test_internal_local_reaches_only_endpoints_of_the_node(three_zones: Cluster)
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (lacks failover); KEP-2086",
-    kills={"internal-local-falls-back"},
+    kills={"ignores-internal-local", "internal-local-falls-back"},
 )
 def test_internal_local_never_falls_back(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
@@ -73,7 +73,7 @@ def test_internal_local_never_falls_back(three_zones: Cluster) -> None:
     level=SHOULD,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (traffic is dropped)",
-    kills={"rejects-where-drop-is-due"},
+    kills={"ignores-internal-local", "rejects-where-drop-is-due"},
 )
 def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
@@ -89,7 +89,7 @@ def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
     level=MUST,
     features={INTERNAL_POLICY, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
-    kills={"hints-on-top-of-local"},
+    kills={"hints-on-top-of-local", "ignores-internal-local"},
 )
 def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local", traffic_distribution="PreferClose")
@@ -105,7 +105,7 @@ def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-2086, Proposal",
-    kills={"ignores-service-updates"},
+    kills={"ignores-internal-local", "ignores-service-updates"},
 )
 def test_internal_policy_changes_on_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -188,7 +188,7 @@ def test_external_local_keeps_the_client_address(three_zones: Cluster) -> None:
     level=SHOULD,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic … will be dropped)",
-    kills={"rejects-where-drop-is-due"},
+    kills={"ignores-external-local", "rejects-where-drop-is-due"},
 )
 def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
@@ -205,7 +205,7 @@ def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
-    kills={"hints-on-top-of-local"},
+    kills={"hints-on-top-of-local", "ignores-external-local", "ignores-zone-hints"},
 )
 def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
     service = three_zones.create_service(
@@ -225,7 +225,7 @@ def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
     level=MUST,
     features={INTERNAL_POLICY, EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
-    kills={"hints-on-top-of-local", "ignores-external-local"},
+    kills={"hints-on-top-of-local", "ignores-external-local", "ignores-internal-local"},
 )
 def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
     service = three_zones.create_service(
@@ -248,7 +248,12 @@ def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
     level=MUST,
     features={INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-2086, interaction with topology; KEP-4444, Intersection with internal/externalTrafficPolicy",
-    kills={"external-addresses-ignore-hints"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "external-addresses-ignore-hints",
+        "ignores-internal-local",
+        "ignores-zone-hints",
+    },
 )
 def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -> None:
     service = three_zones.create_service(
@@ -268,7 +273,7 @@ def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -
     level=MUST,
     features={EXTERNAL_POLICY, LOAD_BALANCER},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",
-    kills={"external-local-restricts-clients-inside"},
+    kills={"external-local-restricts-clients-inside", "ignores-external-local"},
 )
 def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
     """Node ports are left out: core/v1 says of them only that such clients may need to take the policy into account."""
@@ -287,7 +292,7 @@ def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",
-    kills={"external-addresses-ignore-hints"},
+    kills={"drops-without-hinted-endpoint", "external-addresses-ignore-hints", "ignores-zone-hints"},
 )
 def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Cluster) -> None:
     service = three_zones.create_service(
@@ -308,7 +313,7 @@ def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Clu
     level=MUST,
     features={INTERNAL_POLICY, UDP_SERVICES},
     source="KEP-2086, Proposal",
-    kills={"udp-ignores-internal-local"},
+    kills={"ignores-internal-local", "udp-ignores-internal-local"},
 )
 def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP], internal_traffic_policy="Local")

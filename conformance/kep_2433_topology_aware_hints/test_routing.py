@@ -65,7 +65,7 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
-    kills={"freezes-annotations"},
+    kills={"freezes-annotations", "hints-outlive-their-removal", "ignores-zone-hints"},
 )
 def test_annotation_of_a_live_service_is_followed(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -89,7 +89,7 @@ def test_annotation_of_a_live_service_is_followed(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, INTERNAL_POLICY},
     source=f"{TABLE}: feature gate on, Local, hints matching zone",
-    kills={"hints-on-top-of-local"},
+    kills={"hints-on-top-of-local", "ignores-internal-local"},
 )
 def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
     service = three_zones.create_service(annotations=AUTO, internal_traffic_policy="Local")
@@ -105,7 +105,7 @@ def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, PROXY_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, hints matching zone",
-    kills={"newest-proxy-at-any-release"},
+    kills={"drops-without-hinted-endpoint", "newest-proxy-at-any-release"},
 )
 @pytest.mark.parametrize("version", ["1.21", "1.24", "1.29"])
 def test_gate_off_is_not_filtered(three_zones: Cluster, version: str) -> None:
@@ -123,7 +123,7 @@ def test_gate_off_is_not_filtered(three_zones: Cluster, version: str) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source=f"{TABLE}: feature gate on, PreferZone, no hints matching zone",
-    kills={"drops-without-hinted-endpoint"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints"},
 )
 def test_zone_without_hints_is_not_filtered(three_zones: Cluster) -> None:
     service = three_zones.create_service(annotations=AUTO)
@@ -140,7 +140,14 @@ def test_zone_without_hints_is_not_filtered(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (will ignore all hints; safer transitions); Risks and Mitigations",
-    kills={"accepts-partial-zone-hints", "unhinted-endpoint-joins-every-zone", "forgets-before-it-learns"},
+    kills={
+        "accepts-partial-zone-hints",
+        "drops-without-hinted-endpoint",
+        "forgets-before-it-learns",
+        "hints-outlive-their-removal",
+        "ignores-zone-hints",
+        "unhinted-endpoint-joins-every-zone",
+    },
 )
 def test_partial_hints_leave_nobody_with_less(three_zones: Cluster) -> None:
     service = three_zones.create_service(annotations=AUTO)

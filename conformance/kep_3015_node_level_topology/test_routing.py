@@ -41,7 +41,7 @@ def own_node(pod: Pod) -> Endpoint:
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Applying Node-Level Topology; Goals",
     as_="kep",
-    kills={"knows-no-node-level-hints", "node-level-needs-the-annotation"},
+    kills={"drops-without-hinted-endpoint", "knows-no-node-level-hints", "node-level-needs-the-annotation"},
 )
 @pytest.mark.parametrize("version", ["1.26", "1.32"])
 def test_clients_use_endpoints_of_their_node(three_zones: Cluster, version: str) -> None:
@@ -65,7 +65,7 @@ def test_clients_use_endpoints_of_their_node(three_zones: Cluster, version: str)
     features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
     source="KEP-3015 (2022), Applying Node-Level Topology (the same rules as would have been used)",
     as_="kep",
-    kills={"skips-zone-tier"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "skips-zone-tier"},
 )
 def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
@@ -84,7 +84,7 @@ def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Test Plan, e2e tests (when a local endpoint is available and when it is not)",
     as_="kep",
-    kills={"forgets-before-it-learns", "node-level-without-fallback"},
+    kills={"drops-without-hinted-endpoint", "forgets-before-it-learns", "node-level-without-fallback"},
 )
 def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
@@ -108,7 +108,13 @@ def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
     features={NODE_LEVEL_TOPOLOGY, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="KEP-3015 (2022), Applying Node-Level Topology (only to connections with Cluster traffic policy)",
     as_="kep",
-    kills={"node-level-narrows-local", "node-level-needs-both-policies", "node-level-softens-local"},
+    kills={
+        "ignores-external-local",
+        "ignores-internal-local",
+        "node-level-narrows-local",
+        "node-level-needs-both-policies",
+        "node-level-softens-local",
+    },
 )
 def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
@@ -138,7 +144,7 @@ def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Version Skew Strategy (not that the service actually breaks)",
     as_="kep",
-    kills={"node-level-without-fallback"},
+    kills={"drops-without-hinted-endpoint", "node-level-without-fallback"},
 )
 def test_stuck_hints_break_nothing(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
@@ -161,7 +167,7 @@ def test_stuck_hints_break_nothing(three_zones: Cluster) -> None:
     features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
     source="KEP-3015 (2022), Feature Enablement and Rollback (revert back to ordinary Cluster semantics)",
     as_="kep",
-    kills={"newest-proxy-at-any-release"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "newest-proxy-at-any-release"},
 )
 def test_node_hints_are_ignored_while_the_gate_is_off(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, OFF)

@@ -25,7 +25,7 @@ from harness import (
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; User Stories, DNS (else to a remote one)",
-    kills={"forgets-before-it-learns", "never-returns-to-hints"},
+    kills={"drops-without-hinted-endpoint", "forgets-before-it-learns", "ignores-zone-hints", "never-returns-to-hints"},
 )
 def test_node_and_zone_lose_and_regain_their_endpoints_without_loss(three_zones: Cluster) -> None:
     lose_and_regain(three_zones, TCP)
@@ -38,7 +38,7 @@ def test_node_and_zone_lose_and_regain_their_endpoints_without_loss(three_zones:
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-3015, User Stories, DNS",
-    kills={"udp-forgets-before-it-learns"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "udp-forgets-before-it-learns"},
 )
 def test_node_and_zone_lose_and_regain_their_udp_servers_without_loss(three_zones: Cluster) -> None:
     lose_and_regain(three_zones, UDP)

@@ -195,7 +195,12 @@ def test_controller_removes_hints_when_its_gate_goes_off(three_zones: Cluster, v
     level=MUST,
     features={NODE_HINTS, PROXY_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (components depending on the feature gate)",
-    kills={"newest-proxy-at-any-release", "no-zone-hints-without-node-hints"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "ignores-zone-hints",
+        "newest-proxy-at-any-release",
+        "no-zone-hints-without-node-hints",
+    },
 )
 def test_proxy_ignores_node_hints_while_its_gate_is_off(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, OFF)

@@ -38,7 +38,7 @@ from harness import (
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (CategorizeEndpoints)",
-    kills={"node-as-zone", "skips-zone-tier"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "node-as-zone", "skips-zone-tier"},
 )
 def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -64,7 +64,7 @@ def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster)
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
-    kills={"accepts-partial-node-hints"},
+    kills={"accepts-partial-node-hints", "drops-without-hinted-endpoint", "ignores-zone-hints"},
 )
 def test_partial_node_hints_fall_back_to_zone_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -80,7 +80,7 @@ def test_partial_node_hints_fall_back_to_zone_hints(three_zones: Cluster) -> Non
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (otherwise, all endpoints)",
-    kills={"accepts-partial-zone-hints"},
+    kills={"accepts-partial-zone-hints", "drops-without-hinted-endpoint", "unhinted-endpoint-joins-every-zone"},
 )
 def test_mixed_partial_hints_use_every_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -96,7 +96,7 @@ def test_mixed_partial_hints_use_every_endpoint(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (order of the steps)",
-    kills={"zone-before-node"},
+    kills={"ignores-zone-hints", "zone-before-node"},
 )
 def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -112,7 +112,7 @@ def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (ForNodes)",
-    kills={"first-hint-only", "node-of-the-endpoint-instead-of-hint"},
+    kills={"drops-without-hinted-endpoint", "first-hint-only", "node-of-the-endpoint-instead-of-hint"},
 )
 def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -144,7 +144,7 @@ def test_node_without_hinted_endpoint_and_no_zone_hints_uses_all(three_zones: Cl
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if any is available)",
-    kills={"uses-unready-hinted-endpoint"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "uses-unready-hinted-endpoint"},
 )
 def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -163,7 +163,12 @@ def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluste
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; released: only ready endpoints count",
     as_="released",
-    kills={"terminating-endpoint-breaks-hints", "unready-endpoint-breaks-hints"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "ignores-zone-hints",
+        "terminating-endpoint-breaks-hints",
+        "unready-endpoint-breaks-hints",
+    },
 )
 def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -181,7 +186,7 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, User Stories, DNS",
-    kills={"never-returns-to-hints"},
+    kills={"drops-without-hinted-endpoint", "never-returns-to-hints"},
 )
 def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -197,7 +202,7 @@ def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS",
-    kills={"udp-ignores-hints"},
+    kills={"ignores-zone-hints", "udp-ignores-hints"},
 )
 def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP], traffic_distribution="PreferSameNode")
@@ -215,7 +220,7 @@ def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS, IPV6_SERVICES},
     source="KEP-3015, Addition of PreferSameNode",
-    kills={"ipv6-ignores-hints"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "ipv6-ignores-hints"},
 )
 def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
     service = three_zones.create_service(ipFamilies=["IPv6"], traffic_distribution="PreferSameNode")
@@ -248,7 +253,7 @@ def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
     features={NODE_PORT, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (a hint that includes the local node); KEP-4444, Intersection with "
     "internal/externalTrafficPolicy (first row)",
-    kills={"external-addresses-ignore-hints"},
+    kills={"external-addresses-ignore-hints", "ignores-zone-hints"},
 )
 def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", traffic_distribution="PreferSameNode")
@@ -265,7 +270,7 @@ def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: 
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
-    kills={"node-hints-need-a-zone"},
+    kills={"drops-without-hinted-endpoint", "drops-without-zone-label", "node-hints-need-a-zone"},
 )
 def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> None:
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
@@ -286,7 +291,7 @@ def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> N
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_HINTS, NODE_PORT, UDP_SERVICES},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row); KEP-3015, Alternatives",
-    kills={"node-hints-on-top-of-local"},
+    kills={"ignores-external-local", "ignores-internal-local", "node-hints-on-top-of-local"},
 )
 def test_policy_local_ignores_node_hints(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])

@@ -25,7 +25,14 @@ from harness import (
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-4444, User Stories, Story 2 (to avoid connection failures if no close endpoints are available)",
-    kills={"forgets-before-it-learns", "forgets-for-200-ms", "forgets-for-a-second", "never-returns-to-zone-hints"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "forgets-before-it-learns",
+        "forgets-for-200-ms",
+        "forgets-for-a-second",
+        "ignores-zone-hints",
+        "never-returns-to-zone-hints",
+    },
 )
 def test_zone_loses_and_regains_its_last_endpoint_without_loss(three_zones: Cluster) -> None:
     lose_and_regain(three_zones, TCP)
@@ -37,7 +44,7 @@ def test_zone_loses_and_regains_its_last_endpoint_without_loss(three_zones: Clus
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, User Stories, Story 2",
-    kills={"udp-forgets-before-it-learns"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "udp-forgets-before-it-learns"},
 )
 def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cluster) -> None:
     lose_and_regain(three_zones, UDP)
@@ -49,7 +56,13 @@ def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cl
     level=SHOULD,  # the passage gives overload as the reason, and does not speak of connections
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
-    kills={"forgets-before-it-learns"},
+    kills={
+        "accepts-partial-zone-hints",
+        "drops-without-hinted-endpoint",
+        "forgets-before-it-learns",
+        "hints-outlive-their-removal",
+        "ignores-zone-hints",
+    },
 )
 def test_hints_come_and_go_slice_by_slice_without_loss(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")

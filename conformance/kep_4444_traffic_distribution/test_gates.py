@@ -133,7 +133,13 @@ def _expect_annotation_needed(cluster: Cluster, key: str) -> None:
     level=MUST,
     features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (assuming this feature-gate is enabled)",
-    kills={"newest-proxy-at-any-release", "no-hints-without-the-gate", "takes-disabled-for-auto"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "ignores-zone-hints",
+        "newest-proxy-at-any-release",
+        "no-hints-without-the-gate",
+        "takes-disabled-for-auto",
+    },
 )
 def test_proxy_needs_the_annotation_while_its_gate_is_off(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, OFF)
@@ -147,7 +153,13 @@ def test_proxy_needs_the_annotation_while_its_gate_is_off(three_zones: Cluster) 
     level=MUST,
     features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (present behaviour)",
-    kills={"newest-proxy-at-any-release", "no-hints-without-the-gate", "takes-disabled-for-auto"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "ignores-zone-hints",
+        "newest-proxy-at-any-release",
+        "no-hints-without-the-gate",
+        "takes-disabled-for-auto",
+    },
 )
 @pytest.mark.parametrize("key", [MODE, AWARE_HINTS])
 def test_proxy_from_before_the_field_needs_the_annotation(three_zones: Cluster, key: str) -> None:

@@ -320,7 +320,12 @@ def _last_sync(cluster: Cluster, node: str) -> float:
     level=SHOULD,
     features={INTERNAL_POLICY, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-2086",
-    kills={"proxy-metrics-never-change", "drops-counted-for-the-other-policy", "refusals-counted-as-drops"},
+    kills={
+        "drops-counted-for-the-other-policy",
+        "ignores-internal-local",
+        "proxy-metrics-never-change",
+        "refusals-counted-as-drops",
+    },
 )
 def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
     here, elsewhere = (proxy_metrics(three_zones, node) for node in ("a1", "b1"))
@@ -345,7 +350,7 @@ def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
     level=SHOULD,
     features={EXTERNAL_POLICY, NODE_PORT, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy",
-    kills={"proxy-metrics-never-change", "drops-counted-for-the-other-policy"},
+    kills={"drops-counted-for-the-other-policy", "ignores-external-local", "proxy-metrics-never-change"},
 )
 def test_dropped_external_traffic_is_counted(three_zones: Cluster) -> None:
     here, elsewhere = (proxy_metrics(three_zones, node) for node in ("a1", "b1"))

@@ -24,7 +24,12 @@ from harness import (
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",
-    kills={"zone-known-at-the-start-or-never"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "drops-without-zone-label",
+        "ignores-zone-hints",
+        "zone-known-at-the-start-or-never",
+    },
 )
 def test_first_zone_label_takes_effect(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -45,7 +50,7 @@ def test_first_zone_label_takes_effect(three_zones: Cluster) -> None:
     level=SHOULD,  # the texts have a proxy read its own Node alone, and forbid it no more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
-    kills={"skips-endpoints-of-unready-nodes"},
+    kills={"ignores-zone-hints", "skips-endpoints-of-unready-nodes"},
 )
 def test_unready_nodes_change_no_routing(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")

@@ -35,7 +35,7 @@ FOR_A, FOR_B = NUMBERS[-10:], NUMBERS[-14:-10]
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, PreferClose; discovery/v1 EndpointSlice.ports; KEP-2433, Kube-Proxy",
-    kills={"hints-of-the-first-port"},
+    kills={"hints-of-the-first-port", "ignores-zone-hints"},
 )
 def test_each_port_follows_the_hints_of_its_own_slice(three_zones: Cluster) -> None:
     web, admin, dns = Port(80, name="web"), Port(81, name="admin"), Port(53, "UDP", "dns")
@@ -79,7 +79,12 @@ def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; Default (equal distribution)",
-    kills={"deaf-to-changes-among-a-thousand", "first-hundred-of-those-hinted", "hints-of-the-first-hundred"},
+    kills={
+        "deaf-to-changes-among-a-thousand",
+        "first-hundred-of-those-hinted",
+        "hints-of-the-first-hundred",
+        "ignores-zone-hints",
+    },
 )
 def test_every_hinted_endpoint_of_many_is_used(three_zones: Cluster) -> None:
     named = [(f"p{number}", number, "TCP") for number in NUMBERS]

@@ -64,7 +64,7 @@ def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose and e2e tests (requests should not get blackholed)",
-    kills={"drops-without-hinted-endpoint"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints"},
 )
 def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -97,7 +97,12 @@ def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> N
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (not yet propagated to all of them)",
-    kills={"judges-each-slice"},
+    kills={
+        "accepts-partial-zone-hints",
+        "ignores-zone-hints",
+        "judges-each-slice",
+        "unhinted-endpoint-joins-every-zone",
+    },
 )
 def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -116,7 +121,7 @@ def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Clus
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (implemented by hints); KEP-2433, Kube-Proxy",
-    kills={"zone-of-the-endpoint-instead-of-hint"},
+    kills={"ignores-zone-hints", "zone-of-the-endpoint-instead-of-hint"},
 )
 def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -132,7 +137,7 @@ def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, EndpointSlice API (forZones is a list)",
-    kills={"first-hint-only"},
+    kills={"first-hint-only", "ignores-zone-hints"},
 )
 def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -149,7 +154,7 @@ def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; released since 1.23",
     as_="released",
-    kills={"unready-endpoint-breaks-hints"},
+    kills={"ignores-zone-hints", "unready-endpoint-breaks-hints"},
 )
 def test_unready_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -166,7 +171,7 @@ def test_unready_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cl
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; released since 1.23",
     as_="released",
-    kills={"terminating-endpoint-breaks-hints"},
+    kills={"ignores-zone-hints", "terminating-endpoint-breaks-hints"},
 )
 def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -183,7 +188,7 @@ def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",
-    kills={"uses-unready-hinted-endpoint"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "uses-unready-hinted-endpoint"},
 )
 def test_zone_with_only_an_unready_endpoint_falls_back(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -199,7 +204,7 @@ def test_zone_with_only_an_unready_endpoint_falls_back(three_zones: Cluster) -> 
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; discovery/v1 EndpointConditions (nil should be interpreted as true)",
-    kills={"unknown-readiness-means-not-ready"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "unknown-readiness-means-not-ready"},
 )
 def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -215,7 +220,7 @@ def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> No
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (irrespective of annotation and field)",
-    kills={"field-without-hints", "hints-need-the-annotation", "hints-need-the-field"},
+    kills={"field-without-hints", "hints-need-the-annotation", "hints-need-the-field", "ignores-zone-hints"},
 )
 def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
     hinted = three_zones.create_service()
@@ -234,7 +239,7 @@ def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (irrespective of the annotation)",
-    kills={"annotation-disabled-ends-hints"},
+    kills={"annotation-disabled-ends-hints", "ignores-zone-hints"},
 )
 def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
@@ -251,7 +256,7 @@ def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; Feature Enablement and Rollback",
-    kills={"hints-outlive-their-removal", "one-update-late"},
+    kills={"hints-outlive-their-removal", "ignores-zone-hints", "one-update-late"},
 )
 def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -267,7 +272,7 @@ def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Scalability (will include a Node informer); KEP-4444, PreferClose",
-    kills={"ignores-node-updates", "zone-remembered-by-services"},
+    kills={"ignores-node-updates", "ignores-zone-hints", "zone-remembered-by-services"},
 )
 def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -285,7 +290,7 @@ def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) ->
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",
-    kills={"drops-without-zone-label"},
+    kills={"drops-without-hinted-endpoint", "drops-without-zone-label", "ignores-zone-hints"},
 )
 def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -304,7 +309,7 @@ def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster)
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 ForZone.name",
-    kills={"zone-names-as-numbers", "zone-names-in-any-case"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "zone-names-as-numbers", "zone-names-in-any-case"},
 )
 def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
     for node, zone in (("a1", "1"), ("a2", "01"), ("b1", "z"), ("b2", "Z")):
@@ -322,7 +327,7 @@ def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",
-    kills={"judges-all-ports-together"},
+    kills={"drops-without-hinted-endpoint", "judges-all-ports-together"},
 )
 def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> None:
     web, admin = Port(80, name="web"), Port(81, name="admin")
@@ -341,7 +346,14 @@ def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> N
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, UDP_SERVICES},
     source="KEP-2433, Kube-Proxy (all traffic); KEP-4444, PreferClose",
-    kills={"udp-ignores-hints"},
+    kills={
+        "accepts-partial-zone-hints",
+        "drops-without-hinted-endpoint",
+        "hints-outlive-their-removal",
+        "ignores-zone-hints",
+        "udp-ignores-hints",
+        "unhinted-endpoint-joins-every-zone",
+    },
 )
 def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP], traffic_distribution="PreferClose")
@@ -359,7 +371,7 @@ def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, IPV6_SERVICES},
     source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",
-    kills={"judges-both-families-together"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "judges-both-families-together"},
 )
 def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> None:
     service = three_zones.create_service(dual_stack=True, traffic_distribution="PreferClose")
@@ -377,7 +389,7 @@ def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> Non
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (same zone as the client)",
-    kills={"ignores-zone-hints", "passes-clients-on-the-node-by"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "passes-clients-on-the-node-by"},
 )
 def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -395,7 +407,7 @@ def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
     level=MUST,
     features={NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (first row)",
-    kills={"external-addresses-ignore-hints"},
+    kills={"drops-without-hinted-endpoint", "external-addresses-ignore-hints", "ignores-zone-hints"},
 )
 def test_external_traffic_follows_hints_of_the_node_it_enters(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", traffic_distribution="PreferClose")

@@ -82,7 +82,7 @@ def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (the field is optional); KEP-4444, Changes within kube-proxy",
     as_="kep",
-    kills={"gate-of-topology-keys-ends-hints"},
+    kills={"drops-without-hinted-endpoint", "gate-of-topology-keys-ends-hints", "ignores-zone-hints"},
 )
 def test_hints_count_where_there_are_no_keys(three_zones: Cluster) -> None:
     begin(three_zones)
@@ -105,7 +105,7 @@ def test_hints_count_where_there_are_no_keys(three_zones: Cluster) -> None:
     source="KEP-2433, Feature Gate (not compatible with ServiceTopology); kube-proxy of 1.21",
     as_="released",
     instead_of="KEP-536/hints-count-where-there-are-no-keys",
-    kills={"hints-beside-the-gate-of-topology-keys"},
+    kills={"drops-without-hinted-endpoint", "hints-beside-the-gate-of-topology-keys"},
 )
 def test_gate_of_topology_keys_ends_hints(three_zones: Cluster) -> None:
     begin(three_zones)
@@ -128,7 +128,7 @@ def test_gate_of_topology_keys_ends_hints(three_zones: Cluster) -> None:
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, TOPOLOGY_KEYS},
     source="KEP-2086, Proposal (only node-local endpoints); KEP-536, Service API changes",
     as_="kep",
-    kills={"topology-keys-end-policy-local"},
+    kills={"ignores-internal-local", "topology-keys-end-policy-local"},
 )
 def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
     begin(three_zones)

@@ -33,7 +33,7 @@ from harness import (
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS},
     source="discovery/v1 ForNode.name (the name of the node); Endpoint.nodeName (the name of the Node)",
-    kills={"named-by-its-hostname-label"},
+    kills={"ignores-internal-local", "named-by-its-hostname-label"},
 )
 def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
     hinted = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -65,7 +65,7 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
     level=SHOULD,  # the texts have a proxy watch its Node, and do not speak of one that comes in its place
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-2433, Kube-Proxy (the zone it is running in), and Scalability (will include a Node informer)",
-    kills={"knows-its-node-by-the-uid"},
+    kills={"ignores-zone-hints", "knows-its-node-by-the-uid"},
 )
 def test_node_is_created_anew(three_zones: Cluster) -> None:
     by_zone = three_zones.create_service(traffic_distribution="PreferClose")

@@ -187,7 +187,12 @@ def _relabel(cluster: Cluster, service: Service, *, for_: Service) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
-    kills={"one-deletion-takes-an-address", "first-word-on-an-address-counts"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "first-word-on-an-address-counts",
+        "ignores-zone-hints",
+        "one-deletion-takes-an-address",
+    },
 )
 def test_address_in_two_slices(three_zones: Cluster) -> None:
     numbered = three_zones.create_service()
@@ -224,7 +229,7 @@ def test_address_in_two_slices(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointHints.forZones (the zones this endpoint should be consumed by)",
-    kills={"empty-hints-change-nothing", "new-zone-becomes-the-hint"},
+    kills={"empty-hints-change-nothing", "ignores-zone-hints", "new-zone-becomes-the-hint"},
 )
 def test_empty_hints_and_another_zone(three_zones: Cluster) -> None:
     emptied = three_zones.create_service(traffic_distribution="PreferClose")
@@ -254,7 +259,7 @@ def test_empty_hints_and_another_zone(three_zones: Cluster) -> None:
     level=SHOULD,  # nodeName "can be used to determine endpoints local to a Node"
     features={CLUSTER_IP, INTERNAL_POLICY},
     source="discovery/v1 Endpoint.nodeName",
-    kills={"node-names-are-frozen"},
+    kills={"ignores-internal-local", "node-names-are-frozen"},
 )
 def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")

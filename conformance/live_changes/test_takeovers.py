@@ -35,7 +35,7 @@ OTHERS = "service.kubernetes.io/service-proxy-name"
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, SESSION_AFFINITY, ZONE_HINTS},
     source="core/v1 Service; Kubernetes, Object Names and IDs (UIDs distinguish historical occurrences)",
-    kills={"remembers-a-name"},
+    kills={"ignores-internal-local", "remembers-a-name"},
 )
 def test_name_is_used_again(three_zones: Cluster) -> None:
     former = three_zones.create_service(

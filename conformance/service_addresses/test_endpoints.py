@@ -182,7 +182,7 @@ def test_large_slices_are_read_whole(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY},
     source="Kubernetes, Namespaces (names of resources need to be unique within a namespace, but not across)",
-    kills={"looks-at-no-namespace"},
+    kills={"ignores-internal-local", "looks-at-no-namespace"},
 )
 def test_namespaces_are_apart(three_zones: Cluster) -> None:
     service = three_zones.create_service("alike", internal_traffic_policy="Local")

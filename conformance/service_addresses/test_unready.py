@@ -99,7 +99,7 @@ def test_service_with_unready_endpoints_alone_refuses(three_zones: Cluster) -> N
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (lacks failover); core/v1 externalTrafficPolicy",
-    kills={"local-keeps-its-last-endpoints", "once-ready-always-ready"},
+    kills={"ignores-internal-local", "local-keeps-its-last-endpoints", "once-ready-always-ready"},
 )
 def test_policy_local_without_any_endpoint_gives_no_answer(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])

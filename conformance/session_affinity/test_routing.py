@@ -121,7 +121,7 @@ def test_clients_are_spread(three_zones: Cluster) -> None:
     level=MUST,
     features={NODE_HINTS, SESSION_AFFINITY, ZONE_HINTS},
     source="KEP-3015, Design Details; KEP-4444, PreferClose",
-    kills={"affinity-ignores-hints"},
+    kills={"affinity-ignores-hints", "drops-without-hinted-endpoint"},
 )
 def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
     service = _create_service(three_zones, traffic_distribution="PreferClose")
@@ -163,7 +163,7 @@ def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> 
     level=MUST,
     features={INTERNAL_POLICY, SESSION_AFFINITY},
     source="KEP-2086, Proposal",
-    kills={"affinity-ignores-policies", "no-affinity"},
+    kills={"affinity-ignores-policies", "ignores-internal-local", "no-affinity"},
 )
 def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
     service = _create_service(three_zones, internal_traffic_policy="Local")
@@ -295,7 +295,7 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",
-    kills={"affinity-at-the-cluster-ip-only", "affinity-ignores-policies"},
+    kills={"affinity-at-the-cluster-ip-only", "affinity-ignores-policies", "ignores-external-local"},
 )
 def test_client_outside_keeps_its_endpoint(three_zones: Cluster) -> None:
     pods = a1, other, a2, b1, b2, c1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1", "b2", "c1"])

@@ -85,7 +85,7 @@ def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster)
     level=SHOULD,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="discovery/v1 EndpointConditions.serving (nil is true; earlier texts left it to the ready condition)",
-    kills={"unknown-serving-means-no"},
+    kills={"no-terminating-fallback", "unknown-serving-means-no"},
 )
 def test_unknown_serving_counts_as_serving(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -101,7 +101,7 @@ def test_unknown_serving_counts_as_serving(three_zones: Cluster) -> None:
     level=MUST,
     features={INTERNAL_POLICY, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
-    kills={"mixes-terminating-with-ready", "no-terminating-fallback"},
+    kills={"ignores-internal-local", "mixes-terminating-with-ready", "no-terminating-fallback"},
 )
 def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
@@ -118,7 +118,7 @@ def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
-    kills={"mixes-terminating-with-ready", "no-terminating-fallback"},
+    kills={"ignores-external-local", "mixes-terminating-with-ready", "no-terminating-fallback"},
 )
 def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
@@ -156,7 +156,7 @@ def test_open_connection_survives_termination_and_hints(three_zones: Cluster) ->
     level=SHOULD,
     features={CLUSTER_IP, NODE_PORT, ZONE_HINTS},
     source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
-    kills={"cuts-connections-at-node-ports", "cuts-connections-when-endpoints-join"},
+    kills={"cuts-connections-at-node-ports", "cuts-connections-when-endpoints-join", "hints-outlive-their-removal"},
 )
 def test_open_connections_outlive_hints_at_node_ports(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", traffic_distribution="PreferClose")
@@ -255,7 +255,7 @@ def test_terminating_endpoints_are_the_last_resort_at_node_ports(three_zones: Cl
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
     source="KEP-1669, Proposal; kubernetes#92019",
-    kills={"restarted-takes-terminating-for-ready", "restarted-keeps-who-terminates-out"},
+    kills={"no-terminating-fallback", "restarted-keeps-who-terminates-out", "restarted-takes-terminating-for-ready"},
 )
 def test_restarted_proxy_knows_who_terminates(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])

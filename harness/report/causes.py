@@ -1,7 +1,7 @@
 """What failures have in common: the mutants whose one fault would be seen by all of them, as it was seen here.
 
 Each requirement names mutants that it kills, and each mutant the symptom by which it does. A mutant is a likely cause
-where several of the requirements that name it fail with its symptom, and none of them is met. That is a hint for people
+where several of the requirements that name it fail with its symptom, and hardly any is met. That is a hint for people
 and no verdict: a cause that no mutant stands for is not found.
 """
 
@@ -17,6 +17,13 @@ from harness.judging.verdict import Verdict
 
 FEWEST = 2
 """The fewest failures that make a group."""
+
+_FOR_ONE_MET = 4
+"""How many failures a mutant must explain for each requirement that it would fail, and that is met: a fault of somebody
+else's is seldom quite the same."""
+
+_SILENT, _REFUSED = "got no answer", "was refused"
+"""How a failure says that a client reached nobody. A proxy that forgets somebody may do either."""
 
 _MOST_NAMED = 4  # requirements
 _MOST_ALIKE = 3  # mutants that explain the same failures
@@ -76,9 +83,13 @@ def shared(results: Sequence[Result], faults: Mapping[str, Fault]) -> list[Cause
 
 
 def _seen(results: Sequence[Result], name: str, fault: Fault) -> frozenset[str]:
-    """Return which requirements fail with the symptom of a mutant; none where one that would kill it is met."""
+    """Return which requirements fail with the symptom of a mutant; none where too many that would kill it are met."""
     killers = [each for each in results if name in each.requirement.kills]
-    if any(each.verdict is Verdict.PASSED for each in killers):
-        return frozenset()
+    met = sum(each.verdict is Verdict.PASSED for each in killers)
     failed = (each for each in killers if each.verdict is Verdict.FAILED)
-    return frozenset(each.requirement.id for each in failed if re.search(fault.symptom, each.worst.message))
+    found = frozenset(each.requirement.id for each in failed if _is_alike(each.worst.message, fault.symptom))
+    return found if len(found) >= _FOR_ONE_MET * met else frozenset()
+
+
+def _is_alike(message: str, symptom: str) -> bool:
+    return any(re.search(symptom, text) for text in (message, message.replace(_REFUSED, _SILENT)))

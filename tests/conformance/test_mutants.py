@@ -141,6 +141,7 @@ def test_mutant_is_killed(name: str, trial: Callable[[Mutant], Trial]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # forty requirements, which wait for who does not answer
 @pytest.mark.parametrize("name", REST)
 def test_mutant_is_killed_by_all_that_name_it(name: str, trial: Callable[[Mutant], Trial]) -> None:
     assert _survived(name, REST[name], trial) == {}

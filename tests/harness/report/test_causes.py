@@ -38,6 +38,18 @@ def test_requirement_that_would_kill_it_and_is_met_speaks_against_a_mutant() -> 
     assert causes.shared(results, {"x": Fault()}) == []
 
 
+def test_one_that_is_met_speaks_against_a_mutant_of_fewer_than_four_failures() -> None:
+    met = result("z", "x", verdict="passed")
+    assert causes.shared([*(result(each, "x") for each in "abc"), met], {"x": Fault()}) == []
+    assert ids(causes.shared([*(result(each, "x") for each in "abcd"), met], {"x": Fault()})) == [(list("abcd"), ["x"])]
+
+
+def test_a_client_that_is_refused_reaches_nobody_as_one_without_answer_does() -> None:
+    results = [result("a", "x", message="a1 was refused (ECONNREFUSED)"), result("b", "x", message="a1 got no answer")]
+    assert ids(causes.shared(results, {"x": Fault(symptom="got no answer")})) == [(["a", "b"], ["x"])]
+    assert causes.shared(results, {"x": Fault(symptom="was refused")}) == []
+
+
 def test_failure_without_the_symptom_is_not_of_that_mutant() -> None:
     results = [result("a", "x"), result("b", "x"), result("c", "x", message="a1 got no answer")]
     assert ids(causes.shared(results, {"x": Fault()})) == [(["a", "b"], ["x"])]

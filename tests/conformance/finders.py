@@ -1,0 +1,75 @@
+"""Says which requirements find a mutant out though they do not name it: what failures have in common is told by that.
+
+    python -m tests.conformance.finders ignores-external-local       # seconds for each requirement that is tried
+    python -m tests.conformance.finders ignores-external-local 'KEP-2086/*'
+
+Each line is a requirement to whose `kills` the mutant can be added. Grids and what takes long are left out: they find
+most mutants, and say little of any.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from harness import eventually
+from harness.backends.implementation import reference
+from harness.errors import HarnessError
+from harness.judging.history import History
+from harness.model.requirements import Profile
+from harness.netns import sandbox
+from mutants import MUTANTS, Mutant
+from tests.conformance import killing, trials
+from tests.conformance.killing import is_about
+from tests.conformance.test_mutants import DEAR, SECONDS
+from tests.conformance.trials import SCENARIOS, Rereading, Trial, time_scaled
+
+
+def asked(mutant: Mutant, patterns: Sequence[str]) -> list[str]:
+    """Return the requirements that may find a mutant, and do not name it: those of its component, seconds each."""
+    profile = Profile.SERVICE_PROXY if "proxy" in mutant.changes else Profile.ENDPOINTSLICE_CONTROLLER
+    return [
+        each
+        for each, scenario in SCENARIOS.items()
+        if scenario.requirement.profile is profile
+        and mutant.name not in scenario.requirement.kills
+        and SECONDS.get(each, DEAR) < DEAR
+        and not each.startswith(("INTERACTIONS/", "GENERATED/"))
+        and any(fnmatch.fnmatchcase(each, pattern) for pattern in patterns)
+    ]
+
+
+def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield those that find a mutant out with its symptom, with the first line of the failure."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(History(Path(folder) / "history.jsonl")) as history,
+        Rereading(implementation=reference(mutant)) as cluster,
+        time_scaled(killing.SHORT),
+    ):
+        tried = Trial(cluster, history)
+        for each in requirements:
+            try:
+                text = tried.failure(each)
+            except (HarnessError, AssertionError):
+                continue
+            if text and is_about(text, mutant.symptom):
+                yield each, text.partition("\n")[0]
+
+
+def main(name: str, *patterns: str) -> None:
+    """Print them."""
+    sandbox.enter()
+    trials.DECLARED, eventually.FAR = killing.DECLARED, killing.FAR
+    mutant = MUTANTS[name]
+    for each, line in finders(mutant, asked(mutant, patterns or ("*",))):
+        sys.stdout.write(f"{name}\t{each}\t{line}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
