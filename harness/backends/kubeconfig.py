@@ -94,7 +94,9 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         """Run the client pods, and pass the barrier. Raises `UnavailableError` with the remedy."""
         with self._begun.pop_all() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
-            self.api: Api = TranslatingApi(loaded, self._target.names, connections=600, asked=self._asked)
+            self.api: Api = TranslatingApi(
+                loaded, self._target.names, connections=600, asked=self._asked, services=self._target.services
+            )
             begun.callback(self.api.close)
             self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
             self._version = self.api.request("GET", "/version").body
@@ -324,6 +326,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
                 described(node, self._nodes[node.name], names.get(node.name, node.name)) for node in self.topology.nodes
             ],
             "ipFamilies": list(self.families),
+            **({"services": dict(self._target.services)} if self._target.services else {}),
+            **self._target.facts,
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
@@ -340,9 +344,10 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
         """Return the map from nodes of the topology to the cluster's, the requests of this run, and logs of proxies."""
         names = self._target.names
-        logs = proxy_logs(self.api, [each.name for each in self.topology.nodes])
+        nodes = [each.name for each in self.topology.nodes]
+        logs = {place.name: proxy_logs(self.api, nodes, place) for place in self._target.proxies}
         return {
-            **{f"kube-proxy-{node}.log": each.text for node, each in logs.items() if each.text},
+            **{f"{name}-{on}.log": log.text for name, found in logs.items() for on, log in found.items() if log.text},
             "nodes.txt": "".join(f"{ours} is {theirs}\n" for ours, theirs in names.nodes.items()),
             "api-requests.txt": requests.as_text(self._asked.copy(), namespace, zero=since),
         }
@@ -357,7 +362,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     ) -> Followed:
         """Return what of the packet's path is missing here, each with what would give it."""
         theirs = self._target.names.nodes.get(node, node)
-        lacks = missing(probe, theirs, self._root.format(node=theirs), proxy_logs(self.api, [node])[node])
+        log = proxy_logs(self.api, [node], self._target.proxies[0])[node]
+        lacks = missing(probe, theirs, self._root.format(node=theirs), log)
         return Followed(missing=tuple(lacks))
 
     # Inside

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 _LOOKED_AT = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig", "context", "topology", "families",
-              "allow-disruptive", "image-registry", "mode", "feature-gates", "profile", "supported-features",
-              "exempt-features")  # fmt: skip
+              "allow-disruptive", "image-registry", "kind-image", "mode", "feature-gates", "profile",
+              "supported-features", "exempt-features")  # fmt: skip
 
 
 @click.command(
@@ -82,7 +82,7 @@ def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
     )
     examine: Mapping[str, Callable[[], list[Check]]] = {
         "netns": lambda: [*machine.examine_netns(settings.families), *machine.examine_implementation(settings)],
-        "kind": lambda: machine.examine_kind(asked.topology),
+        "kind": lambda: machine.examine_kind(settings),
         "kubeconfig": lambda: cluster.examine(asked, tell),
     }
     return examine[settings.backend]()

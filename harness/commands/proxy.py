@@ -18,7 +18,8 @@ from harness.errors import UsageError
 from harness.model.files import is_there, shown
 from harness.settings.options import BY_NAME, resolve
 
-_USED = ("mode", "control-plane", "kubernetes-version", "feature-gates", "families", "time-scale", "keep", "output-dir")
+_USED = ("mode", "backend", "control-plane", "kubernetes-version", "feature-gates", "families", "kind-image", "cni",
+         "probes", "keep-cluster", "time-scale", "keep", "output-dir")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def proxy() -> None:
         "proxy check mine.yaml",
         "proxy check reference",
         "proxy check kube-proxy:1.34 --mode iptables",
+        "proxy check mine.yaml --backend kind",
         codes="\b\nExit codes:\n   0  all steps hold\n   1  the proxy does something else than is expected\n"
         "   4  the recipe or an option is wrong\n  10  it could not be told\n"
         "  12  the proxy does not start, or does not get ready",
@@ -76,15 +78,18 @@ def check(proxy: str, **options: Any) -> int:
     """Check in seconds how far a proxy comes, and say of each step whether it holds.
 
     PROXY is a recipe, reference, or kube-proxy[:VERSION], as for `run --proxy`. Starts it on two nodes of an embedded
-    cluster: is the recipe right, does the program start, get ready, work on everything; is a Service reached, is a
-    removed endpoint left, are hints followed, also when they change?
+    cluster, or installs it on a kind cluster of two nodes (--backend kind). Is the recipe right, does the program
+    start, get ready, work on everything; is a Service reached, is a removed endpoint left, are hints followed, also
+    when they change?
 
     A change is waited for up to 10 s, or as long as the proxy declares; --time-scale multiplies that.
 
     Of what does not hold all logs are kept, by default in ./trafficdist-results/checks. It is no run: nothing here
     makes a proxy certifiable.
     """
-    settings = resolve({**by_name(options), "proxy": proxy, "backend": "netns"})
+    settings = resolve({**by_name(options), "proxy": proxy}, backend="netns")
+    if settings.backend == "kubeconfig":
+        raise UsageError("--backend kubeconfig: a check is of a proxy that it starts; allowed: netns, kind")
 
     from harness.model.escaping import for_terminal
     from harness.run.proxy_check import check as checked

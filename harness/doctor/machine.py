@@ -8,10 +8,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.doctor.check import Check, CheckState, ok, unknown, unusable
 from harness.errors import UnavailableError
-from harness.model.topology import Topology
 from harness.netns import kernel, needs, programs, sandbox
 from harness.netns.addresses import FAMILIES
 from harness.netns.namespace import Namespace
@@ -22,6 +22,9 @@ from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, Recipe, read
 from harness.settings.claims import OF_BOTH_FAMILIES, REFERENCE
 from harness.settings.implementations import control_plane_of, of_settings
 from harness.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.backends.kind.checks import Tools
 
 ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
 """Values for all placeholders, where what they stand for does not matter."""
@@ -124,17 +127,41 @@ def _own_files() -> Check:
     return ok(name, "programs in a pod get an /etc/resolv.conf of their own")
 
 
-def examine_kind(topology: Topology) -> list[Check]:
-    """Check the command kind, the container engine, and resources for the nodes."""
-    from harness.backends.kind import checks  # noqa: PLC0415  only for those who ask for it
-    from harness.backends.kind.config import KindConfig  # noqa: PLC0415
+def examine_kind(settings: Settings) -> list[Check]:
+    """Check the command kind, the container engine, resources for the nodes, and what a recipe brings to them."""
+    from harness.backends.kind import checks, config  # noqa: PLC0415  only for those who ask for it
 
+    mode = config.WITHOUT_PROXY if settings.proxy.file else settings.mode
+    wanted = config.KindConfig(
+        settings.topology,
+        mode="iptables" if mode in ("", "default") else mode,
+        images=config.parse_images(settings.kind_image),
+    )
     try:
-        tools = checks.require(KindConfig(topology))
+        tools = checks.require(wanted)
     except UnavailableError as error:
         return [unusable("kind", str(error))]
     said = f"kind {tools.kind_version} ({tools.kind}), {tools.engine.name} {tools.facts.version}"
-    return [ok("kind", said), *(unknown("room", each) for each in tools.notes)]
+    found = [ok("kind", said), *(unknown("room", each) for each in tools.notes)]
+    return found + (_brought(tools, read_recipe(settings.proxy.file, OF_PROXY)) if settings.proxy.file else [])
+
+
+def _brought(tools: Tools, recipe: Recipe) -> list[Check]:
+    """Check that the engine has the images of a recipe, and that the program is there that installs it."""
+    from harness.backends.kind.installing import images_of, require_images  # noqa: PLC0415
+
+    assert recipe.installation is not None
+    try:
+        require_images(tools, recipe)
+        found = [ok("proxy: images", f"{recipe.name}: all that key kind.images names are here")]
+    except UnavailableError as error:
+        found = [unusable("proxy: images", str(error))]
+    named = [each for each in images_of(recipe) if each not in recipe.installation.images]
+    absent = [each for each in dict.fromkeys(named) if not tools.engine.has_image(each)]
+    if absent:
+        found.append(unknown("proxy: images", f"{', '.join(absent)}: {tools.engine.name} has none, nodes pull them"))
+    command = recipe.installation.install[:1]
+    return found + [_program("proxy: install", recipe, each) for each in command]
 
 
 def _missing(feature: kernel.KernelFeature, families: Sequence[str]) -> Check:

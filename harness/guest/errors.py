@@ -143,15 +143,21 @@ def _untrusted(reason: ssl.SSLCertVerificationError) -> str:
     )
 
 
-def of_pod(pod: Object) -> str:
-    """Return the obstacle that keeps a pod from becoming ready, "" if none is known."""
+_REGISTRY = "name a registry that the nodes reach (--image-registry)"
+
+
+def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
+    """Return the obstacle that keeps a pod from becoming ready, "" if none is known.
+
+    `pull` is the remedy for an image that cannot be pulled.
+    """
     status = pod.get("status") or {}
     name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
     node = (pod.get("spec") or {}).get("nodeName")
     place = f"{name} on node {node}" if node else name
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = (container.get("state") or {}).get("waiting") or {}
-        if why := _waiting(str(waiting.get("reason", "")), str(waiting.get("message", "")), container):
+        if why := _waiting(str(waiting.get("reason", "")), str(waiting.get("message", "")), container, pull):
             return f"{place}: {why}"
     if status.get("phase") == "Failed":
         said = _line(f"{status.get('reason', '')} {status.get('message', '')}")
@@ -168,13 +174,12 @@ def of_kubelet(pod: Object) -> str:
     return f"{name}: the kubelet of node {node} does not begin with it: see whether that node is alive, and start again"
 
 
-def _waiting(reason: str, said: str, container: Mapping[str, Any]) -> str:
+def _waiting(reason: str, said: str, container: Mapping[str, Any], pull: str) -> str:
     image = container.get("image", "?")
     said = _line(said)
-    mirror = "name a registry that the nodes reach (--image-registry)"
     by_reason = {
-        "ErrImagePull": f"image {image} cannot be pulled ({said}): {mirror}",
-        "ImagePullBackOff": f"image {image} cannot be pulled ({said}): {mirror}",
+        "ErrImagePull": f"image {image} cannot be pulled ({said}): {pull}",
+        "ImagePullBackOff": f"image {image} cannot be pulled ({said}): {pull}",
         "InvalidImageName": f"image {image} is no name of an image ({said}): see --image-registry",
         "ErrImageNeverPull": f"image {image} is not on the node, and may not be pulled: load it there",
         "CrashLoopBackOff": f"its container ends again and again ({said}): see `kubectl logs --previous`",

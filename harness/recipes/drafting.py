@@ -83,6 +83,9 @@ follows: released
 # What attaches pods, for a data plane that owns their interfaces: these commands, or {{cni: FILE}} (docs/proxies.md).
 # pods: {{attach: [mine-cni, add, "{{pod_netns}}"], detach: [mine-cni, delete, "{{pod_netns}}"]}}
 
+# How it is brought to a kind cluster (--backend kind): images of the engine, manifests, a command (docs/proxies.md).
+# kind: {{images: ["mine:1"], objects: [daemonset.yaml], install: [helm, install, mine, ./chart]}}
+
 # What the machine must have; docs/proxies.md has the names, and `trafficdist doctor --proxy {file}` tries each.
 # requires: [root, bpf]
 

@@ -21,3 +21,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
         return found[0][0] if found[1] is None else values[found[1]]
 
     return PLACEHOLDER.sub(value, template)
+
+
+def fill_known(text: str, values: Mapping[str, str]) -> str:
+    """Fill in these placeholders alone: a text of others, such as JSON in a manifest, has braces of its own."""
+    return PLACEHOLDER.sub(lambda found: values.get(found[1] or "", found[0]), text)

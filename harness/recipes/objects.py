@@ -20,13 +20,13 @@ _DEFINITION = "CustomResourceDefinition"
 _APPLY = "application/apply-patch+yaml"
 
 
-def parse_objects(given: Any, folder: Path) -> tuple[Object, ...]:
+def parse_objects(given: Any, folder: Path, name: str = "objects") -> tuple[Object, ...]:
     """Return the objects of a list, of manifests and of YAML files in a folder. Raises `UsageError` with the key."""
     if not isinstance(given, list):
-        raise UsageError("key objects: want a list of manifests, and of YAML files that have some")
+        raise UsageError(f"key {name}: want a list of manifests, and of YAML files that have some")
     found = []
     for number, each in enumerate(given):
-        key = f"key objects[{number}]"
+        key = f"key {name}[{number}]"
         try:
             listed = strict_yaml.read_all(folder / each, what="file") if isinstance(each, str) else [each]
         except UsageError as error:

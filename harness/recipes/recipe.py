@@ -22,6 +22,7 @@ from harness.recipes import values
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
 from harness.recipes.filling import fill, literal
+from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import defines_kinds, parse_objects
 from harness.recipes.pods import OF_POD, PodCommands, by_cni
 
@@ -36,6 +37,8 @@ _KEYS = (
     "requires", "isolation",
 )  # fmt: skip
 _OF_PROGRAM = ("command", "environment", "files", "ready", "ready_seconds", "synced")
+_OF_EMBEDDED = ("quiet_seconds", "requires", "isolation", "explain", "objects", "cluster_programs", "pods")
+"""Keys that say nothing without programs that the suite starts itself."""
 _PLACEHOLDERS = {
     "kubeconfig": "a file that leads to the API server",
     "server": "the URL of the API server",
@@ -75,7 +78,7 @@ class Kind:
 
 OF_PROXY = Kind(
     "proxy",
-    ("modes", "judges", "follows", "explain", "services", "objects", "cluster_programs", "pods"),
+    ("modes", "judges", "follows", "explain", "services", "objects", "cluster_programs", "pods", "kind"),
     {
         "node": "the name of the node",
         "node_ip": "the node's first address",
@@ -112,7 +115,8 @@ class Program:
 class Recipe:
     """A proxy or a DNS server that is one program or several, which are started in their order.
 
-    Before them `objects` are applied, and the `cluster_programs` started, which run once.
+    Before them `objects` are applied, and the `cluster_programs` started, which run once. On a kind cluster the
+    `installation` takes the place of all these; a recipe that has nothing else has no programs.
     """
 
     name: str
@@ -132,6 +136,7 @@ class Recipe:
     objects: tuple[dict[str, Any], ...] = ()
     cluster_programs: tuple[Program, ...] = ()
     pods: PodCommands | None = None
+    installation: Installation | None = None
 
     @property
     def defines_kinds(self) -> str:
@@ -188,12 +193,17 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
         objects=parse_objects(loaded.get("objects", []), folder),
         cluster_programs=of_cluster,
         pods=_pods(loaded["pods"], kind, folder) if "pods" in loaded else None,
+        installation=parse_installation(loaded["kind"], folder) if "kind" in loaded else None,
     )
 
 
 def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
     """Return the programs of a list, or the one whose keys stand at the top, which has the name of the recipe."""
     at_top = {key: loaded[key] for key in _OF_PROGRAM if key in loaded}
+    if "kind" in loaded and not {"programs", "command"} & loaded.keys():
+        for key in (*at_top, *(each for each in _OF_EMBEDDED if each in loaded)):
+            raise UsageError(f"key {key}: is of programs of the embedded cluster, and there is no command (key kind)")
+        return ()
     if "programs" not in loaded:
         return (_program({"name": loaded["name"], **at_top}, "", kind),)
     if at_top:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.api.client import RefusedError
+from harness.backends.backend import Backend
 from harness.backends.netns import NetnsBackend
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, IneligibleError, StartError
 from harness.eventually import set_time_scale
@@ -25,6 +26,7 @@ from harness.model.judged import mark
 from harness.model.program_log import fault_in
 from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
 from harness.run.proxy_steps import STEPS, TWO_ZONES, Asking, Step
+from harness.run.real_cluster import held
 from harness.scenario.cluster import Cluster
 from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
@@ -41,7 +43,13 @@ _REMEDIES = {
     _READY: "a check under `ready` does not come to hold: is it right, and is `ready_seconds` enough?",
     _SYNCED: "a check under `synced` does not come to hold, without a break, for `quiet_seconds`: is it right?",
 }
-_BOOTED = tuple(_REMEDIES)  # in the order in which they come to hold
+_INSTALLED = "it is installed"
+_ON_KIND = {
+    _INSTALLED: "what `kind.objects` has must be what this API server takes, and `kind.install` must end well",
+    _READY: "see that pod on a cluster that stays (--keep-cluster); is `kind.ready_seconds` enough?",
+    _SYNCED: "a Service whose endpoint changes must be reached from pods on both nodes, at its new endpoint",
+}
+"""What comes to hold as a proxy boots, in this order, and what to look at next where it does not."""
 ENDED = "a proxy must keep running, and work on what is written: see what its log says last"
 _NAMESPACE = "td-proxy-check"
 
@@ -54,22 +62,30 @@ def check(settings: Settings, say: Say) -> ExitCode:
     Raises `UsageError`, and `UnavailableError` with the remedy.
     """
     set_time_scale(settings.time_scale)
-    made = NetnsBackend(
-        TWO_ZONES, families=settings.families, implementation=of_settings(settings), release=settings.release
-    )
-    made.rests_for = RESTS
+    made = _made(settings, say)
     known = "the recipe is right" if settings.proxy.file else "the proxy is there"
     say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode} {mark(settings.judges)}".rstrip()))
     checking = _Checking(settings, say)
     with contextlib.ExitStack() as begun:
-        if checking.boots(made, begun):
+        if backend := checking.boots(made, begun):
             folder = begun.enter_context(tempfile.TemporaryDirectory(prefix="trafficdist-check-"))
             history = begun.enter_context(History(Path(folder) / "run.jsonl"))
             within = settings.converges_within or PATIENCE
-            cluster = Cluster(made, _NAMESPACE, history=history, test="proxy check", converges_within=within)
+            cluster = Cluster(backend, _NAMESPACE, history=history, test="proxy check", converges_within=within)
             begun.callback(cluster.close)
             checking.ask(cluster)
     return checking.end()
+
+
+def _made(settings: Settings, say: Say) -> contextlib.AbstractContextManager[Backend]:
+    """Return the cluster to be booted, with two nodes."""
+    if settings.backend == "kind":
+        return held(replace(settings, topology=TWO_ZONES), lambda text: say(_line("", text)))
+    made = NetnsBackend(
+        TWO_ZONES, families=settings.families, implementation=of_settings(settings), release=settings.release
+    )
+    made.rests_for = RESTS
+    return made
 
 
 class _Checking:
@@ -81,25 +97,27 @@ class _Checking:
         self._unmet: set[str] = set()
         self._folder = OutputFolder(Path(settings.output_dir) if settings.output_dir else _default_path())
         self._kept = False
+        self._booted = _ON_KIND if settings.backend == "kind" else _REMEDIES
         self._begun = time.monotonic()
 
-    def boots(self, made: NetnsBackend, begun: contextlib.ExitStack) -> bool:
-        """Boot the cluster, and say how far its proxies came."""
+    def boots(self, made: contextlib.AbstractContextManager[Backend], begun: contextlib.ExitStack) -> Backend | None:
+        """Boot the cluster, say how far its proxies came, and return it; None if they did not come far enough."""
         try:
-            begun.enter_context(made)
+            backend = begun.enter_context(made)
         except StartError as error:
-            self._boot_ends(_STARTED if error.exited else _READY, error)
-            return False
+            self._boot_ends(next(iter(self._booted)) if error.exited else _READY, error)
+            return None
         except (EndedError, DistrustError) as error:
             self._boot_ends(_SYNCED, error)
-            return False
-        self._say_well(_BOOTED)
-        return True
+            return None
+        self._say_well(self._booted)
+        return backend
 
     def _boot_ends(self, title: str, error: HarnessError) -> None:
-        self._say_well(_BOOTED[: _BOOTED.index(title)])
+        titles = list(self._booted)
+        self._say_well(titles[: titles.index(title)])
         self._situation = replace(self._situation, distrust=True)
-        self._say_unmet(title, error, error.logs, _REMEDIES[title])
+        self._say_unmet(title, error, error.logs, self._booted[title])
 
     def _say_well(self, titles: Iterable[str]) -> None:
         for each in titles:
@@ -141,7 +159,7 @@ class _Checking:
         if self._settings.keep != "never":
             lines.append(f"evidence: {self._keep(title, {**texts, 'explanation.txt': str(fault)})}")
         lines.append(f"next: {remedy}")
-        unclear = title not in _REMEDIES and isinstance(fault, (InconclusiveError, RefusedError))
+        unclear = title not in self._booted and isinstance(fault, (InconclusiveError, RefusedError))
         marked = _line("UNCLEAR" if unclear else "FAILED", title)
         self._say("\n".join([marked, *(_line("", line).rstrip() for line in lines)]))
 

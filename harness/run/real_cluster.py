@@ -6,7 +6,7 @@ Workers get the findings as plain values, and work side by side in namespaces of
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,7 +26,6 @@ from harness.guest.labels import new_run_id
 from harness.guest.lease import hold
 from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
 from harness.guest.preflight import ReachedServer, preflight
-from harness.model.abilities import Ability
 from harness.model.probing import PACKETS
 from harness.model.release import Release
 from harness.model.topology import Topology
@@ -46,6 +45,7 @@ class Session:
         self._settings = settings
         self._say = say
         self._begun = contextlib.ExitStack()
+        self._kind: KindCluster | None = None
         self.run_id = new_run_id()
         self.lacking: dict[str, str] = {}
 
@@ -67,7 +67,7 @@ class Session:
             begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))
             try:
                 nodes = api.list("nodes")
-                self.target = self._look(nodes, kubeconfig)
+                self.target = self._look(api, nodes, kubeconfig)
                 self.lacking = self._cannot_show(api, nodes, reached)
             except (RefusedError, InconclusiveError) as error:
                 raise UnavailableError(errors.of(error)) from error
@@ -86,10 +86,10 @@ class Session:
         return {feature: f"{check.name}: {check.found}" for check in checks for feature in check.features}
 
     def _make_kind_cluster(self, begun: contextlib.ExitStack) -> str:
-        made = begun.enter_context(kind_cluster(self._settings, self.run_id, self._say))
-        return str(made.kubeconfig)
+        self._kind = begun.enter_context(kind_cluster(self._settings, self.run_id, self._say))
+        return str(self._kind.kubeconfig)
 
-    def _look(self, nodes: list[Object], kubeconfig: str) -> ClusterTarget:
+    def _look(self, api: Api, nodes: list[Object], kubeconfig: str) -> ClusterTarget:
         topology = self._settings.topology
         names = cast(topology, nodes)
         found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
@@ -98,28 +98,33 @@ class Session:
                 f"of {len(nodes)} nodes, {len(found.nodes)} are ready, take pods and have a zone (label "
                 "topology.kubernetes.io/zone): scenarios need two at least; `trafficdist doctor` says more"
             )
-        kind = self._settings.backend == "kind"
+        kind = self._kind
         offered = abilities(
-            disruptive=self._settings.allow_disruptive or kind, equal_nodes=are_equal(topology, names, nodes)
+            disruptive=self._settings.allow_disruptive or kind is not None,
+            equal_nodes=are_equal(topology, names, nodes),
         )
         way = choose(self._settings.probes, nodes, names.nodes)
         self._say(str(way))
-        return ClusterTarget(
+        target = ClusterTarget(
             kubeconfig=kubeconfig,
             context=self._settings.context,
             run_id=self.run_id,
             names=names,
             topology=found,
-            abilities=offered | way.abilities | (kind_abilities() if kind else frozenset()),
+            abilities=offered | way.abilities | (kind.abilities if kind else frozenset()),
             registry=self._settings.image_registry,
             backend=self._settings.backend,
             probes=way.probes,
         )
+        if kind is None:
+            return target
+        return replace(target, proxies=kind.proxy_places(api), services=kind.services, facts=kind.facts)
 
 
-def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
+def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> KindCluster:
     """Return the kind cluster of a run, not started. Raises `UsageError`."""
     from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only who asks for it needs it
+    from harness.recipes.recipe import OF_PROXY, read_recipe  # noqa: PLC0415
 
     return KindCluster(
         settings.topology,
@@ -130,15 +135,9 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
         run_id=run_id,
         keep=settings.keep_cluster,
         cni=settings.cni,
+        proxy=read_recipe(settings.proxy.file, OF_PROXY) if settings.proxy.file else None,
         say=say,
     )
-
-
-def kind_abilities() -> frozenset[Ability]:
-    """Return the abilities of a kind cluster."""
-    from harness.backends.kind.components import ABILITIES  # noqa: PLC0415
-
-    return ABILITIES
 
 
 def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
@@ -155,6 +154,18 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
         return KubeconfigBackend(target, target.plain_api(), worker=worker, release=settings.release).start()
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(errors.of(error)) from error
+
+
+@contextlib.contextmanager
+def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
+    """Make and hold the cluster of these settings, with a backend on it in this process. Raises as both do."""
+    session = Session(settings, say)
+    session.start()
+    try:
+        with contextlib.closing(boot(session.target.to_json(), settings, "main")) as backend:
+            yield backend
+    finally:
+        session.close()
 
 
 def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> KindBackend:
@@ -189,8 +200,7 @@ def _places(target: ClusterTarget, worker: str) -> ContainerPlaces:
 
 def _known_kind_cluster(settings: Settings, target: ClusterTarget) -> KindCluster:
     """Return the running kind cluster of this run."""
-    cluster: KindCluster = kind_cluster(settings, target.run_id)
-    return cluster.found()
+    return kind_cluster(settings, target.run_id).found()
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:

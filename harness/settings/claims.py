@@ -15,6 +15,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.model import release_features
 from harness.model.files import shown
 from harness.model.judged import PACKETS
+from harness.model.networks import NO_CNI
 from harness.model.release import PROXY, parse_gates
 
 if TYPE_CHECKING:  # every pytest run on the machine loads this module
@@ -62,6 +63,7 @@ class Claims:
     organization: str = ""
     project: str = ""
     url: str = ""
+    cni: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,12 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
     kind = proxy.kind
     if kind != REFERENCE and values["mutant"]:
         raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {proxy}")
-    if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED):
+    of_kind = values["backend"] == "kind"
+    if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED) and not (of_kind and kind == RECIPE):
         _refuse_mismatch(values)
-    if values["backend"] == "kind":
+    if kind == INSTALLED and values["cni"] == NO_CNI:
+        raise UsageError(f"--cni {NO_CNI}: no node gets ready without a network; it is for a recipe that brings one")
+    if of_kind and kind == INSTALLED:
         return _of_kind(values)
     if kind == INSTALLED:
         return Claims(mode=values["mode"] or "default", follow="released", profile=("service-proxy",))
@@ -115,8 +120,10 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
         from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
 
         recipe = recipes.read_recipe(proxy.file, recipes.OF_PROXY)
-        _check_kinds(recipe, f"proxy file {shown(proxy.file)}", values)
+        _check_place(recipe, f"proxy file {shown(proxy.file)}", values)
+        installation = recipe.installation if of_kind else None
         return Claims(
+            cni=installation.cni if installation else "",
             mode=_mode(values, recipe.modes, f"--proxy {proxy}"),
             judges=recipe.judges,
             follow=recipe.follows,
@@ -192,12 +199,23 @@ def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
         )
 
 
+def _check_place(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if a recipe of a proxy is not for the backend of this run."""
+    if values["backend"] == "kind":
+        if recipe.installation is None:
+            raise UsageError(f"{what}: key kind is missing, which says how it is installed on a kind cluster")
+        return
+    if not recipe.programs:
+        raise UsageError(f"{what}: it has no command, only key kind: take --backend kind")
+    _check_kinds(recipe, what, values)
+
+
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:
     """Raise `UsageError`: the backend decides whether the cluster brings its own proxy."""
     if values["backend"] in REAL_CLUSTERS:
         raise UsageError(
             f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy, which is "
-            f"judged: take --proxy {INSTALLED}, or nothing"
+            f"judged: take --proxy {INSTALLED}, or nothing; for kind also a recipe with key kind"
         )
     raise UsageError(
         "--proxy installed judges the proxy that a real cluster runs; the nodes of --backend netns run none of "
@@ -224,8 +242,10 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims
 
 def _of_kind(values: Mapping[str, Any]) -> Claims:
     """Return the claims of a kind cluster, which runs the kube-proxy of its node image, by the image's tag."""
-    from harness.backends.kind.config import version_of_image  # noqa: PLC0415  only where there is an image
+    from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  only where there is an image
 
+    if values["mode"] == WITHOUT_PROXY:
+        raise UsageError(f"--mode {WITHOUT_PROXY}: a cluster without kube-proxy is for a recipe (--proxy FILE)")
     version = version_of_image(values["kind_image"] or "")
     claims = _kube_proxy(version, values["mode"] or "default", parse_gates(values["feature_gates"]))
     return replace(claims, converges_within=2 * CONVERGES_WITHIN)  # its controller too, and all by way of its API

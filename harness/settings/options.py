@@ -20,6 +20,7 @@ from harness.eventually import FAR
 from harness.model.files import fault_of_path, shown
 from harness.model.generation import check_amount
 from harness.model.judged import JUDGES
+from harness.model.networks import NO_CNI
 from harness.model.probing import WAYS
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
@@ -137,6 +138,10 @@ def _file(text: str) -> str:
     return text
 
 
+def _cni(text: str) -> str:
+    return text if text == NO_CNI else _file(text)
+
+
 def _paths(text: str) -> str:
     for each in text.split(os.pathsep):
         _path(each)
@@ -235,8 +240,9 @@ _PLACE = (
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
            "Repeatable. [the newest at https://dl.k8s.io]", kind="list", metavar="VERSIONS", default=(), check=_patch,
            backends=_KIND),
-    Option("cni", "Network plugin of --backend kind: a file of manifests that install it, with kind's own left out. "
-           "[kind's own]", metavar="FILE", check=_file, backends=_KIND),
+    Option("cni", "Network plugin of --backend kind: a file of manifests that install it, with kind's own left out, or "
+           "none if the recipe of --proxy brings one. [that of the recipe, or kind's own]", metavar="FILE", check=_cni,
+           backends=_KIND),
     Option("probes", "Way to ask a real cluster: packets, as root from the network namespaces of nodes and pods, where "
            "nodes are containers of this machine; or agnhost, in pods and through the API server. [packets where they "
            "can be]", metavar="WAY", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND)),

@@ -12,6 +12,7 @@ _MINE = "it needs a proxy of the reader's own; tests/harness/proxies runs one th
 _DOWNLOAD = "it downloads, or asks the network; tests/harness/binaries does the same with servers of its own"
 _KIND = "it needs kind and images of nodes; nightly-kind.yml runs kind clusters"
 _IMAGE = "it needs a registry, to pull the base image or to push ours"
+_IMAGE_OF = "it needs an engine, and compiles or downloads; a note of 2026-11-24 says what it made"
 _JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy reads the manifests"
 _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/test_sonobuoy.py is its worker"
 _NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
@@ -108,6 +109,17 @@ NOT_RUN = {
     "trafficdist run --backend kind": _KIND,
     "trafficdist run --backend kind --cni my-network.yaml": _KIND,
     "trafficdist run --backend kind --keep-cluster": _KIND,
+    "trafficdist run --backend kind --proxy mine.yaml": _KIND,
+    "trafficdist run --backend kind --proxy examples/small-proxy/on-kind.yaml": _KIND,
+    "trafficdist run --backend kind --cni implementations/flannel/kind/flannel.yaml": _KIND,
+    "trafficdist run --backend kind --cni implementations/flannel/kind/flannel.yaml --families IPv4": _KIND,
+    "trafficdist proxy check examples/small-proxy/on-kind.yaml --backend kind": _KIND,
+    "trafficdist proxy check mine.yaml --backend kind": _KIND,
+    "trafficdist doctor --backend kind --proxy mine.yaml": _KIND,
+    "implementations/flannel/image": _IMAGE_OF,
+    "mmdebstrap --variant=minbase --include=python3-minimal,libpython3-stdlib,nftables,conntrack "
+    "--customize-hook='copy-in examples/small-proxy/small_proxy.py /' bookworm - "
+    "| docker import - trafficdist.dev/small-proxy:1": _IMAGE_OF,
     "trafficdist run --backend kind --kind-image kindest/node:v1.33.7 "
     "--feature-gates PreferSameTrafficDistribution=true": _KIND,
     "trafficdist run --backend kind --mode nftables --families IPv4": _KIND,

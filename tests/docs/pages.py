@@ -36,7 +36,11 @@ _OF_SHELLS = {
     "sudo",
 }
 _OF_KUBERNETES = {"docker", "helm", "kind", "kubectl", "podman", "sonobuoy"}
-PROGRAMS = frozenset({"go", "make", "npx", "pytest", "tox", "trafficdist"} | _OF_SHELLS | _OF_KUBERNETES)
+PROGRAMS = frozenset(
+    {"go", "implementations/flannel/image", "make", "mmdebstrap", "npx", "pytest", "tox", "trafficdist"}
+    | _OF_SHELLS
+    | _OF_KUBERNETES
+)
 
 _FENCE = re.compile(r"^\s*```")
 _SPAN = re.compile(r"(?<!`)`(trafficdist [^`]+)`(?!`)", re.DOTALL)

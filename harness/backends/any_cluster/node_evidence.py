@@ -1,7 +1,7 @@
 """What the API of a cluster tells of a node's proxy, and what would give the parts of a packet's path that it does not.
 
 No API of Kubernetes has the rules of a node, its connections or its packets: they need root there. The log of
-kube-proxy is read where the run may read it. No run asks for that permission, which is one to read all logs.
+a proxy is read where the run may read it. No run asks for that permission, which is one to read all logs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,19 @@ from harness.api.client import Api, RefusedError, path_of
 from harness.errors import InconclusiveError
 from harness.probes.loop import Probe
 
-NAMESPACE, SELECTOR = "kube-system", "k8s-app=kube-proxy"
 _MOST = {"tailLines": "1000", "limitBytes": "300000"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPlace:
+    """Where the pods of a proxy are, and what they are called in evidence."""
+
+    name: str
+    namespace: str
+    selector: str
+
+
+KUBE_PROXY = ProxyPlace("kube-proxy", "kube-system", "k8s-app=kube-proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +37,17 @@ class ProxyLog:
     missing: str = ""
 
 
-_FORBIDDEN = ProxyLog(missing=f"the run needs `get` of pods/log in namespace {NAMESPACE}")
-
-
-def proxy_logs(api: Api, nodes: Sequence[str]) -> dict[str, ProxyLog]:
-    """Read the logs of kube-proxy on nodes, which have their names of `api`. Who answers once no more is not asked."""
-    found = dict.fromkeys(nodes, ProxyLog(missing=f"no pod in {NAMESPACE} with label {SELECTOR} is on its node"))
+def proxy_logs(api: Api, nodes: Sequence[str], place: ProxyPlace = KUBE_PROXY) -> dict[str, ProxyLog]:
+    """Read the logs of a proxy on nodes, which have their names of `api`. Who answers once no more is not asked."""
+    none = f"no pod in {place.namespace} with label {place.selector} is on its node"
+    found = dict.fromkeys(nodes, ProxyLog(missing=none))
     try:
-        pods = api.list("pods", NAMESPACE, label_selector=SELECTOR)
+        pods = api.list("pods", place.namespace, label_selector=place.selector)
         names = {str(each["spec"].get("nodeName")): str(each["metadata"]["name"]) for each in pods}
         for node in found.keys() & names.keys():
-            text = api.text(f"{path_of('pods', NAMESPACE, names[node], 'log')}?{urlencode(_MOST)}")
-            found[node] = ProxyLog(text) if text else _FORBIDDEN
+            text = api.text(f"{path_of('pods', place.namespace, names[node], 'log')}?{urlencode(_MOST)}")
+            forbidden = f"the run needs `get` of pods/log in namespace {place.namespace}"
+            found[node] = ProxyLog(text) if text else ProxyLog(missing=forbidden)
     except (InconclusiveError, RefusedError) as error:
         return {node: each if each.text else ProxyLog(missing=str(error)) for node, each in found.items()}
     return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxyPlace
 from harness.model.abilities import Ability
 from harness.model.manifests import has_condition, zone_of
 from harness.model.probing import AGNHOST
@@ -30,7 +31,11 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """The facts about a cluster before a run begins. `topology` has the nodes that were found."""
+    """The facts about a cluster before a run begins. `topology` has the nodes that were found.
+
+    `proxies` are where its proxies are, the first one that whose log tells of a node. Each Service of the run gets the
+    fields of `services`. `facts` are more of them, for reports.
+    """
 
     kubeconfig: str
     context: str
@@ -41,6 +46,9 @@ class ClusterTarget:
     registry: str = ""
     backend: str = "kubeconfig"
     probes: str = AGNHOST
+    proxies: tuple[ProxyPlace, ...] = (KUBE_PROXY,)
+    services: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def plain_api(self) -> Api:
         """Open the API in which nodes and zones have the cluster's own names."""
@@ -58,6 +66,7 @@ class ClusterTarget:
             "names": Names(**values["names"]),
             "topology": Topology(topology["name"], tuple(Node(**each) for each in topology["nodes"])),
             "abilities": frozenset(map(Ability, values["abilities"])),
+            "proxies": tuple(ProxyPlace(**each) for each in values["proxies"]),
         }
         return cls(**{**values, **made})
 

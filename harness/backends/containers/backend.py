@@ -235,7 +235,7 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
             places.setdefault(self.namespace_of(pod), f"server {pod.name}")
         names = {where: each for each, where in places.items() if isinstance(each, Namespace)}
         found = follower.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
-        lacks = proxy_logs(self.api, [node])[node].missing
+        lacks = proxy_logs(self.api, [node], self._target.proxies[0])[node].missing
         return replace(found, missing=(*found.missing, *([f"the log of its proxy: {lacks}"] if lacks else [])))
 
 

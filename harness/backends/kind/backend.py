@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from harness.api.client import Api, Response
 from harness.backends.any_cluster.dialing import Aside
+from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxyPlace
 from harness.backends.any_cluster.pod_runner import LATE_SECONDS
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
+from harness.backends.kind.endings import Endings
+from harness.backends.kind.kube_proxies import RELEASE_LABEL
 from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
 from harness.backends.node_lifecycle import ready_pods_on
 from harness.backends.protocols import ComponentControl, ControllerMetrics, NodePower
-from harness.errors import InconclusiveError
+from harness.errors import EndedError, InconclusiveError
 from harness.eventually import eventually
 from harness.guest import liveness
 from harness.model.release import Component, Release
 
 NOTICED = 180.0  # seconds until a node that is off counts as lost: 40 to 50 s, more with a busy control plane
 BOOTED = 300.0  # seconds until one that is on again is ready
+
+_OTHER_RELEASES = ProxyPlace(KUBE_PROXY.name, KUBE_PROXY.namespace, RELEASE_LABEL)
 
 AskPod = Callable[[str, str, float], Response]
 """Sends a request to a pod from its node: node, URL, time limit in seconds. Raises `InconclusiveError`."""
@@ -74,6 +80,35 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._components = components
         self._ask_pod = ask_pod
         self._without_controller = False
+        self._endings: Endings | None = None
+
+    def settle(self) -> float:
+        """As on any cluster. Raises `EndedError` if a proxy has ended by itself, though it may run again by now."""
+        if self._endings is None:
+            self._endings = Endings(self.api, (*self._target.proxies, _OTHER_RELEASES))
+        with self._noticing_ends():
+            return super().settle()
+
+    def check_instruments(self) -> None:
+        """Raise `EndedError` if a proxy has ended by itself, and `DistrustError` if a node has gone."""
+        super().check_instruments()
+        self._expect_running()
+
+    @contextlib.contextmanager
+    def _noticing_ends(self) -> Iterator[None]:
+        """Raise `EndedError` after the block if a proxy has ended by itself, which explains errors of the block."""
+        try:
+            yield
+        except InconclusiveError as error:
+            if not isinstance(error, EndedError):
+                self._expect_running(error)
+            raise
+        self._expect_running()
+
+    def _expect_running(self, because: Exception | None = None) -> None:
+        if self._endings and (said := self._endings.news()):
+            self._barrier.expect_news()  # who begins again lists anew
+            raise EndedError(said, Component.PROXY) from because
 
     def close(self) -> None:
         """Restore components, and delete all namespaces of this worker. Idempotent."""

@@ -10,15 +10,17 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
 from harness.api.client import Api
 from harness.api.kubeconfig import Kubeconfig
+from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxyPlace
 from harness.backends.kind.checks import Tools, require
-from harness.backends.kind.components import KindComponents
+from harness.backends.kind.components import ABILITIES, KindComponents
 from harness.backends.kind.config import (
+    WITHOUT_PROXY,
     KindConfig,
     control_plane_name,
     manifest,
@@ -26,16 +28,24 @@ from harness.backends.kind.config import (
     parse_images,
 )
 from harness.backends.kind.engine import ContainerEngine
+from harness.backends.kind.installing import Installing, images_of, load_images, require_images
 from harness.backends.kind.leftovers import Say, remove, silent
 from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
+from harness.backends.kind.own_proxies import OwnProxies
 from harness.backends.kind.scarcity import naming_scarcity
 from harness.backends.kind.state import PREFIX, ClusterFolder
+from harness.backends.kind.workloads import selector_of
 from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.labels import checked_run_id, new_run_id
+from harness.model.abilities import Ability
+from harness.model.networks import NO_CNI
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
 from harness.netns import process
+from harness.recipes.installation import Installation, images_in
+from harness.recipes.objects import parse_objects
+from harness.recipes.recipe import Recipe
 
 CREATE_SECONDS = 1200.0  # before the time scale; most of it is the node image on its way over a slow line
 READY_SECONDS = 300.0
@@ -62,16 +72,21 @@ class KindCluster:
         run_id: str = "",
         keep: bool = False,
         cni: str = "",
+        proxy: Recipe | None = None,
         say: Say = silent,
     ) -> None:
         """`image` is the node image of all nodes, or by role (see `parse_images`); kind's default unless given.
 
-        `cni` is a file of manifests in place of kind's own network plugin.
+        `cni` is a file of manifests in place of kind's own network plugin; with "none" the recipe brings one.
+        `proxy` is a recipe that is installed in place of kube-proxy; `mode` is its own then.
         `say` is called with lines about the progress. Raises `UsageError`.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
-        self.wanted = KindConfig(topology, tuple(families), mode, dict(feature_gates or {}), images, not cni)
-        self._cni = cni
+        of_kube_proxy = WITHOUT_PROXY if proxy else mode
+        self.wanted = KindConfig(topology, tuple(families), of_kube_proxy, dict(feature_gates or {}), images, not cni)
+        self._cni = Path(cni) if cni not in ("", NO_CNI) else None
+        self._proxy = proxy
+        self._mode = mode
         self.name = f"{PREFIX}{checked_run_id(run_id) if run_id else new_run_id()}"
         self.node_names = node_names(topology, self.name)
         self.control_plane = control_plane_name(self.name)
@@ -96,15 +111,23 @@ class KindCluster:
 
         A cluster that does not come up is deleted, unless it is to be kept.
         """
-        self._tools = require(self.wanted)
+        self._tools = tools = require(self.wanted)
+        if self._proxy:
+            require_images(tools, self._proxy)
         if not self._state.take():
             raise UnavailableError(f"kind cluster {self.name} belongs to another process that runs")
         with contextlib.ExitStack() as begun:
             begun.callback(self._delete)
-            self._create(self._tools)
+            self._create(tools)
+            self._bring_images(tools)
             if self._cni:
-                self._install_network(Path(self._cni))
+                self._install_network(self._cni)
+            installing = self._installing(tools)
+            if installing:
+                installing.apply(self._state.log)
             self._wait_until_ready()
+            if installing:
+                installing.wait()
             for node in self.node_names.values():
                 refuse_always(self._engine, node)
             self._begun = begun.pop_all()
@@ -128,6 +151,7 @@ class KindCluster:
         self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
     ) -> KindComponents:
         """Return the object that changes its components; `booted` is the release that its node images are of."""
+        own = self._installation.daemon_sets if self._installation else ()
         return KindComponents(
             self._engine,
             api,
@@ -136,7 +160,60 @@ class KindCluster:
             booted=booted or Release(gates=self.wanted.gates, follows="released"),
             patches=patches,
             stays=self._keep,
+            own_proxies=OwnProxies(api, self._proxy.name, own) if self._proxy else None,
         )
+
+    def proxy_places(self, api: Api) -> tuple[ProxyPlace, ...]:
+        """Return where the pods of its proxies are."""
+        ready = self._installation.ready if self._installation else ()
+        found = [ProxyPlace(each.name, each.namespace, selector_of(api, each)) for each in ready]
+        return tuple(found) or (KUBE_PROXY,)
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What scenarios can do with it beside what they can with any cluster."""
+        stays = self._installation is not None and not self._installation.daemon_sets
+        return ABILITIES - {Ability.RESTART_PROXY} if stays else ABILITIES
+
+    @property
+    def services(self) -> Mapping[str, Any]:
+        """What each Service of the run gets."""
+        return self._proxy.services if self._proxy else {}
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The facts about it that reports have beside those of any cluster."""
+        if self.wanted.default_cni:
+            return {}
+        who = self._cni or self._proxy
+        return {"podNetwork": f"of {who.name}" if who else "none"}
+
+    @property
+    def _installation(self) -> Installation | None:
+        return self._proxy.installation if self._proxy else None
+
+    def _installing(self, tools: Tools) -> Installing | None:
+        if self._proxy is None:
+            return None
+        nodes = {theirs: ours for ours, theirs in self.node_names.items()}
+        return Installing(
+            self._proxy,
+            self._mode,
+            tools,
+            self.name,
+            self.control_plane,
+            tuple(self.wanted.families),
+            nodes,
+            self.kubeconfig,
+            self._say,
+        )
+
+    def _bring_images(self, tools: Tools) -> None:
+        """Bring the images of the recipe, and of the network plugin, to the nodes."""
+        objects = tuple(parse_objects([str(self._cni.absolute())], Path("/"))) if self._cni else ()
+        named = [*images_in(objects), *(images_of(self._proxy) if self._proxy else [])]
+        if named:
+            load_images(tools, self.name, named, self._state.log, self._say)
 
     @property
     def _engine(self) -> ContainerEngine:

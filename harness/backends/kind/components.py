@@ -28,6 +28,7 @@ from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
+from harness.backends.kind.own_proxies import OwnProxies
 from harness.backends.kind.proxy_pods import ProxyPods, Running
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
@@ -94,10 +95,11 @@ class KindComponents:
         patches: Mapping[str, str] | None = None,
         newest: Callable[[Wanted], Version] = newest_patch,
         stays: bool = False,
+        own_proxies: OwnProxies | None = None,
     ) -> None:
         """`booted` is the release of all components at boot; `patches` maps minor versions to patches.
 
-        `stays`: the cluster is kept when the run is over.
+        `stays`: the cluster is kept when the run is over. `own_proxies` are in place of kube-proxy.
         """
         self._shell = shell
         self._control_plane = control_plane
@@ -113,6 +115,7 @@ class KindComponents:
         self._away: set[str] = set()  # static pods whose manifests are moved away
         self._manager: Object | None = None  # the controller manager that was last asked for
         self._proxies = ProxyPods(shell, api)
+        self._own_proxies = own_proxies
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
@@ -133,7 +136,7 @@ class KindComponents:
             case Component.CONTROLLER:
                 self._run_manager(static_pods.alone(static_pods.without_slices(self._original(_MANAGER))))
             case Component.PROXY:
-                self._proxies.stop([self._node_names[node] for node in nodes])
+                (self._own_proxies or self._proxies).stop([self._node_names[node] for node in nodes])
 
     def stop_node(self, node: str) -> None:
         """See `Components`: its container is killed."""
@@ -160,7 +163,7 @@ class KindComponents:
             self._write(name, text)
             self._wait(functools.partial(self._is_up, name, 0), f"{name} to be as it was")
         self._texts.clear()
-        self._proxies.close()
+        (self._own_proxies or self._proxies).close()
 
     def controller_metrics(self) -> str:
         """Return the controller manager's metrics in Prometheus text. Raises `InconclusiveError`."""
@@ -301,6 +304,11 @@ class KindComponents:
 
     def _start_proxies(self, release: Release, nodes: Sequence[str]) -> None:
         real = [self._node_names[node] for node in nodes]
+        if self._own_proxies:
+            if release != self._booted:
+                raise UnavailableError(f"the recipe's proxy is one program, which cannot be of release {release}")
+            self._own_proxies.start(real)
+            return
         running = None
         if release != self._booted:
             tag = self._tag(release, self._proxies.tag)

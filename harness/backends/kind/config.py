@@ -21,6 +21,8 @@ from harness.model.topology import ZONE_LABEL, Topology
 NODE_LABEL = "trafficdist.dev/node"
 CONTROL_PLANE, WORKER = "control-plane", "worker"
 MODES = ("iptables", "nftables", "ipvs")
+WITHOUT_PROXY = "none"
+"""In place of a mode of kube-proxy: kind installs none."""
 
 _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
@@ -46,7 +48,7 @@ class KindConfig:
     default_cni: bool = True
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
+        if self.mode not in (*MODES, WITHOUT_PROXY):
             raise UsageError(f"kind has no kube-proxy mode {self.mode!r}: want {', '.join(MODES)}")
         if tuple(sorted(self.families)) not in _FAMILIES:
             raise UsageError(f"IP families {', '.join(self.families)}: want IPv4, IPv6 or both")
@@ -67,7 +69,7 @@ def manifest(wanted: KindConfig, *, name: str = "") -> dict[str, Any]:
             **({} if wanted.default_cni else {"disableDefaultCNI": True}),
         },
         **({"featureGates": dict(sorted(gates.items()))} if gates else {}),
-        "kubeadmConfigPatches": [_PATCH.format(mode=wanted.mode)],
+        **({} if wanted.mode == WITHOUT_PROXY else {"kubeadmConfigPatches": [_PATCH.format(mode=wanted.mode)]}),
         "nodes": [
             _node(CONTROL_PLANE, wanted.images, {}),
             *(

@@ -97,6 +97,10 @@ class ContainerEngine:
         if names:
             self.ask("rm", "--force", "--volumes", *names)
 
+    def has_image(self, name: str) -> bool:
+        """Return whether the engine has an image of this name."""
+        return self._run(("image", "inspect", name), None, _SECONDS).returncode == 0
+
     def has_network(self, name: str = NETWORK) -> bool:
         """Return whether there is a network of that name."""
         return name in self.ask("network", "ls", "--format", "{{.Name}}").split()

@@ -35,15 +35,20 @@ def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
 
 
 def left_out(daemon_set: Object, nodes: Sequence[str]) -> Object:
-    """Return a JSON merge patch for kubeadm's DaemonSet, after which it runs on all nodes but these."""
-    terms = [{"matchFields": [_field("NotIn", node) for node in sorted(nodes)]}]
+    """Return a JSON merge patch for a DaemonSet, after which it runs on all of its nodes but these."""
     before = daemon_set["spec"]["template"]["spec"].get("affinity")
-    affinity: Any = _affinity(terms) if nodes else before
+    required = ((before or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    fields = [_field("NotIn", node) for node in sorted(nodes)]
+    terms = [
+        {**each, "matchFields": [*(each.get("matchFields") or ()), *fields]}
+        for each in required.get("nodeSelectorTerms") or [{}]
+    ]
+    affinity: Any = {**(before or {}), **_affinity(terms)} if nodes else before
     return {"spec": {"updateStrategy": ON_DELETE, "template": {"spec": {"affinity": affinity}}}}
 
 
 def given_back(daemon_set: Object) -> Object:
-    """Return a JSON merge patch that restores kubeadm's DaemonSet."""
+    """Return a JSON merge patch that restores a DaemonSet."""
     strategy: Object = daemon_set["spec"].get("updateStrategy") or {"type": "RollingUpdate"}
     affinity = daemon_set["spec"]["template"]["spec"].get("affinity")
     return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}

@@ -68,9 +68,13 @@ def test_keys_in_comments_are_right_once_they_are_none(tmp_path: Path) -> None:
     (tmp_path / "definitions.yaml").write_text(
         yaml.safe_dump({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}})
     )
+    (tmp_path / "daemonset.yaml").write_text(
+        yaml.safe_dump({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}})
+    )
     given = strict_yaml.parse(text(), "draft") | strict_yaml.parse(said, "comments")
     recipe = parse_recipe(given, OF_PROXY, tmp_path)
     assert recipe.converges_within == 5
+    assert recipe.installation is not None
     assert (len(recipe.objects), len(recipe.cluster_programs), len(recipe.programs[0].files)) == (2, 1, 1)
 
 

@@ -136,6 +136,48 @@ def test_what_does_not_go_together_is_refused(given: dict[str, Any], said: str) 
         resolve(given, environment={})
 
 
+KIND: dict[str, Any] = {"name": "mine", "kind": {"install": ["x"], "ready": [{"daemonset": "a/b"}], "cni": "none"}}
+
+
+def test_recipe_of_a_kind_cluster_says_what_it_claims_and_what_connects_pods(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(KIND | {"modes": ["ebpf"], "version": "1"}), encoding="utf-8")
+    settings = resolve({"backend": "kind", "proxy": str(file)}, environment={})
+    assert (settings.mode, settings.cni, settings.project, settings.converges_within) == ("ebpf", "none", "mine", 0.0)
+    assert settings.profile == ("service-proxy",)
+    given = resolve({"backend": "kind", "proxy": str(file), "cni": str(file)}, environment={})
+    assert given.cni == str(file)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given", "said"),
+    [
+        (KIND, {}, "it has no command, only key kind: take --backend kind"),
+        (KIND, {"backend": "kubeconfig"}, "a cluster of --backend kubeconfig has its own proxy"),
+        ({"name": "x", "command": ["x"], "ready": [{"log": "x"}]}, {"backend": "kind"}, "key kind is missing"),
+        (KIND, {"backend": "kind", "mode": "ipvs"}, "--mode ipvs: --proxy .*mine.yaml has mode unknown"),
+    ],
+)
+def test_recipe_is_for_its_backends(recipe: dict[str, Any], given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    with pytest.raises(UsageError, match=said):
+        resolve({"proxy": str(tmp_path / "mine.yaml"), **given}, environment={})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"cni": "none"}, "--cni none: no node gets ready without a network; it is for a recipe that brings one"),
+        ({"cni": "no-such.yaml"}, "--cni: there is no file no-such.yaml"),
+        ({"mode": "none"}, "--mode none: a cluster without kube-proxy is for a recipe"),
+        ({"proxy": "kube-proxy"}, "take --proxy installed, or nothing; for kind also a recipe with key kind"),
+    ],
+)
+def test_kind_cluster_without_its_parts_is_for_recipes(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        resolve({"backend": "kind", **given}, environment={})
+
+
 @pytest.mark.parametrize(
     ("given", "seconds"),
     [

@@ -29,6 +29,11 @@ UP_TO_THE_NETWORK = """case "$1" in
 esac"""
 
 
+def test_cluster_may_have_neither_kube_proxy_nor_network() -> None:
+    wanted = manifest(KindConfig(ONE_ZONE, mode="none", default_cni=False))
+    assert wanted["networking"] == {"ipFamily": "ipv4", "kubeProxyMode": "none", "disableDefaultCNI": True}
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_a_file_is_what_its_named_topology_makes_it(name: str) -> None:
     again = "write it again with `python -m harness.backends.kind.named kind-configs`"

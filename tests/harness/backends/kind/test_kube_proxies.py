@@ -36,6 +36,16 @@ def test_nodes_are_left_out_by_name_and_no_other_proxy_restarts() -> None:
     ]
 
 
+def test_a_daemon_set_of_some_nodes_stays_on_those() -> None:
+    linux = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [linux]}}
+    there = {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": required, "podAntiAffinity": {"x": []}}}}}}
+    spec = left_out(there, ["w1"])["spec"]
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": ["w1"]}]
+    assert terms(spec) == [{**linux, "matchFields": fields}]
+    assert spec["template"]["spec"]["affinity"]["podAntiAffinity"] == {"x": []}
+
+
 def test_without_nodes_the_template_is_the_one_that_running_pods_have() -> None:
     assert left_out(DAEMON_SET, [])["spec"]["template"]["spec"] == {"affinity": None}
     assert given_back(DAEMON_SET)["spec"]["updateStrategy"] == {"type": "RollingUpdate"}

@@ -1,0 +1,73 @@
+"""Has a proxy ended by itself? On a real cluster its kubelet starts it again at once, and nobody would know.
+
+A kubelet counts the restarts of each container. What scenarios do is told apart: a proxy that they replace has a new
+pod, and one whose node was switched off has ended for a reason that its kubelet does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode
+
+from harness.api.client import Api, Object, path_of
+from harness.backends.any_cluster.node_evidence import ProxyPlace
+from harness.errors import InconclusiveError
+
+_UNKNOWN = "Unknown"  # the reason that containerd gives for a container that was gone when it began
+_WAITS = "CrashLoopBackOff"
+_LINES = "20"
+
+
+class Endings:
+    """The containers of proxies, and how often each had been started when it was last looked."""
+
+    def __init__(self, api: Api, places: Sequence[ProxyPlace]) -> None:
+        self._api = api
+        self._places = places
+        self._known: dict[tuple[str, str], int] = {}
+        self.news()
+
+    def news(self) -> str:
+        """Return which proxy has ended by itself since the last call, or waits to be started again; "" if none.
+
+        "" too while the API server is away.
+        """
+        found = []
+        try:
+            for place in self._places:
+                for pod in self._api.list("pods", place.namespace, label_selector=place.selector):
+                    found += [self._told(place, pod, each) for each in self._ended(pod)]
+        except InconclusiveError:
+            return ""
+        return next(iter(found), "")
+
+    def _ended(self, pod: Object) -> Iterator[Object]:
+        """Yield the containers of a pod that have ended by themselves since the last look."""
+        for each in (pod.get("status") or {}).get("containerStatuses") or ():
+            key, count = (str(pod["metadata"]["uid"]), str(each["name"])), int(each.get("restartCount", 0))
+            more, self._known[key] = count > self._known.get(key, 0), count
+            state = each.get("state") or {}
+            waits = (state.get("waiting") or {}).get("reason") == _WAITS
+            by_itself = _end(each).get("reason") != _UNKNOWN and "deletionTimestamp" not in pod["metadata"]
+            if by_itself and (more or waits or "terminated" in state):
+                yield each
+
+    def _told(self, place: ProxyPlace, pod: Object, container: Object) -> str:
+        node, end = pod["spec"].get("nodeName"), _end(container)
+        runs = "running" in (container.get("state") or {})
+        query = {"container": container["name"], "tailLines": _LINES, **({"previous": "true"} if runs else {})}
+        names = place.namespace, str(pod["metadata"]["name"])
+        log = self._api.text(f"{path_of('pods', *names, 'log')}?{urlencode(query)}").strip()
+        why = f" ({end['reason']})" if end.get("reason") not in (None, "Error", "Completed") else ""
+        return (
+            f"{place.name} on {node} exited with {end.get('exitCode', '?')}{why}; its log ends with:\n"
+            f"{log or '(it wrote nothing)'}"
+        )
+
+
+def _end(container: Object) -> Object:
+    """Return how a container ended when it last did."""
+    for key in ("state", "lastState"):
+        if found := (container.get(key) or {}).get("terminated"):
+            return dict(found)
+    return {}

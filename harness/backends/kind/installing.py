@@ -1,0 +1,141 @@
+"""Brings a recipe's proxy to a kind cluster that has none: images, objects and a command. Waits until it is ready."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.api.client import Api
+from harness.api.kubeconfig import Kubeconfig
+from harness.backends.kind.checks import Tools
+from harness.backends.kind.leftovers import Say
+from harness.backends.kind.workloads import Trouble, lacking, trouble
+from harness.errors import InconclusiveError, StartError, UnavailableError
+from harness.eventually import NotYetError, eventually
+from harness.netns import process
+from harness.recipes.installation import Installation, images_in
+from harness.recipes.objects import apply
+from harness.recipes.recipe import Recipe
+
+INSTALL_SECONDS = 600.0
+SAVE_SECONDS = 300.0
+_LOOK = 0.5
+_POD_CIDRS = {"IPv4": "10.244.0.0/16", "IPv6": "fd00:10:244::/56"}
+_SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
+"""Of every cluster that kind makes, unless its manifest has others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installing:
+    """A recipe, and the cluster that it is brought to. `nodes` are the names of its nodes, by kind's."""
+
+    recipe: Recipe
+    mode: str
+    tools: Tools
+    cluster: str
+    control_plane: str
+    families: tuple[str, ...]
+    nodes: Mapping[str, str]
+    kubeconfig: Path
+    say: Say
+
+    @property
+    def _what(self) -> Installation:
+        assert self.recipe.installation is not None
+        return self.recipe.installation
+
+    def apply(self, log: Path) -> None:
+        """Apply the objects, and run the command. Raises `StartError` with what is refused, or the first error."""
+        self.say(f"{self.recipe.name} is installed in place of kube-proxy")
+        known = self._values()
+        api = Api(Kubeconfig(str(self.kubeconfig)))
+        try:
+            apply(api, self._what.objects_with(known), self.recipe.name)
+        finally:
+            api.close()
+        if self._what.install:
+            who = f"{self.recipe.name}: its command to install"
+            environment = {"KUBECONFIG": str(self.kubeconfig)}
+            process.start(who, self._what.command_with(known), log=log, environment=environment).finish(INSTALL_SECONDS)
+
+    def wait(self) -> None:
+        """Wait until all that the recipe names is ready. Raises `StartError` with the pod, its node and its log."""
+        api = Api(Kubeconfig(str(self.kubeconfig)))
+        missing = ""
+
+        def ready() -> bool:
+            nonlocal missing
+            before = missing
+            try:
+                missing = next((f"{each}: {text}" for each in self._what.ready if (text := lacking(api, each))), "")
+            except InconclusiveError as error:  # the API server is busy, or was replaced by the command
+                missing = str(error)
+            if missing and missing != before:
+                self.say(missing)
+            return not missing
+
+        try:
+            eventually(ready, within=self._what.ready_seconds, every=_LOOK, describe=lambda: missing)
+        except NotYetError as error:
+            raise self._not_ready(api) from error
+        finally:
+            api.close()
+        self.say(f"{self.recipe.name} is ready")
+
+    def _not_ready(self, api: Api) -> StartError:
+        found = [trouble(api, each, self.nodes) for each in self._what.ready if lacking(api, each)]
+        first = next(iter(found), Trouble("it was late", {}))
+        error = StartError(
+            f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {first.said}\n"
+            "--keep-cluster leaves the cluster there to be looked at"
+        )
+        error.logs = {name: text for each in found for name, text in each.log.items()}
+        return error
+
+    def _values(self) -> dict[str, str]:
+        return {
+            "server": f"https://{self.control_plane}:6443",
+            "server_host": self.control_plane,
+            "cluster_cidrs": ",".join(_POD_CIDRS[each] for each in self.families),
+            "service_cidrs": ",".join(_SERVICE_CIDRS[each] for each in self.families),
+            "mode": self.mode,
+            "kubeconfig": str(self.kubeconfig),
+            "cluster": self.cluster,
+        }
+
+
+def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Say) -> None:
+    """Bring images to all nodes: those of these names that the engine has, and archives. Nodes pull all others.
+
+    Raises `StartError` with the first error of kind's output.
+    """
+    archives = [each for each in named if each.endswith(".tar")]
+    here = [each for each in dict.fromkeys(named) if each not in archives and tools.engine.has_image(each)]
+    with tempfile.TemporaryDirectory(prefix="trafficdist-images-") as folder:
+        if here:
+            saved = str(Path(folder) / "images.tar")
+            say(f"images for the nodes: {', '.join(here)}")
+            tools.engine.ask("save", "--output", saved, *here, seconds=SAVE_SECONDS)
+            archives.append(saved)
+        for each in archives:
+            command: list[str | Path] = [tools.kind, "load", "image-archive", each, "--name", cluster]
+            running = process.start("kind load", command, log=log, environment=tools.engine.environment())
+            running.finish(SAVE_SECONDS)
+
+
+def images_of(recipe: Recipe) -> list[str]:
+    """Return the images that a recipe names, and those in its objects."""
+    installation = recipe.installation
+    return [*installation.images, *images_in(installation.objects)] if installation else []
+
+
+def require_images(tools: Tools, recipe: Recipe) -> None:
+    """Raise `UnavailableError` if the engine lacks an image that the recipe names."""
+    named = recipe.installation.images if recipe.installation else ()
+    if absent := [each for each in named if not each.endswith(".tar") and not tools.engine.has_image(each)]:
+        raise UnavailableError(
+            f"{recipe.name}: {tools.engine.name} has no image {', '.join(absent)} (key kind.images); build it, or get "
+            f"it with `{tools.engine.name} pull`"
+        )

@@ -1,0 +1,86 @@
+"""Are the pods of a DaemonSet or the like ready, and if not, which one, where, and what does its log say?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from harness.api.client import Api, Object, path_of
+from harness.guest import errors
+from harness.model.manifests import has_condition
+from harness.model.program_log import fault_in
+from harness.recipes.installation import Workload
+
+_PULL = "build or pull it where the container engine is, and name it in key kind.images of the recipe"
+_PLURAL = {"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
+_LOG_BYTES = "1000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why it is not ready, in words, with the log of the pod that keeps it from that, by file name."""
+
+    said: str
+    log: Mapping[str, str]
+
+
+def url_of(workload: Workload) -> str:
+    """Return the URL path of a workload."""
+    return f"/apis/apps/v1/namespaces/{workload.namespace}/{_PLURAL[workload.kind]}/{workload.name}"
+
+
+def selector_of(api: Api, workload: Workload) -> str:
+    """Return the selector of its pods; "" if it is not there."""
+    spec = api.request("GET", url_of(workload)).body.get("spec") or {}
+    labels = (spec.get("selector") or {}).get("matchLabels") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def lacking(api: Api, workload: Workload) -> str:
+    """Return what keeps it from being ready, in a few words; "" if nothing does."""
+    answer = api.request("GET", url_of(workload))
+    if answer.code == 404:
+        return "it is not there"
+    found = answer.body
+    status = found.get("status") or {}
+    if status.get("observedGeneration", 0) < found["metadata"].get("generation", 0):
+        return "its controller has not seen it yet"
+    of_nodes = workload.kind == "DaemonSet"
+    wanted = status.get("desiredNumberScheduled", 0) if of_nodes else found["spec"].get("replicas", 1)
+    updated, ready = ("updatedNumberScheduled", "numberReady") if of_nodes else ("updatedReplicas", "readyReplicas")
+    if not wanted:
+        return "it wants no pod on any node"
+    least = min(status.get(updated, 0), status.get(ready, 0))
+    return f"{least} of {wanted} pods are ready" if least < wanted else ""
+
+
+def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
+    """Return what is wrong with a workload that is not ready. `nodes` are names for people, by the cluster's own."""
+    said = f"{workload}: {lacking(api, workload) or 'it was late'}"
+    selector = selector_of(api, workload)
+    pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
+    waiting = [each for each in pods if not has_condition(each, "Ready")]
+    if not waiting:
+        return Trouble(said, {})
+    pod = min(waiting, key=lambda each: (not errors.of_pod(each), str(each["metadata"]["name"])))
+    name, node = str(pod["metadata"]["name"]), str((pod.get("spec") or {}).get("nodeName") or "no node yet")
+    why = errors.of_pod(pod, pull=_PULL) or f"pod {workload.namespace}/{name}: it does not get ready"
+    log = _log(api, pod)
+    where = nodes.get(node, node)
+    text = f"{said}\non {where}: {why}" + (f"\n{fault_in(log)}" if log else "")
+    return Trouble(text, {f"{workload.name}-{where}.log": log} if log else {})
+
+
+def _log(api: Api, pod: Object) -> str:
+    """Return the log of the first container that does not run well, as it was before it was started again."""
+    status = pod.get("status") or {}
+    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        ended = ((each.get("state") or {}).get("terminated") or {}).get("exitCode")
+        if each.get("ready") or ended == 0:
+            continue
+        names = str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"])
+        begun_again = each.get("restartCount", 0) > 0 and "running" not in (each.get("state") or {})
+        query = {"container": each["name"], "limitBytes": _LOG_BYTES, **({"previous": "true"} if begun_again else {})}
+        return api.text(f"{path_of('pods', *names, 'log')}?{urlencode(query)}")
+    return ""

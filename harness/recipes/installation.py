@@ -1,0 +1,165 @@
+"""How a recipe brings a proxy to a kind cluster: what is installed there once, and what tells that it is ready.
+
+On the embedded cluster the suite starts programs itself. On a real one kubelets do: a recipe has manifests, or a
+command that installs what it likes. Everything is validated before a cluster is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.api.client import Object
+from harness.errors import UsageError
+from harness.model.networks import NO_CNI
+from harness.recipes import values
+from harness.recipes.filling import fill, fill_known
+from harness.recipes.objects import parse_objects
+
+READY_SECONDS = 180.0
+KEYS = ("objects", "install", "images", "ready", "ready_seconds", "cni")
+OF_OBJECTS: Mapping[str, str] = {
+    "server": "the URL of the API server, as nodes reach it",
+    "server_host": "the host of that URL; its port is 6443",
+    "cluster_cidrs": "the CIDRs of all pods, with commas",
+    "service_cidrs": "the CIDRs of cluster IPs, with commas",
+    "mode": "the mode that was asked for",
+}
+OF_COMMAND: Mapping[str, str] = {
+    **OF_OBJECTS,
+    "kubeconfig": "a file that leads to the API server",
+    "cluster": "the name of the kind cluster",
+}
+"""Placeholders of `objects` and of `install`."""
+
+_WORKLOADS = {"daemonset": "DaemonSet", "deployment": "Deployment", "statefulset": "StatefulSet"}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What runs pods, and is waited for."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What is installed on a kind cluster in place of kube-proxy, in this order: images, objects, a command.
+
+    `cni` is a default of --cni: a file, or "none" for what brings a network of its own.
+    """
+
+    objects: tuple[Object, ...] = ()
+    install: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    ready: tuple[Workload, ...] = ()
+    ready_seconds: float = READY_SECONDS
+    cni: str = ""
+
+    @property
+    def daemon_sets(self) -> tuple[Workload, ...]:
+        """What runs a pod on each node: the proxies."""
+        return tuple(each for each in self.ready if each.kind == "DaemonSet")
+
+    def objects_with(self, known: Mapping[str, str]) -> tuple[Object, ...]:
+        """Return the objects with placeholders filled in; braces around anything else stay."""
+        return tuple(_filled(each, known) for each in self.objects)
+
+    def command_with(self, known: Mapping[str, str]) -> list[str]:
+        """Return the command with placeholders filled in."""
+        return [fill(each, known) for each in self.install]
+
+
+def parse_installation(given: Any, folder: Path) -> Installation:
+    """Parse the value of key `kind`, whose files are in a folder. Raises `UsageError` with the key."""
+    if not isinstance(given, dict):
+        raise UsageError(f"key kind: want a mapping of keys to values, not {values.shown(given)}")
+    values.refuse_unknown(given, KEYS, "key kind: ")
+    if not given.get("objects") and not given.get("install"):
+        raise UsageError("key kind: want objects, install, or both: what brings the proxy to the cluster")
+    objects = parse_objects(given.get("objects", []), folder, "kind.objects")
+    ready = _ready(given["ready"]) if "ready" in given else tuple(_workloads_in(objects))
+    if not ready:
+        raise UsageError(
+            "key kind.ready is missing: name what has to be ready, for example {daemonset: kube-system/mine}; objects "
+            f"of kind {', '.join(_WORKLOADS.values())} are waited for anyway"
+        )
+    return Installation(
+        objects=objects,
+        install=values.as_command(given["install"], "kind.install", OF_COMMAND) if "install" in given else (),
+        images=tuple(_image(each, number, folder) for number, each in enumerate(_texts(given, "images"))),
+        ready=ready,
+        ready_seconds=values.as_seconds(given.get("ready_seconds", READY_SECONDS), "kind.ready_seconds"),
+        cni=_cni(given["cni"], folder) if "cni" in given else "",
+    )
+
+
+def images_in(objects: tuple[Object, ...]) -> list[str]:
+    """Return the images that pods of these objects are made of, each once."""
+    found: dict[str, None] = {}
+    for each in objects:
+        spec = each.get("spec") or {}
+        pod = spec if each["kind"] == "Pod" else ((spec.get("template") or {}).get("spec") or {})
+        for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+            found[str(container.get("image", ""))] = None
+    return [each for each in found if each]
+
+
+def _ready(given: Any) -> tuple[Workload, ...]:
+    if not isinstance(given, list) or not given:
+        raise UsageError(f"key kind.ready: want a list of {', '.join(_WORKLOADS)}, each with NAMESPACE/NAME")
+    return tuple(_workload(each, f"key kind.ready[{number}]: ") for number, each in enumerate(given))
+
+
+def _workload(given: Any, where: str) -> Workload:
+    if not isinstance(given, dict) or len(given) != 1:
+        raise UsageError(f"{where}want one of {', '.join(_WORKLOADS)}, with NAMESPACE/NAME")
+    values.refuse_unknown(given, tuple(_WORKLOADS), where)
+    ((kind, named),) = given.items()
+    namespace, _, name = named.partition("/") if isinstance(named, str) else ("", "", "")
+    if not namespace or not name or "/" in name:
+        raise UsageError(f"{where}{kind}: want NAMESPACE/NAME, not {values.shown(named)}")
+    return Workload(_WORKLOADS[kind], namespace, name)
+
+
+def _workloads_in(objects: tuple[Object, ...]) -> Iterator[Workload]:
+    for each in objects:
+        if each["kind"] in _WORKLOADS.values():
+            yield Workload(each["kind"], each["metadata"].get("namespace", "default"), each["metadata"]["name"])
+
+
+def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    return values.as_texts(given.get(key, []), f"kind.{key}")
+
+
+def _image(said: str, number: int, folder: Path) -> str:
+    """Return the name of an image, or the path of an archive of images."""
+    if not said.endswith(".tar"):
+        return said
+    return _file(said, f"key kind.images[{number}]", folder)
+
+
+def _cni(given: Any, folder: Path) -> str:
+    said = values.as_text(given, "kind.cni")
+    return said if said == NO_CNI else _file(said, "key kind.cni", folder)
+
+
+def _file(said: str, key: str, folder: Path) -> str:
+    if not (folder / said).is_file():
+        raise UsageError(f"{key}: there is no file {values.shown(str(folder / said))}")
+    return str(folder / said)
+
+
+def _filled(value: Any, known: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(each, known) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, known) for each in value]
+    return fill_known(value, known) if isinstance(value, str) else value

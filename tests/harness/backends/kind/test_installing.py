@@ -1,0 +1,64 @@
+"""Images of a recipe are brought to the nodes of a kind cluster: those that the engine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.backends.kind.checks import Tools
+from harness.backends.kind.engine import Facts, find_engine
+from harness.backends.kind.installing import load_images, require_images
+from harness.binaries.versions import Version
+from harness.errors import StartError, UnavailableError
+from harness.recipes.recipe import OF_PROXY, parse_recipe
+from tests.harness.backends.kind.conftest import Install
+
+ENGINE = """echo "$*" >> "$0.asked"
+case "$1 $3" in
+  "image mine:1") ;;
+  "image "*) exit 1;;
+esac"""
+KIND = 'echo "$*" >> "$0.asked"'
+AGENT = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}
+
+
+def tools(install: Install, kind: str = KIND) -> Tools:
+    program = install("kind", kind)
+    install("docker", ENGINE)
+    return Tools(program, Version(0, 33, 0), find_engine(), Facts("28.0.0", "", 0, "6.8.0", "2"))
+
+
+def asked(tools: Tools, program: str) -> str:
+    file = tools.kind.with_name(f"{program}.asked")
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def test_what_the_engine_has_is_saved_once_and_loaded_and_nodes_pull_the_rest(install: Install, tmp_path: Path) -> None:
+    found = tools(install)
+    load_images(found, "c", ["mine:1", "theirs:1", "mine:1", "a.tar"], tmp_path / "log", [].append)
+    saved = [line for line in asked(found, "docker").splitlines() if line.startswith("save")]
+    assert len(saved) == 1
+    assert saved[0].endswith("images.tar mine:1")
+    loaded = asked(found, "kind").splitlines()
+    assert loaded[0] == "load image-archive a.tar --name c"
+    assert loaded[1].endswith("images.tar --name c")
+
+
+def test_nothing_is_saved_where_the_engine_has_none(install: Install, tmp_path: Path) -> None:
+    found = tools(install)
+    load_images(found, "c", ["theirs:1"], tmp_path / "log", [].append)
+    assert asked(found, "kind") == ""
+
+
+def test_first_error_of_kind_is_told(install: Install, tmp_path: Path) -> None:
+    found = tools(install, "echo 'ERROR: no space left on device'; exit 1")
+    with pytest.raises(StartError, match=r"kind load exited with 1; the first error of its log.*no space left"):
+        load_images(found, "c", ["mine:1"], tmp_path / "log", [].append)
+
+
+def test_image_that_a_recipe_names_is_required_before_a_cluster_is_made(install: Install) -> None:
+    found = tools(install)
+    recipe = parse_recipe({"name": "mine", "kind": {"objects": [AGENT], "images": ["mine:1", "none:1"]}}, OF_PROXY)
+    with pytest.raises(UnavailableError, match=r"mine: docker has no image none:1 \(key kind.images\); build it"):
+        require_images(found, recipe)

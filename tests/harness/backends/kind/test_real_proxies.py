@@ -1,0 +1,78 @@
+"""A proxy that a recipe brings to a real kind cluster: kube-proxy by a manifest, of the image that node images have."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.backends.kind.backend import KindBackend
+from harness.backends.kind.engine import ContainerEngine
+from harness.backends.kind.node_image import command
+from harness.backends.kind.node_image.gathering import Recipe
+from harness.binaries.versions import parse_wanted
+from harness.errors import EndedError, StartError, UnavailableError
+from harness.eventually import eventually
+from harness.model.release import Component
+from harness.run.real_cluster import held
+from harness.settings.options import resolve
+from harness.settings.settings import Settings
+
+GIVEN = Path(__file__).parents[4] / "implementations" / "kube-proxy"
+OURS = "v1.34.12"  # in the manifest
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+Make = Callable[[str, str], Settings]
+
+
+@pytest.fixture
+def make(engine: ContainerEngine, kind: Path, tmp_path: Path) -> Make:
+    """Makes the settings of a cluster of two nodes with this in its manifest in place of that."""
+    try:
+        image = command.there(Recipe(parse_wanted("1.34")))
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+
+    def settings(old: str, new: str) -> Settings:
+        shutil.copytree(GIVEN / "kind", tmp_path / "kind")
+        shutil.copy(GIVEN / "on-kind.yaml", tmp_path / "mine.yaml")
+        written = tmp_path / "kind" / "daemonset.yaml"
+        text = written.read_text(encoding="utf-8").replace(OURS, image.rpartition(":")[2])
+        assert old in text
+        written.write_text(text.replace(old, new), encoding="utf-8")
+        given = {"backend": "kind", "kind-image": image, "topology": "a=1,b=1", "families": "IPv4"}
+        return resolve({**given, "proxy": str(tmp_path / "mine.yaml")}, environment={})
+
+    return settings
+
+
+def test_one_that_ends_is_noticed_and_one_that_is_stopped_does_not_count(make: Make, engine: ContainerEngine) -> None:
+    with held(make("{server}", "{server}"), print) as backend:
+        assert isinstance(backend, KindBackend)
+        backend.settle()
+        node = next(each for each in engine.clusters() if each in str(backend._target.kubeconfig)) + "-worker2"
+        assert "own-kube-proxy" in engine.execute(node, "crictl", "pods")
+        backend.stop_component(Component.PROXY, ["b1"])
+        assert "kube-proxy" not in engine.execute(node, "ps", "-A")
+        backend.start_component(Component.PROXY, backend.release, ["b1"])
+        engine.execute(node, "pkill", "-KILL", "kube-proxy")
+        with pytest.raises(EndedError, match="own-kube-proxy on b1 exited with 137; its log ends with:") as caught:
+            eventually(lambda: bool(backend.settle()), within=60, describe="its end to be noticed")
+        assert caught.value.component == Component.PROXY
+        eventually(lambda: backend.settle() is not None, within=60, describe="it to work again")
+
+
+def test_one_that_does_not_get_ready_is_told_with_its_pod_its_node_and_its_error(make: Make) -> None:
+    settings = make("--config=/etc/own-kube-proxy/config.yaml", "--config=/none")
+    recipe = Path(settings.proxy.file)
+    recipe.write_text(recipe.read_text("utf-8").replace("kind:\n", "kind:\n  ready_seconds: 30\n"), encoding="utf-8")
+    with (
+        pytest.raises(StartError, match="kube-proxy is not ready within 30 s: DaemonSet") as caught,
+        held(settings, print),
+    ):
+        pass
+    assert "on a1: pod kube-system/own-kube-proxy-" in str(caught.value) or "on b1: pod" in str(caught.value)
+    assert "open /none: no such file or directory" in str(caught.value)
+    assert any("/none" in log for log in caught.value.logs.values())

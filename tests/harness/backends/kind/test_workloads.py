@@ -1,0 +1,103 @@
+"""What is told of a proxy that does not get ready on a kind cluster: component, pod, node, and the error of its log."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from harness.api.client import Api, Object, Response
+from harness.backends.kind.workloads import lacking, selector_of, trouble
+from harness.recipes.installation import Workload
+
+AGENT = Workload("DaemonSet", "kube-system", "agent")
+SEE = "see `kubectl logs --previous`"
+LOG = "starting\nE1124 10:00:00.000000       1 main.go:1] no such table\nbye\n"
+
+
+def api(status: Object | None, pods: list[Object] = [], log: str = "") -> Api:  # noqa: B006
+    """A cluster with one DaemonSet, if it has a status; `asked` are the paths of logs."""
+
+    class Answers:
+        asked: list[str] = []  # noqa: RUF012
+
+        def request(self, method: str, path: str) -> Response:
+            assert (method, path) == ("GET", "/apis/apps/v1/namespaces/kube-system/daemonsets/agent")
+            spec = {"selector": {"matchLabels": {"app": "agent"}}}
+            found = {"metadata": {"generation": 2}, "spec": spec, "status": status}
+            return Response(404, {}) if status is None else Response(200, found)
+
+        def list(self, resource: str, namespace: str, *, label_selector: str) -> list[Object]:
+            assert (resource, namespace, label_selector) == ("pods", "kube-system", "app=agent")
+            return pods
+
+        def text(self, path: str) -> str:
+            self.asked.append(path)
+            return log
+
+    return cast("Api", Answers())
+
+
+def counts(wanted: int, ready: int, updated: int) -> Object:
+    return {
+        "observedGeneration": 2,
+        "desiredNumberScheduled": wanted,
+        "numberReady": ready,
+        "updatedNumberScheduled": updated,
+    }
+
+
+def pod(name: str, node: str, state: Object, restarts: int = 0) -> Object:
+    container = {"name": "main", "ready": False, "image": "mine:1", "restartCount": restarts, "state": state}
+    return {
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"nodeName": node},
+        "status": {"containerStatuses": [container]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (None, "it is not there"),
+        ({"observedGeneration": 1}, "its controller has not seen it yet"),
+        (counts(0, 0, 0), "it wants no pod on any node"),
+        (counts(3, 1, 3), "1 of 3 pods are ready"),
+        (counts(3, 3, 2), "2 of 3 pods are ready"),
+        (counts(3, 3, 3), ""),
+    ],
+)
+def test_it_is_ready_when_all_pods_of_its_present_template_are(status: Object | None, said: str) -> None:
+    assert lacking(api(status), AGENT) == said
+
+
+def test_pod_that_crashes_is_told_with_its_node_and_the_error_of_the_log_before() -> None:
+    crashing = pod("agent-x", "t-worker2", {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, 3)
+    cluster = api(counts(2, 0, 2), [pod("agent-a", "t-worker", {"running": {}}), crashing], LOG)
+    found = trouble(cluster, AGENT, {"t-worker": "a1", "t-worker2": "b1"})
+    assert found.said.splitlines() == [
+        "DaemonSet kube-system/agent: 0 of 2 pods are ready",
+        f"on b1: pod kube-system/agent-x on node t-worker2: its container ends again and again (back-off): {SEE}",
+        "the first error of its log, in line 2 of 3: E1124 10:00:00.000000       1 main.go:1] no such table",
+    ]
+    assert found.log == {"agent-b1.log": LOG}
+    assert cast("Any", cluster).asked[-1].endswith("/agent-x/log?container=main&limitBytes=1000000&previous=true")
+
+
+def test_image_that_is_not_there_is_told_with_the_key_that_brings_it() -> None:
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}
+    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", waiting)]), AGENT, {}).said
+    assert "image mine:1 cannot be pulled (no such host): build or pull it" in said
+    assert "key kind.images" in said
+
+
+def test_pod_that_runs_and_is_not_ready_is_told_by_what_it_says_now() -> None:
+    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", {"running": {}})], "waiting\n"), AGENT, {"w": "a1"}).said
+    assert said.splitlines()[1:] == [
+        "on a1: pod kube-system/agent-x: it does not get ready",
+        "its log has no error, and ends with: waiting",
+    ]
+
+
+def test_selector_is_that_of_its_pods() -> None:
+    assert selector_of(api(counts(1, 1, 1)), AGENT) == "app=agent"
