@@ -143,6 +143,7 @@ KIND_VERSIONS ?= 1.31 1.33 1.34  # of `make nightly`
 GENERATE ?= 10m
 
 nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
+	-$(BIN)/trafficdist kind-image $(KUBERNETES)  # tests of minutes on kind clusters skip without it
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
 	$(MAKE) components ARGS=

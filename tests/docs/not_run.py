@@ -13,7 +13,8 @@ _DOWNLOAD = "it downloads, or asks the network; tests/harness/binaries does the 
 _KIND = "it needs kind and images of nodes; nightly-kind.yml runs kind clusters"
 _IMAGE = "it needs a registry, to pull the base image or to push ours"
 _IMAGE_OF = "it needs an engine, and compiles or downloads; a note of 2026-11-24 says what it made"
-_JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy reads the manifests"
+_BASE = "it makes an image of Debian's and Python's packages, for minutes; test_deployed.py judges with one"
+_JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy/test_deployed.py runs it on kind"
 _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/test_sonobuoy.py is its worker"
 _NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
 _NODE = "it needs Node, and downloads; tests/harness/report/test_allure.py makes the same report where npm is"
@@ -124,12 +125,23 @@ NOT_RUN = {
     "--feature-gates PreferSameTrafficDistribution=true": _KIND,
     "trafficdist run --backend kind --mode nftables --families IPv4": _KIND,
     "trafficdist run --backend kubeconfig --context kind-three-zones --proxy installed": _KIND,
-    "docker build -f deploy/Containerfile -t registry.example/trafficdist:0.1.0 .": _IMAGE,
+    "docker build --file deploy/Containerfile --tag registry.example/trafficdist:0.1.0 .": _IMAGE,
+    "docker build --file deploy/Containerfile --build-arg BASE=trafficdist.dev/python:3.11 "
+    "--tag registry.example/trafficdist:0.1.0 .": _BASE,
+    "pip download --dest wheels --constraint constraints.txt . hatchling": _BASE,
+    r"printf '[global]\nno-index = true\nfind-links = /srv/wheels\n' > pip.conf": _BASE,
+    "mmdebstrap --variant=minbase --include=python3-venv,ca-certificates --customize-hook='copy-in wheels /srv' "
+    "--customize-hook='copy-in pip.conf /etc' bookworm python.tar": _BASE,
+    "docker import python.tar trafficdist.dev/python:3.11": _BASE,
     "docker push registry.example/trafficdist:0.1.0": _IMAGE,
     "kubectl --namespace trafficdist-job cp results:/results/trafficdist ./results": _JOB,
     "kubectl --namespace trafficdist-job get pods --selector job-name=trafficdist "
     "--output jsonpath='{.items[0].status.containerStatuses[0].state.terminated.exitCode}'": _JOB,
     "kubectl --namespace trafficdist-job logs --follow job/trafficdist": _JOB,
+    "kubectl --namespace trafficdist-job wait --for=jsonpath='{.status.ready}'=1 --timeout 10m job/trafficdist": _JOB,
+    "kubectl create namespace trafficdist-job": _JOB,
+    "kubectl --namespace trafficdist-job create configmap options "
+    "--from-literal TRAFFICDIST_RUN_TEST='KEP-4444/*'": _JOB,
     "kubectl --namespace trafficdist-job wait --for=condition=Ready pod/results": _JOB,
     "kubectl apply -f deploy/rbac.yaml -f deploy/job.yaml": _JOB,
     "kubectl apply -f deploy/results.yaml": _JOB,

@@ -30,6 +30,7 @@ _OF_SHELLS = {
     "mkdir",
     "pip",
     "pipx",
+    "printf",
     "python",
     "python3",
     "source",

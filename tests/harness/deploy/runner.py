@@ -135,8 +135,7 @@ class Job:
                 command = ["git", "clone", "--quiet", str(self.source), str(self.workspace)]
                 subprocess.run(command, check=True, timeout=60)
             case "actions/setup-python" | "actions/setup-go" | "actions/setup-node":
-                if shutil.which({"python": "python3"}.get(action[14:], action[14:])) is None:
-                    raise StepFailedError(f"there is no {action[14:]} on this machine")
+                pass  # this machine's own
             case "actions/cache":
                 self._restore(inputs["key"], inputs["path"].split(), inputs.get("restore-keys", "").split())
             case "actions/upload-artifact":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.backends.kind.checks import find_kind
 from harness.backends.kind.engine import ContainerEngine, find_engine
 from harness.backends.kind.node_image import command
 from harness.backends.kind.node_image.gathering import Recipe
@@ -42,6 +43,7 @@ def _judge(image: str, ids: Sequence[str], results: Path, *options: str) -> None
 def test_some_requirements_are_met_on_a_cluster_of_the_image_that_is_there(tmp_path: Path) -> None:
     try:
         find_engine().facts()
+        find_kind()
         image = command.there(Recipe(parse_wanted(KUBERNETES)))
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")

@@ -1,0 +1,135 @@
+"""The Job of deploy/ on a kind cluster, from image to results, by the commands of the page.
+
+The node image and the image of deploy/Containerfile are those that the engine has, or can make; no registry is asked by
+nodes. Few requirements are chosen as docs/in-cluster.md says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.backends.kind.checks import find_kind
+from harness.backends.kind.cluster import KindCluster
+from harness.backends.kind.engine import ContainerEngine
+from harness.errors import UnavailableError
+from harness.eventually import eventually
+from harness.model.topology import parse_topology
+from tests.docs.pages import ROOT, commands
+
+PAGE = "docs/in-cluster.md"
+FEW = (
+    "KEP-4444/each-port-is-judged-on-its-own",
+    "KEP-4444/partial-hints-over-several-slices-are-set-aside",
+    "SERVICE/namespaces-are-apart",
+)
+ABSENT = [program for program in ("bash", "kubectl") if shutil.which(program) is None]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not here"),
+]
+
+
+def documented(beginning: str) -> str:
+    """The one command of the page that begins so."""
+    [found] = [shown.text for shown in commands(PAGE) if shown.text.startswith(beginning)]
+    return found
+
+
+def volume(node: str) -> str:
+    """The volume that the page shows, on a node."""
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
+    [text] = [each for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "kind: PersistentVolume\n" in each]
+    return text.replace("NODE", node)
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A person's shell beside a cluster, in a folder like a checkout."""
+
+    folder: Path
+    cluster: KindCluster
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"KUBECONFIG": str(self.cluster.kubeconfig)}
+
+    def run(self, text: str, *, given: str = "") -> str:
+        """Run a command line; what it printed."""
+        done = subprocess.run(
+            ["bash", "-c", text], cwd=self.folder, env=self.environment, input=given, capture_output=True, text=True,
+            check=False, timeout=900,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{text}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        return done.stdout
+
+    def load(self, engine: ContainerEngine, image: str) -> None:
+        """Bring an image to the nodes."""
+        environment = os.environ | engine.environment()
+        load = [find_kind()[0], "load", "docker-image", image, "--name", self.cluster.name]
+        done = subprocess.run(load, env=environment, capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def ours(engine: ContainerEngine) -> str:
+    """Our image, under the name that the manifests have; of the page's own base without a registry, if it is there."""
+    build = documented("docker build --file deploy/Containerfile --build-arg")
+    [base], [name] = re.findall(r"BASE=(\S+)", build), re.findall(r"--tag (\S+)", build)
+    if not engine.ask("image", "ls", "--quiet", base).strip():
+        [base] = re.findall(r"^ARG BASE=(\S+)", (ROOT / "deploy/Containerfile").read_text("utf-8"), re.MULTILINE)
+        try:
+            engine.ask("pull", base, seconds=300)
+        except UnavailableError as error:
+            pytest.skip(f"unavailable: no base for our image, see {PAGE}: {error}")
+    file = ("--file", str(ROOT / "deploy/Containerfile"))
+    engine.ask("build", *file, "--build-arg", f"BASE={base}", "--tag", name, str(ROOT), seconds=900)
+    return str(name)
+
+
+@pytest.fixture(scope="module")
+def shell(engine: ContainerEngine, node_image: str, ours: str, tmp_path_factory: Any) -> Iterator[Shell]:
+    """A cluster of two zones, whose nodes have our image."""
+    folder = tmp_path_factory.mktemp("deployed")
+    (folder / "deploy").symlink_to(ROOT / "deploy")
+    with KindCluster(parse_topology("a=1,b=1"), image=node_image, mode="nftables") as cluster:
+        shell = Shell(folder, cluster)
+        shell.load(engine, ours)
+        yield shell
+
+
+def verdicts(report: str) -> dict[str, str]:
+    """The verdict on each requirement that was judged."""
+    return {each["id"]: each["verdict"] for each in yaml.safe_load(report)["tests"] if each["verdict"] != "skipped"}
+
+
+def test_job_leaves_its_reports_on_the_volume(shell: Shell, engine: ContainerEngine) -> None:
+    node = shell.cluster.node_names["b1"]
+    engine.execute(node, "mkdir", "/var/trafficdist-results")
+    shell.run("kubectl apply -f -", given=volume(node))
+    shell.run(documented("kubectl create namespace"))
+    shell.run(documented("kubectl --namespace trafficdist-job create configmap").replace("KEP-4444/*", ",".join(FEW)))
+    shell.run(documented("kubectl apply -f deploy/rbac.yaml -f deploy/job.yaml"))
+    shell.run(documented("kubectl --namespace trafficdist-job wait --for=jsonpath"))
+    log = shell.run(documented("kubectl --namespace trafficdist-job logs"))
+    asked = documented("kubectl --namespace trafficdist-job get pods")
+    assert eventually(lambda: shell.run(asked), within=60, every=1, describe="the exit code of the Job") == "0", log[
+        -3000:
+    ]
+    shell.run(documented("kubectl apply -f deploy/results.yaml"))
+    shell.run(documented("kubectl --namespace trafficdist-job wait --for=condition=Ready"))
+    shell.run(documented("kubectl --namespace trafficdist-job cp"))
+    report = (shell.folder / "results/report.yaml").read_text(encoding="utf-8")
+    assert verdicts(report) == dict.fromkeys(FEW, "passed")
+    shell.run(documented("kubectl delete -f deploy/job.yaml"))
+    assert "trafficdist" not in shell.run("kubectl get namespaces --output name")
