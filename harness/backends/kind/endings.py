@@ -1,7 +1,7 @@
 """Has a proxy ended by itself? On a real cluster its kubelet starts it again at once, and nobody would know.
 
-A kubelet counts the restarts of each container. What scenarios do is told apart: a proxy that they replace has a new
-pod, and one whose node was switched off has ended for a reason that its kubelet does not know.
+A kubelet tells how each container last ended. What scenarios do is told apart: a proxy that they replace has a new pod,
+and one whose node was switched off has ended for a reason that its kubelet does not know.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from harness.backends.any_cluster.node_evidence import ProxyPlace
 from harness.errors import InconclusiveError
 
 _UNKNOWN = "Unknown"  # the reason that containerd gives for a container that was gone when it began
-_WAITS = "CrashLoopBackOff"
 _LINES = "20"
 
 
 class Endings:
-    """The containers of proxies, and how often each had been started when it was last looked."""
+    """The containers of proxies, and which ends of them were seen already."""
 
     def __init__(self, api: Api, places: Sequence[ProxyPlace]) -> None:
         self._api = api
         self._places = places
-        self._known: dict[tuple[str, str], int] = {}
+        self._known: set[tuple[str, str]] = set()
         self.news()
 
     def news(self) -> str:
@@ -42,15 +41,16 @@ class Endings:
         return next(iter(found), "")
 
     def _ended(self, pod: Object) -> Iterator[Object]:
-        """Yield the containers of a pod that have ended by themselves since the last look."""
+        """Yield the containers of a pod that have ended by themselves since the last look, or do not run again yet."""
         for each in (pod.get("status") or {}).get("containerStatuses") or ():
-            key, count = (str(pod["metadata"]["uid"]), str(each["name"])), int(each.get("restartCount", 0))
-            more, self._known[key] = count > self._known.get(key, 0), count
-            state = each.get("state") or {}
-            waits = (state.get("waiting") or {}).get("reason") == _WAITS
-            by_itself = _end(each).get("reason") != _UNKNOWN and "deletionTimestamp" not in pod["metadata"]
-            if by_itself and (more or waits or "terminated" in state):
+            end = _end(each)
+            if not end or end.get("reason") == _UNKNOWN or "deletionTimestamp" in pod["metadata"]:
+                continue
+            which = str(end.get("containerID")), str(end.get("finishedAt"))
+            runs = "running" in (each.get("state") or {})
+            if not runs or which not in self._known:
                 yield each
+            self._known.add(which)
 
     def _told(self, place: ProxyPlace, pod: Object, container: Object) -> str:
         node, end = pod["spec"].get("nodeName"), _end(container)

@@ -12,18 +12,12 @@ from harness.backends.kind.endings import Endings
 from harness.errors import InconclusiveError
 
 RUNS = {"state": {"running": {}}, "restartCount": 0}
-AGAIN = {
-    "state": {"running": {}},
-    "restartCount": 1,
-    "lastState": {"terminated": {"exitCode": 2, "reason": "Error"}},
-}
+END = {"terminated": {"exitCode": 2, "reason": "Error", "containerID": "containerd://1", "finishedAt": "10:00"}}
+ENDED = {"state": END, "restartCount": 0}
+AGAIN = {"state": {"running": {}}, "restartCount": 1, "lastState": END}
 GONE = {**AGAIN, "lastState": {"terminated": {"exitCode": 255, "reason": "Unknown"}}}
 KILLED = {**AGAIN, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
-WAITS = {
-    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-    "restartCount": 1,
-    "lastState": {"terminated": {"exitCode": 2, "reason": "Error"}},
-}
+WAITS = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 1, "lastState": END}
 
 
 class Pods:
@@ -68,10 +62,12 @@ def test_one_that_was_started_again_is_told_once_with_the_end_of_its_log(pods: P
     assert endings.news() == ""
 
 
-def test_one_that_waits_to_be_started_is_told_each_time(pods: Pods, endings: Endings) -> None:
-    pods.containers["x"] = WAITS
-    assert endings.news().startswith("kube-proxy on b1 exited with 2; ")
-    assert endings.news().startswith("kube-proxy on b1 exited with 2; ")
+def test_one_that_does_not_run_again_yet_is_told_each_time_and_then_no_more(pods: Pods, endings: Endings) -> None:
+    for state in (ENDED, WAITS):
+        pods.containers["x"] = state
+        assert endings.news().startswith("kube-proxy on b1 exited with 2; ")
+    pods.containers["x"] = AGAIN
+    assert endings.news() == ""
 
 
 def test_reason_of_an_end_is_told(pods: Pods, endings: Endings) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from harness.backends.kind.checks import Tools
 from harness.backends.kind.engine import Facts, find_engine
 from harness.backends.kind.installing import load_images, require_images
 from harness.binaries.versions import Version
+from harness.doctor.check import CheckState
+from harness.doctor.machine import examine_kind
 from harness.errors import StartError, UnavailableError
 from harness.recipes.recipe import OF_PROXY, parse_recipe
+from harness.settings.options import resolve
 from tests.harness.backends.kind.conftest import Install
 
 ENGINE = """echo "$*" >> "$0.asked"
@@ -19,6 +23,7 @@ case "$1 $3" in
   "image mine:1") ;;
   "image "*) exit 1;;
 esac"""
+INFO = '{"ServerVersion": "28.0.0", "CgroupVersion": "2", "KernelVersion": "6.8.0"}'
 KIND = 'echo "$*" >> "$0.asked"'
 AGENT = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}
 
@@ -62,3 +67,18 @@ def test_image_that_a_recipe_names_is_required_before_a_cluster_is_made(install:
     recipe = parse_recipe({"name": "mine", "kind": {"objects": [AGENT], "images": ["mine:1", "none:1"]}}, OF_PROXY)
     with pytest.raises(UnavailableError, match=r"mine: docker has no image none:1 \(key kind.images\); build it"):
         require_images(found, recipe)
+
+
+def test_doctor_says_what_nodes_do_not_get_from_here(install: Install, tmp_path: Path) -> None:
+    install("docker", f"[ $1 = info ] && {{ echo '{INFO}'; exit; }}\n{ENGINE}")
+    install("kind", "echo kind version 0.33.0")
+    pod = {"template": {"spec": {"containers": [{"image": "mine:1"}, {"image": "theirs:1"}]}}}
+    told = {"objects": [{**AGENT, "spec": pod}], "install": ["no-such-installer"], "images": ["mine:1"]}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"name": "mine", "kind": told}), encoding="utf-8")
+    given = {"backend": "kind", "proxy": str(tmp_path / "mine.yaml"), "kind-image": "kindest/node:v1.34.3"}
+    found = [each for each in examine_kind(resolve(given, environment={})) if each.name.startswith("proxy")]
+    assert [(each.state, each.found) for each in found] == [
+        (CheckState.OK, "mine: all that key kind.images names are here"),
+        (CheckState.UNKNOWN, "theirs:1: docker has none, nodes pull them"),
+        (CheckState.UNUSABLE, "mine: there is no program no-such-installer"),
+    ]
