@@ -20,7 +20,11 @@ LOOKS = 5
 """The number of looks in a row, after the first, at which a program that hangs has neither run nor wanted to."""
 
 EVERY = 1.0
-"""Seconds, before the time scale, between two looks, at least."""
+"""Seconds, before the time scale, between two looks, at least.
+
+A right program of one thread that sleeps between two reads, or waits for an answer, looks the same for as long: with
+looks every 0.2 s one that gathers changes for 1.5 s was said to hang.
+"""
 
 _WANTS = "RD"  # states of a thread that runs or waits for a processor, and that waits for a disk
 _LOCAL, _REMOTE, _STATE, _QUEUES = 1, 2, 3, 4  # columns of /proc/net/tcp
