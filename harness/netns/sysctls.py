@@ -58,6 +58,12 @@ def of_neighbours(families: Iterable[Family]) -> Settings:
     return {"ipv6/conf/default/addr_gen_mode": "0"} if "IPv6" in families else {}
 
 
+def of_one_that_keeps_its_routes(families: Iterable[Family], link: str) -> Settings:
+    """Settings of a netns that takes no ICMP redirect: the kernel would if `all` or the link did."""
+    version: Mapping[Family, str] = {"IPv4": "ipv4", "IPv6": "ipv6"}
+    return {f"{version[each]}/conf/{where}/accept_redirects": "0" for each in families for where in ("all", link)}
+
+
 def of_programs() -> Settings:
     """Settings of a pod whose programs have no capabilities, as containerd has them: any port, and ping."""
     last = 0 if sandbox.left() else 65534  # in a user namespace of ours there is one group

@@ -2,7 +2,8 @@
 
 It is of the image of a node, and runs `cat`: the engine gives it an address, as to any other, and it ends when this
 process does, in whatever way. So no link of the machine is touched. It knows by routes of its own to which node
-each virtual address goes, as a cloud's network would.
+each virtual address goes, as a cloud's network would; a node that sends a packet on to the next one on the same network
+tells it a shorter way (ICMP redirect), and it does not listen.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from harness.backends.kind.engine import ContainerEngine
 from harness.errors import UnavailableError
 from harness.eventually import eventually
-from harness.netns import rtnetlink
+from harness.netns import rtnetlink, sysctls
 from harness.netns.addresses import Family, NodePlan, by_family, family_of
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
@@ -65,6 +66,7 @@ class OutsideClient:
         given = by_family(filter(None, (network_of_it["IPAddress"], network_of_it["GlobalIPv6Address"])))
         addresses: dict[Family, str] = {"IPv6" if ":" in each else "IPv4": each for each in given.values()}
         route(place, nodes, pod_cidrs)
+        sysctls.apply(place, sysctls.of_one_that_keeps_its_routes(addresses, _LINK))
         return Host("external", place, addresses)
 
     def close(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from harness.backends.containers.outside import route
-from harness.netns import kernel_state, rtnetlink
+from harness.netns import kernel_state, rtnetlink, sysctls
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 
@@ -19,3 +21,12 @@ def test_each_virtual_address_and_each_pod_is_behind_its_node(netns_allowed: Non
     for behind in ("198.18.1.0/24 via 172.18.0.3", "198.19.2.0/24 via 172.18.0.4", "10.244.1.0/24 via 172.18.0.3"):
         assert f"route {behind} dev eth0" in told
     assert "fd00:" not in told  # the node has no address of that family
+
+
+def test_it_keeps_its_routes_whatever_nodes_tell_it(netns_allowed: None) -> None:
+    with Namespace.create() as place:
+        rtnetlink.execute(place, [rtnetlink.up(1)])
+        sysctls.apply(place, sysctls.of_one_that_keeps_its_routes(["IPv4", "IPv6"], "lo"))
+        with place.entered():
+            told = [Path(f"/proc/sys/net/{each}/conf/lo/accept_redirects") for each in ("ipv4", "ipv6")]
+            assert [each.read_text() for each in told] == ["0\n", "0\n"]
