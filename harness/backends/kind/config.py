@@ -26,8 +26,9 @@ WITHOUT_PROXY = "none"
 
 _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
-_PATCH = "{{kind: KubeProxyConfiguration, {mode}: {{minSyncPeriod: 1ms}}}}"
-"""As on the embedded cluster: by default kube-proxy rests for a second after a change, and each change costs that."""
+_PATCH = "{{kind: KubeProxyConfiguration, {mode}: {{minSyncPeriod: 100ms}}}}"
+"""By default kube-proxy rests for a second between syncs, and each wait for a change costs that. Without any rest the
+proxies of all nodes, which share the processors of one machine, would sync for each of many writes."""
 
 _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before that kube-proxy refuses the mode
 
