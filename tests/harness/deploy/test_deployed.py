@@ -1,4 +1,4 @@
-"""The Job of deploy/ on a kind cluster, from image to results, by the commands of the page.
+"""The Job and the Sonobuoy plugin of deploy/ on a kind cluster, from image to results, by the commands of the page.
 
 The node image and the image of deploy/Containerfile are those that the engine has, or can make; no registry is asked by
 nodes. Few requirements are chosen as docs/in-cluster.md says.
@@ -6,10 +6,12 @@ nodes. Few requirements are chosen as docs/in-cluster.md says.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,3 +135,43 @@ def test_job_leaves_its_reports_on_the_volume(shell: Shell, engine: ContainerEng
     assert verdicts(report) == dict.fromkeys(FEW, "passed")
     shell.run(documented("kubectl delete -f deploy/job.yaml"))
     assert "trafficdist" not in shell.run("kubectl get namespaces --output name")
+
+
+def sonobuoy_image(shell: Shell, engine: ContainerEngine) -> str:
+    """The image that the command asks for, made of the command itself: it is a program without libraries."""
+    [name] = set(re.findall(r"image: (sonobuoy/\S+)", shell.run("sonobuoy gen --plugin deploy/sonobuoy-plugin.yaml")))
+    program = Path(str(shutil.which("sonobuoy")))
+    context = shell.folder / "sonobuoy-image"
+    context.mkdir()
+    shutil.copy(program, context / "sonobuoy")
+    (context / "Dockerfile").write_text("FROM scratch\nCOPY sonobuoy /sonobuoy\nWORKDIR /\n", encoding="utf-8")
+    engine.ask("build", "--tag", name, str(context))
+    return str(name)
+
+
+@pytest.mark.skipif(shutil.which("sonobuoy") is None, reason="unavailable: there is no sonobuoy on the PATH")
+def test_sonobuoy_counts_during_the_run_and_hands_results_over(shell: Shell, engine: ContainerEngine) -> None:
+    shell.load(engine, sonobuoy_image(shell, engine))
+    chosen = f"--plugin-env trafficdist.TRAFFICDIST_RUN_TEST={','.join(FEW)}"
+    start = f"{documented('sonobuoy run')} {chosen}"
+    with subprocess.Popen(["bash", "-c", start], cwd=shell.folder, env=shell.environment) as waits:
+        seen = eventually(lambda: at_work(shell), within=600, every=1, describe="progress of the plugin")
+        assert waits.wait(600) == 0
+    assert seen["progress"]["total"] == len(FEW), seen
+    said = shell.run(documented("sonobuoy results"))
+    assert re.search(r"^Plugin: trafficdist\nStatus: passed\n", said)
+    assert f"\nPassed: {len(FEW)}\n" in said
+    [tarball] = shell.folder.glob("*_sonobuoy_*.tar.gz")
+    with tarfile.open(tarball) as archive:
+        [report] = [each for each in archive if each.name.endswith("/report.yaml")]
+        file = archive.extractfile(report)
+        assert file is not None
+        assert verdicts(file.read().decode()) == dict.fromkeys(FEW, "passed")
+    shell.run("sonobuoy delete --wait")
+
+
+def at_work(shell: Shell) -> Any:
+    """What `sonobuoy status` tells of the plugin, once a requirement has ended, or the plugin has."""
+    said = shell.run("sonobuoy status --json")
+    plugins = json.loads(said)["plugins"] if said.startswith("{") else []  # before, it says words
+    return next((p for p in plugins if p["status"] != "running" or (p.get("progress") or {}).get("completed")), None)
