@@ -1,4 +1,4 @@
-"""Small suites of fake requirements, run by pytest in a process of its own: for tests of all that is around them."""
+"""Small suites of fake requirements, run by pytest in a process of its own; the node image of tests on kind."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.backends.kind.checks import find_kind
+from harness.backends.kind.engine import find_engine
+from harness.backends.kind.node_image import command
+from harness.backends.kind.node_image.gathering import Recipe
+from harness.binaries.versions import parse_wanted
+from harness.errors import UnavailableError
 from harness.netns import sandbox
 
 _HEAD = """
@@ -94,3 +100,21 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
         return Certified(int(result.ret), folder, result.stdout.str() + result.stderr.str())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def network() -> None:
+    """The machine's network, with registries and clusters of an engine; skips where tests have one of their own."""
+    if sandbox.left():
+        pytest.skip("unavailable: tests of an ordinary user are in a network of their own; run them as root")
+
+
+@pytest.fixture(scope="session")
+def node_image(network: None) -> str:
+    """The node image of Kubernetes 1.34 that the engine has; skips without engine, kind or image."""
+    try:
+        find_engine().facts()
+        find_kind()
+        return command.there(Recipe(parse_wanted("1.34")))
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")

@@ -12,10 +12,7 @@ import pytest
 
 from harness.backends.kind.backend import KindBackend
 from harness.backends.kind.engine import ContainerEngine
-from harness.backends.kind.node_image import command
-from harness.backends.kind.node_image.gathering import Recipe
-from harness.binaries.versions import parse_wanted
-from harness.errors import EndedError, StartError, UnavailableError
+from harness.errors import EndedError, StartError
 from harness.eventually import eventually
 from harness.model.release import Component
 from harness.run.real_cluster import held
@@ -30,21 +27,17 @@ Make = Callable[[str, str], Settings]
 
 
 @pytest.fixture
-def make(engine: ContainerEngine, kind: Path, tmp_path: Path) -> Make:
+def make(node_image: str, tmp_path: Path) -> Make:
     """Makes the settings of a cluster of two nodes with this in its manifest in place of that."""
-    try:
-        image = command.there(Recipe(parse_wanted("1.34")))
-    except UnavailableError as error:
-        pytest.skip(f"unavailable: {error}")
 
     def settings(old: str, new: str) -> Settings:
         shutil.copytree(GIVEN / "kind", tmp_path / "kind")
         shutil.copy(GIVEN / "on-kind.yaml", tmp_path / "mine.yaml")
         written = tmp_path / "kind" / "daemonset.yaml"
-        text = written.read_text(encoding="utf-8").replace(OURS, image.rpartition(":")[2])
+        text = written.read_text(encoding="utf-8").replace(OURS, node_image.rpartition(":")[2])
         assert old in text
         written.write_text(text.replace(old, new), encoding="utf-8")
-        given = {"backend": "kind", "kind-image": image, "topology": "a=1,b=1", "families": "IPv4"}
+        given = {"backend": "kind", "kind-image": node_image, "topology": "a=1,b=1", "families": "IPv4"}
         return resolve({**given, "proxy": str(tmp_path / "mine.yaml")}, environment={})
 
     return settings

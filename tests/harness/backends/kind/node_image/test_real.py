@@ -11,12 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.kind.checks import find_kind
-from harness.backends.kind.engine import ContainerEngine, find_engine
-from harness.backends.kind.node_image import command
-from harness.backends.kind.node_image.gathering import Recipe
+from harness.backends.kind.engine import ContainerEngine
 from harness.binaries.go import find_go
-from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError
 
 KUBERNETES = "1.34"
@@ -40,18 +36,13 @@ def _judge(image: str, ids: Sequence[str], results: Path, *options: str) -> None
 
 
 @pytest.mark.timeout(900)
-def test_some_requirements_are_met_on_a_cluster_of_the_image_that_is_there(tmp_path: Path) -> None:
-    try:
-        find_engine().facts()
-        find_kind()
-        image = command.there(Recipe(parse_wanted(KUBERNETES)))
-    except UnavailableError as error:
-        pytest.skip(f"unavailable: {error}")
-    _judge(image, SMALLEST, tmp_path / "results", "--families", "IPv4")
+def test_some_requirements_are_met_on_a_cluster_of_the_image_that_is_there(node_image: str, tmp_path: Path) -> None:
+    _judge(node_image, SMALLEST, tmp_path / "results", "--families", "IPv4")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
+@pytest.mark.usefixtures("network")
 def test_image_is_made_once_and_leaves_nothing_but_itself(engine: ContainerEngine, tmp_path: Path) -> None:
     try:
         find_go()
