@@ -177,6 +177,8 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         del self._off[name]
         self._look_up_addresses()
         self._barrier.expect_news()
+        if self._endings:
+            self._endings.news()  # what ended with the node, or because its address is another one, did so for a reason
         self.settle()
 
     def _is_silent(self, node: str) -> bool:

@@ -20,6 +20,7 @@ from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxyPlace
 from harness.backends.kind.checks import Tools, require
 from harness.backends.kind.components import ABILITIES, KindComponents
 from harness.backends.kind.config import (
+    CONTROL_PLANE,
     WITHOUT_PROXY,
     KindConfig,
     control_plane_name,
@@ -123,11 +124,13 @@ class KindCluster:
             if self._cni:
                 self._install_network(self._cni)
             installing = self._installing(tools)
+            waits = [self._wait_until_ready]
             if installing:
                 installing.apply(self._state.log)
-            self._wait_until_ready()
-            if installing:
-                installing.wait()
+                brings_network = not self.wanted.default_cni and not self._cni
+                waits.insert(0 if brings_network else 1, installing.wait)  # which tells why a node does not get ready
+            for wait in waits:
+                wait()
             for node in self.node_names.values():
                 refuse_always(self._engine, node)
             self._begun = begun.pop_all()
@@ -195,7 +198,7 @@ class KindCluster:
     def _installing(self, tools: Tools) -> Installing | None:
         if self._proxy is None:
             return None
-        nodes = {theirs: ours for ours, theirs in self.node_names.items()}
+        nodes = {self.control_plane: CONTROL_PLANE, **{theirs: ours for ours, theirs in self.node_names.items()}}
         return Installing(
             self._proxy,
             self._mode,

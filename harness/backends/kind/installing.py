@@ -48,7 +48,7 @@ class Installing:
 
     def apply(self, log: Path) -> None:
         """Apply the objects, and run the command. Raises `StartError` with what is refused, or the first error."""
-        self.say(f"{self.recipe.name} is installed in place of kube-proxy")
+        self.say(f"{self.recipe.name} is installed, where kind has brought no proxy")
         known = self._values()
         api = Api(Kubeconfig(str(self.kubeconfig)))
         try:
