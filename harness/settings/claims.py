@@ -137,10 +137,10 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
     mode = _mode(values, MODES[kind], f"--proxy {kind}")
     if kind == REFERENCE:
         version, gates = values["kubernetes_version"] or "", parse_gates(values["feature_gates"])
-        alone = not choose(values["control_plane"] or "", values["controller"] or "").real
-        lacking = release_features.lacking(version, gates, *(() if alone else (PROXY,)))
+        beside = choose(values["control_plane"] or "", values["controller"] or "")
+        lacking = release_features.lacking(version, gates, *((PROXY,) if beside.real else ()))
         lacks = (*lacking, *_lacked_by(values["mutant"]))
-        declared = CONVERGES_WITHIN if values["dns"] == REFERENCE else 0.0
+        declared = CONVERGES_WITHIN if values["dns"] == REFERENCE and not beside.file else 0.0
         return Claims(mode=mode, exempt_features=lacks, converges_within=declared)
     version = proxy.version or values["kubernetes_version"] or ""
     return _of_kube_proxy(version, mode, parse_gates(values["feature_gates"]))
