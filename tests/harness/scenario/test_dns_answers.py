@@ -90,7 +90,7 @@ def test_change_is_waited_for_as_long_as_old_answers_may_be_kept(
 ) -> None:
     Forgetful(monkeypatch, old=0.6, ttl=1)
     expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
-    Forgetful(monkeypatch, old=0.6, ttl=0)
+    Forgetful(monkeypatch, old=60, ttl=0)
     with pytest.raises(AssertionError, match=r"expected .*'new'.* observed .*'old'"):
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
 
