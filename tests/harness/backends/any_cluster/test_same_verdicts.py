@@ -1,30 +1,19 @@
-"""What both can run, the embedded cluster and the same cluster by its API alone judge alike: whole profiles.
-
-What could not be told beside other workers is asked again alone, and must be told then, but on a crowded machine: there
-it is no verdict, and is not compared.
-"""
+"""What both can run, the embedded cluster and the same cluster by its API alone judge alike: whole profiles."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import yaml
 
 from harness.binaries import find
 from harness.commands import cluster_state
 from harness.errors import UnavailableError
-from harness.eventually import crowding
-from harness.judging.exit_codes import ExitCode
+from tests.harness.backends.verdicts import trafficdist, unlike, verdicts
 
-RUN = [sys.executable, "-c", "from harness.commands.main import main; main()"]
 NAME = f"same-verdicts-{os.getpid()}"
-UNTOLD = "could not be told beside this load"
-JUDGED = {ExitCode.PASSED, ExitCode.FAILED, ExitCode.INCONCLUSIVE, ExitCode.PARTIAL}
 PROFILES = ["--profile=service-proxy", "--profile=endpointslice-controller", "--profile=api-server"]
 
 MADE_OF = {
@@ -40,27 +29,6 @@ COMPONENTS = {
 }
 
 
-def trafficdist(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *arguments], capture_output=True, text=True, timeout=1500, check=False)
-
-
-def verdicts(folder: Path, *options: str) -> dict[str, str]:
-    """By requirement, of those that were run."""
-    found = run(folder, *options)
-    if unclear := [f"--run-test={each}" for each, verdict in found.items() if verdict == "inconclusive"]:
-        others = [each for each in options if not each.startswith("--run-test=")]
-        found |= run(folder.with_name(f"{folder.name}-alone"), *others, "-n0", *unclear)
-    crowded = crowding() > 1
-    return {each: UNTOLD if crowded and verdict == "inconclusive" else verdict for each, verdict in found.items()}
-
-
-def run(folder: Path, *options: str) -> dict[str, str]:
-    done = trafficdist("run", *options, f"--output-dir={folder}")
-    assert done.returncode in JUDGED, done.stdout + done.stderr
-    tests = yaml.safe_load((folder / "report.yaml").read_text())["tests"]
-    return {each["id"]: each["verdict"] for each in tests if each["verdict"] != "skipped"}
-
-
 @pytest.fixture(params=MADE_OF)
 def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
     """A cluster, which is up, as options that make it."""
@@ -74,12 +42,6 @@ def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
     assert up.returncode == 0, up.stderr
     yield options
     trafficdist("cluster", "down", "--name", NAME)
-
-
-def unlike(one: dict[str, str], other: dict[str, str]) -> dict[str, set[str | None]]:
-    """What is not the same in both, but for what could not be told."""
-    both = {each: {one.get(each), other.get(each)} for each in {**one, **other}}
-    return {each: said for each, said in both.items() if len(said) > 1 and UNTOLD not in said}
 
 
 def there() -> list[str]:
