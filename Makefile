@@ -11,7 +11,7 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history shelf skew test kind-image kind upstream-e2e upstream-matrix nightly benign mutation fresh requirement lint format benchmarks clean
+.PHONY: help certify components history shelf skew test kind-image kind kind-whole kind-skew upstream-e2e upstream-matrix nightly benign mutation fresh requirement lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## */  make \1\t/' | expand -t 22
@@ -122,6 +122,8 @@ KIND_TESTS ?= KEP-4444/zone-hints-keep-traffic-in-the-zone KEP-4444/prefer-close
 
 KIND_PROFILES ?= --profile service-proxy --profile endpointslice-controller --profile api-server
 
+KIND_RUN = $(BIN)/trafficdist run --backend kind --kind-image "$$image" -n 0
+
 # The clusters of `make kind`, as options of `trafficdist run`: those of kind-configs/three-zones*.yaml without gates and modules.
 define KIND_RUNS
 --families IPv4 --mode iptables
@@ -134,8 +136,30 @@ export KIND_RUNS
 kind: $(VENV)/.run  ## judge kube-proxy on kind clusters of such an image, some requirements on each; deletes them (KUBERNETES=1.34)
 	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version))) && printf '%s\n' "$$KIND_RUNS" | while read -r options; do \
 	  echo "trafficdist run $(KIND_TESTS) $(KIND_PROFILES) --backend kind --kind-image $$image $$options"; \
-	  $(BIN)/trafficdist run $(KIND_TESTS) $(KIND_PROFILES) --backend kind --kind-image "$$image" -n 0 $$options \
+	  $(KIND_RUN) $(KIND_TESTS) $(KIND_PROFILES) $$options \
 	    --output-dir "trafficdist-results/kind/$${image##*:}$$(echo "$$options" | tr -d ' ,' | tr -s '-')" $(ARGS) < /dev/null || exit; \
+	done
+
+# What `make kind-whole` runs: code 11 says that such a cluster lacks something that a MUST needs; the run names each.
+kind-whole: $(VENV)/.run  ## judge whole profiles on two kind clusters: mode iptables with IPv4, and mode nftables with both families
+	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES)) && for options in "--mode iptables --families IPv4" "--mode nftables --families IPv4,IPv6"; do \
+	  echo "trafficdist run $(KIND_PROFILES) --backend kind --kind-image $$image $$options"; \
+	  $(KIND_RUN) $(KIND_PROFILES) $$options --output-dir "trafficdist-results/kind/whole-$${image##*:}-$${options##* }" $(ARGS) || test $$? -eq 11 || exit 1; \
+	done
+
+KIND_SKEW ?= kep-3015:1.34:1.33 kep-4444:1.31:1.30:1.29  # procedure, release of the nodes, releases that it changes to
+
+kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters as two KEPs do (an hour or two)
+	@for each in $(KIND_SKEW); do \
+	  set -- $$(echo "$$each" | tr : ' '); kep=$$1; release=$$2; shift 2; also=; patches=; \
+	  for other; do also="$$also --also $$other"; done; \
+	  image=$$($(BIN)/trafficdist kind-image "$$release" $$also) || { echo "no procedure of $$kep: see above"; continue; }; \
+	  for other; do \
+	    path=$$($(BIN)/trafficdist components path kube-apiserver "$$other") && path=$${path%/*} && patches="$$patches --kind-patch $$other=$${path##*/v}" || exit 1; \
+	  done; \
+	  mkdir -p trafficdist-results/kind && sed '/^control-plane:/d; /^proxy:/d' "reports/skew/$$kep.yaml" > "trafficdist-results/kind/$$kep.yaml"; \
+	  $(KIND_RUN) --options-file "trafficdist-results/kind/$$kep.yaml" --families IPv4 $$patches \
+	    --output-dir "trafficdist-results/kind/$$kep" $(ARGS) || test $$? -eq 11 || exit 1; \
 	done
 
 KIND_VERSIONS ?= 1.31 1.33 1.34  # of `make nightly`
@@ -152,6 +176,7 @@ nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters
 	  if $(BIN)/trafficdist kind-image $$version; then $(MAKE) kind KUBERNETES=$$version ARGS= || exit 1; \
 	  else echo "no kind clusters of $$version tonight: see above"; fi; \
 	done
+	if $(BIN)/trafficdist kind-image $(KUBERNETES); then $(MAKE) kind-whole kind-skew ARGS= || exit 1; fi
 	$(BIN)/python -m tests.conformance.false_failures --runs 4
 	$(BIN)/python -m tests.mutation --sample 40 --seed $$(date +%Y%m%d) || test $$? -eq 1  # who lives is read, and fails no night
 	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)

@@ -38,6 +38,8 @@ NOT_RUN = {
     "make kind-image KUBERNETES=1.34": _NODE_IMAGE,
     'make kind-image KUBERNETES=1.34 ALSO="1.33"': _NODE_IMAGE,
     "make kind": _NODE_IMAGE,
+    "make kind-whole": _NODE_IMAGE,
+    "make kind-skew": _NODE_IMAGE,
     "trafficdist run --backend kind --kind-image trafficdist.dev/kind-node:v1.34.12": _KIND,
     "trafficdist kind-image 1.34 --runtime /usr/local/lib/trafficdist": _NODE_IMAGE,
     "source <(trafficdist completion bash)": _SHELL,
