@@ -42,8 +42,11 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
 
     if run:
         checked_run_id(run)
+    named = Path(files_of(kubeconfig).partition(":")[0]).expanduser()
+    if kubeconfig and named.exists():
+        find(kubeconfig, context=context)  # a wrong one is told before anything is removed
     done = [*_kind_clusters(run), *(f"container {each} is removed" for each in containers.remove_leftovers(run))]
-    if done and not Path(files_of(kubeconfig).partition(":")[0]).expanduser().exists():
+    if done and not named.exists():
         return done  # the cluster was one of these
     found = reach(kubeconfig, context, rules=())
     api = Api(find(kubeconfig, context=context))
