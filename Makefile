@@ -168,7 +168,8 @@ GENERATE ?= 10m
 
 nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
 	-$(BIN)/trafficdist kind-image $(KUBERNETES)  # tests of minutes on kind clusters skip without it
-	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
+	$(BIN)/python -m pytest -n $(OWN) -m "not hours and not kind" $(ARGS)
+	$(BIN)/python -m pytest -n 0 -m "kind and not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
 	$(MAKE) components ARGS=
 	$(MAKE) upstream-e2e ARGS=

@@ -118,3 +118,10 @@ def node_image(network: None) -> str:
         return command.there(Recipe(parse_wanted("1.34")))
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what makes kind clusters: they share an engine, and what the kernel has for its nodes."""
+    for item in items:
+        if "node_image" in getattr(item, "fixturenames", ()):
+            item.add_marker("kind")

@@ -9,9 +9,6 @@ import pytest
 
 from harness.backends.kind.checks import find_kind
 from harness.backends.kind.engine import ContainerEngine, find_engine
-from harness.backends.kind.node_image.command import there
-from harness.backends.kind.node_image.gathering import Recipe
-from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError
 
 Install = Callable[[str, str], Path]
@@ -42,15 +39,6 @@ def engine() -> ContainerEngine:
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
     return found
-
-
-@pytest.fixture
-def node_image(kind: Path, engine: ContainerEngine) -> str:
-    """A node image that was made here; skips where there is none."""
-    try:
-        return there(Recipe(parse_wanted("1.34")))
-    except UnavailableError as error:
-        pytest.skip(f"unavailable: {error}")
 
 
 @pytest.fixture
