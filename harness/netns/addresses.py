@@ -71,6 +71,11 @@ class NodePlan:
         """External IPs (of `spec.externalIPs`) that the network brings to this node."""
         return {"IPv4": f"198.19.{self.number}.0/24", "IPv6": f"fd00:198:19:{self.number}::/64"}
 
+    @property
+    def virtual_cidrs(self) -> tuple[str, ...]:
+        """The ranges of load balancer and external IPs that are routed to the node."""
+        return (*self.load_balancer_cidrs.values(), *self.external_ip_cidrs.values())
+
     def pod(self, number: int) -> dict[Family, str]:
         """Return the addresses of the node's pod with this number, 2 to 254."""
         return {"IPv4": f"10.244.{self.number}.{number}", "IPv6": f"fd00:10:244:{self.number}::{number}"}

@@ -22,6 +22,7 @@ from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import SteadyTraffic, WantedPod
 from harness.backends.containers.inside import Inside, Serve
 from harness.backends.containers.kept import KeptPods, can_be_kept
+from harness.backends.containers.outside import plans
 from harness.backends.containers.places import Places
 from harness.backends.kubeconfig import METRICS_PORT, KubeconfigBackend
 from harness.backends.netns_ground import NetnsGround
@@ -34,7 +35,7 @@ from harness.model.release import Component
 from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns import conntrack, kernel_state, sandbox
-from harness.netns.addresses import NodePlan, family_of
+from harness.netns.addresses import family_of
 from harness.netns.fabric import Host
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
@@ -74,8 +75,9 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
     def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
         sandbox.raise_descriptor_limit()
         nodes = {node.name: list(self.node_addresses(node.name).values()) for node in self.topology.nodes}
-        ranges = {name: pods.cidrs_of(self._nodes[name]) for name in nodes}
-        self._inside = Inside(self._places, nodes, ranges)
+        self._plans = plans(list(nodes), self._worker)
+        behind = {name: [*pods.cidrs_of(self._nodes[name]), *plan.virtual_cidrs] for name, plan in self._plans.items()}
+        self._inside = Inside(self._places, nodes, behind)
         begun.callback(self._inside.close)
         inside = self._inside
         self._kept = KeptPods(self._pod_runner, inside, f"{self._prefix}-kept")
@@ -210,8 +212,7 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
         """Return addresses number 1 to 254 of a kind that the client outside sends to `node`."""
-        names = [each.name for each in self.topology.nodes]
-        plan = NodePlan(names.index(node) + 1)
+        plan = self._plans[node]
         chosen = plan.load_balancer_ip(number) if kind == "load-balancer" else plan.external_ip(number)
         return {str(family_of(each)): each for each in chosen.values() if family_of(each) in self.families}
 

@@ -56,9 +56,12 @@ class Inside:
     """The netns of one backend. Thread-safe. `running` and `clients` are what control probes go between."""
 
     def __init__(
-        self, places: Places, nodes: Mapping[str, Collection[str]], pod_cidrs: Mapping[str, Sequence[str]]
+        self, places: Places, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
     ) -> None:
-        """`nodes` are the addresses of each. Raises `UnavailableError` if one cannot be entered."""
+        """`nodes` are the addresses of each, `cidrs` what is behind it.
+
+        Raises `UnavailableError` if one cannot be entered.
+        """
         self._places = places
         self._lock = threading.RLock()
         self._pods: dict[PodKey, _Entered] = {}
@@ -70,7 +73,7 @@ class Inside:
             begun.callback(places.close)
             for name, addresses in nodes.items():
                 self.nodes[name] = Host(name, places.node(name, addresses), _by_family(addresses), name)
-            self.external = places.outside(self.nodes, pod_cidrs)
+            self.external = places.outside(self.nodes, cidrs)
             self._begun = begun.pop_all()
 
     def close(self) -> None:

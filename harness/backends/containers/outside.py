@@ -19,6 +19,7 @@ from typing import Any
 from harness.backends.kind.engine import ContainerEngine
 from harness.errors import UnavailableError
 from harness.eventually import eventually
+from harness.model.topology import MAX_NODES
 from harness.netns import rtnetlink, sysctls
 from harness.netns.addresses import Family, NodePlan, by_family, family_of
 from harness.netns.fabric import Host
@@ -37,10 +38,10 @@ class OutsideClient:
         self._proc = proc
         self._begun = contextlib.ExitStack()
 
-    def start(self, *, beside: str, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Start it on the network of the container `beside`; return it when its routes are there.
+    def start(self, *, beside: str, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
+        """Start it on the network of the container `beside`; return it when its routes to `cidrs` of nodes are there.
 
-        The number of a node in the plan of addresses is its place in `nodes`. Raises `UnavailableError`.
+        Raises `UnavailableError`.
         """
         network, image = self._of(beside)
         command = ("run", "--rm", "-i", "--name", self._name, "--network", network, "--entrypoint", "cat", image)
@@ -65,7 +66,7 @@ class OutsideClient:
         (network_of_it,) = seen["NetworkSettings"]["Networks"].values()
         given = by_family(filter(None, (network_of_it["IPAddress"], network_of_it["GlobalIPv6Address"])))
         addresses: dict[Family, str] = {"IPv6" if ":" in each else "IPv4": each for each in given.values()}
-        route(place, nodes, pod_cidrs)
+        route(place, nodes, cidrs)
         sysctls.apply(place, sysctls.of_one_that_keeps_its_routes(addresses, _LINK))
         return Host("external", place, addresses)
 
@@ -104,14 +105,17 @@ class OutsideClient:
         running.stderr.close()
 
 
-def route(place: Namespace, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> None:
-    """Route the virtual addresses and the pods of each node to it. Raises `NetlinkError`."""
+def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
+    """Return the virtual addresses of each node: others for each worker, whose Services are there at the same time."""
+    return {name: NodePlan((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
+
+
+def route(place: Namespace, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> None:
+    """Route to each node what is behind it. Raises `NetlinkError`."""
     with place.entered():
         link = socket.if_nametoindex(_LINK)
     requests = []
-    for number, (name, node) in enumerate(nodes.items(), 1):
-        plan = NodePlan(number)
-        virtual = (*plan.load_balancer_cidrs.values(), *plan.external_ip_cidrs.values())
-        ways = {cidr: node.addresses.get(family_of(cidr)) for cidr in (*virtual, *pod_cidrs[name])}
+    for name, node in nodes.items():
+        ways = {cidr: node.addresses.get(family_of(cidr)) for cidr in cidrs[name]}
         requests += [rtnetlink.route(cidr, link, via=address) for cidr, address in ways.items() if address]
     rtnetlink.execute(place, requests)

@@ -32,8 +32,8 @@ class Places(Protocol):
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
         """Return by UID the netns of each of these pods that runs by now."""
 
-    def outside(self, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Return a client outside of the cluster, with routes to the virtual addresses and the pods of each node. Once.
+    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
+        """Return a client outside of the cluster, with routes to what is behind each node. Once.
 
         Raises `UnavailableError`.
         """
@@ -76,9 +76,9 @@ class ContainerPlaces:
                 found[uid] = Namespace.of(process)
         return found
 
-    def outside(self, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> Host:
+    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
         """See `Places`."""
-        return self._outside.start(beside=next(iter(self._containers.values())), nodes=nodes, pod_cidrs=pod_cidrs)
+        return self._outside.start(beside=next(iter(self._containers.values())), nodes=nodes, cidrs=cidrs)
 
     def close(self) -> None:
         """See `Places`."""

@@ -49,7 +49,7 @@ class EmbeddedPlaces:
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
         return {uid: _same(self._pods[uid].namespace) for uid in uids if uid in self._pods}
 
-    def outside(self, nodes: Mapping[str, Host], pod_cidrs: Mapping[str, Sequence[str]]) -> Host:
+    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
         return self._network.external
 
     def close(self) -> None:

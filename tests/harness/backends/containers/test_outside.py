@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.backends.containers.outside import route
+from harness.backends.containers.outside import plans, route
 from harness.netns import kernel_state, rtnetlink, sysctls
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
@@ -16,11 +16,19 @@ def test_each_virtual_address_and_each_pod_is_behind_its_node(netns_allowed: Non
         rtnetlink.execute(place, ends)
         rtnetlink.execute(bridge, [rtnetlink.up(3)])
         nodes = {"a1": Host("a1", place, {"IPv4": "172.18.0.3"}), "a2": Host("a2", place, {"IPv4": "172.18.0.4"})}
-        route(place, nodes, {"a1": ["10.244.1.0/24", "fd00:10:244:1::/64"], "a2": []})
+        virtual = {name: list(plan.virtual_cidrs) for name, plan in plans(list(nodes), 0).items()}
+        route(place, nodes, {**virtual, "a1": [*virtual["a1"], "10.244.1.0/24"]})
         told = kernel_state.as_text(place)
     for behind in ("198.18.1.0/24 via 172.18.0.3", "198.19.2.0/24 via 172.18.0.4", "10.244.1.0/24 via 172.18.0.3"):
         assert f"route {behind} dev eth0" in told
     assert "fd00:" not in told  # the node has no address of that family
+
+
+def test_workers_share_no_virtual_address() -> None:
+    nodes = ["a1", "a2", "b1", "b2", "c1"]
+    every = [cidr for worker in range(9) for plan in plans(nodes, worker).values() for cidr in plan.virtual_cidrs]
+    assert len(set(every)) == len(every) == 9 * 5 * 4
+    assert plans(nodes, 100)  # none runs out, though far ones meet
 
 
 def test_it_keeps_its_routes_whatever_nodes_tell_it(netns_allowed: None) -> None:
