@@ -48,6 +48,12 @@ from harness.tracing.path import Followed
 DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277
 
 
+NUMBERS = 254
+"""So many load balancer IPs, and external IPs, are routed to a node."""
+STEP = 61
+"""So many lie between those that two scenarios begin with; those that are near each other are 25 scenarios apart."""
+
+
 class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
     """One worker's share of a cluster whose netns are on this machine."""
 
@@ -58,6 +64,7 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
         """`places` finds the netns, and is closed with the backend; other arguments are those of the base."""
         super().__init__(target, *others, **named)
         self._places = places
+        self._scenarios = 0
 
     def start(self) -> Self:
         """Run the client pods, and pass the barrier. Raises `UnavailableError` with the remedy."""
@@ -138,6 +145,11 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
         super().delete_pod(*self._kept.begin_to_change(namespace, name))
         self._inside.leave(lambda key: key == (namespace, name))
 
+    def create_namespace(self, namespace: str) -> None:
+        """Create the Kubernetes namespace of a scenario. Raises `InconclusiveError` if a node has gone."""
+        self._scenarios += 1
+        super().create_namespace(namespace)
+
     def delete_namespace(self, namespace: str) -> None:
         """Begin to delete a namespace, without waiting for the end; its servers end at once."""
         self._kept.take_back(namespace)
@@ -211,7 +223,11 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
             raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses number 1 to 254 of a kind that the client outside sends to `node`."""
+        """Return addresses number 1 to 254 of a kind that the client outside sends to `node`.
+
+        Other ones for each scenario: Services of the one before go with their namespace, some seconds after its end.
+        """
+        number = (number + self._scenarios * STEP) % NUMBERS + 1
         plan = self._plans[node]
         chosen = plan.load_balancer_ip(number) if kind == "load-balancer" else plan.external_ip(number)
         return {str(family_of(each)): each for each in chosen.values() if family_of(each) in self.families}

@@ -89,3 +89,13 @@ def test_a_kept_pod_that_is_deleted_answers_no_more(inhabited: Inhabited) -> Non
     (other,) = cluster.run_servers(["a1"])
     assert other.name == pod.name
     assert other.addresses != pod.addresses
+
+
+def test_no_scenario_has_an_address_of_the_one_before(inhabited: Inhabited) -> None:
+    """Its Services go some seconds after it."""
+    new_cluster = inhabited()
+    given = []
+    for _ in range(3):
+        cluster = new_cluster()
+        given += [str(cluster.backend.virtual_addresses("load-balancer", "a1", number)) for number in range(1, 61)]
+    assert len(set(given)) == len(given)
