@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -85,6 +86,7 @@ def checking(recipe: dict[str, Any], folder: Path, *, until: Path) -> Iterator[s
     running = subprocess.Popen(
         [str(Path(sys.executable).with_name("trafficdist")), "proxy", "check", str(folder / "fake.yaml")],
         cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},  # what it leaves when it is killed
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
