@@ -139,12 +139,18 @@ def test_a_client_is_forgotten_when_its_time_is_over(cluster: Cluster) -> None:
 
 def test_each_use_makes_the_time_begin_anew(cluster: Cluster) -> None:
     address = cluster_ip(sticky(cluster, *ALL, seconds=1), "IPv4")
-    until = time.monotonic() + 2.5
-    chosen = set()
+    since = used = time.monotonic()
+    chosen: set[object] = set()
 
-    while time.monotonic() < until:
+    while used - since < 2.5:
         chosen.add(cluster.ask("a1-3", address, count=2))
-        assert remembered(cluster, "a1", address)
+        is_remembered = remembered(cluster, "a1", address)
+        now = time.monotonic()
+        if now - used > 0.9:  # a crowded machine did not use it for the second that it stays
+            since, chosen = now, set()
+        else:
+            assert is_remembered
+        used = now
 
     assert len(chosen) == 1
 
