@@ -28,9 +28,10 @@ from testcontainers.core.container import DockerContainer
 
 from harness.control_planes.binaries import BinariesControlPlane
 from harness.control_planes.images import connect, find_image, short
-from harness.control_planes.processes import Processes, Program, in_use
+from harness.control_planes.processes import Processes, Program
 from harness.errors import DistrustError, UnavailableError
 from harness.guest.labels import RUN_LABEL
+from harness.model.own_folder import in_use
 from harness.netns import sandbox
 from harness.netns.process import Process
 

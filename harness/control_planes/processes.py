@@ -1,13 +1,11 @@
 """The processes of one control plane: their folder, their ports, and their time limits.
 
-The folder holds their logs, data and secrets, in memory if there is room. It is removed with them; the next start
-removes that of a killed harness.
+The folder holds their logs, data and secrets, in memory if there is room. It is removed with them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
 import shutil
@@ -21,13 +19,13 @@ from pathlib import Path
 from harness.binaries import find_entry
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import time_scale
+from harness.model.own_folder import OwnFolder
 from harness.netns import process
 from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
 _ROOM = 1 << 30  # bytes: etcd alone reserves 128 MB
 _PORTS = range(20000, 32000)  # below those that the kernel gives to clients, so none takes one in between
-_PREFIX, _ALIVE = "trafficdist-processes-", "alive"
 _TRIES = 4  # ports
 _EVERY = 0.02  # seconds between two looks whether a process is ready
 
@@ -44,13 +42,8 @@ class Processes:
     """All processes of one control plane, and their folder."""
 
     def __init__(self) -> None:
-        place = _roomy()
-        _sweep(place)
-        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-        scratch = self.folder / f".{_ALIVE}"
-        self._alive = scratch.open("w")
-        fcntl.flock(self._alive, fcntl.LOCK_EX)  # for as long as this process lives
-        scratch.rename(self.folder / _ALIVE)
+        self._own = OwnFolder("trafficdist-processes-", _roomy())
+        self.folder = self._own.path
         self._running: list[Process] = []
 
     def find(self, component: str, version: str = "") -> Program:
@@ -106,8 +99,7 @@ class Processes:
         for each in reversed(self._running):
             each.stop(grace=0)
         self._running.clear()
-        self._alive.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._own.close()
 
 
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:
@@ -151,23 +143,3 @@ def _roomy() -> Path:
         if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
             return _MEMORY
     return Path(tempfile.gettempdir())
-
-
-def _sweep(place: Path) -> None:
-    """Remove folders whose harness was killed."""
-    for each in place.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(PermissionError):  # another user's
-            if (each / _ALIVE).exists() and not in_use(each):
-                shutil.rmtree(each, ignore_errors=True)
-
-
-def in_use(folder: Path) -> bool:
-    """Return whether the harness of this folder still lives: then it holds the lock. True if this user may not look."""
-    try:
-        with (folder / _ALIVE).open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:  # somebody else's, or alive
-        return True
-    return False

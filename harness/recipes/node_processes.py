@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from harness.api.client import Api
 from harness.control_planes.control_plane import ControlPlane
 from harness.eventually import time_scale
+from harness.model.own_folder import OwnFolder
 from harness.netns import process
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process
@@ -35,8 +35,8 @@ class Connections:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._folder = tempfile.TemporaryDirectory(prefix="trafficdist-programs-")
-        self.folder = Path(self._folder.name)
+        self._own = OwnFolder("trafficdist-programs-")
+        self.folder = self._own.path
         self.server, self._address = server_of(plane.kubeconfig())
         self.api = Api(plane.kubeconfig(), timeout=API_SECONDS)
         self.kubeconfig = self.folder / "kubeconfig.json"
@@ -56,7 +56,7 @@ class Connections:
     def close(self) -> None:
         """Remove the folder. Idempotent."""
         self.api.close()
-        self._folder.cleanup()
+        self._own.close()
 
 
 class NodeProcesses:

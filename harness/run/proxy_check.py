@@ -8,7 +8,6 @@ where the evidence is, and what to look at next.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -23,6 +22,7 @@ from harness.judging.conclusion import UnmetError, UntoldError
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
 from harness.judging.history import History
 from harness.model.judged import mark
+from harness.model.own_folder import OwnFolder
 from harness.model.program_log import fault_in
 from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
 from harness.run.proxy_steps import STEPS, TWO_ZONES, Asking, Step
@@ -68,8 +68,8 @@ def check(settings: Settings, say: Say) -> ExitCode:
     checking = _Checking(settings, say)
     with contextlib.ExitStack() as begun:
         if backend := checking.boots(made, begun):
-            folder = begun.enter_context(tempfile.TemporaryDirectory(prefix="trafficdist-check-"))
-            history = begun.enter_context(History(Path(folder) / "run.jsonl"))
+            own = begun.enter_context(OwnFolder("trafficdist-check-"))
+            history = begun.enter_context(History(own.path / "run.jsonl"))
             within = settings.converges_within or PATIENCE
             cluster = Cluster(backend, _NAMESPACE, history=history, test="proxy check", converges_within=within)
             begun.callback(cluster.close)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from harness.backends.kind.leftovers import Say
 from harness.backends.kind.workloads import Trouble, lacking, trouble
 from harness.errors import InconclusiveError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually
+from harness.model.own_folder import OwnFolder
 from harness.netns import process
 from harness.recipes.installation import Installation, images_in
 from harness.recipes.objects import apply
@@ -113,9 +113,9 @@ def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Sa
     """
     archives = [each for each in named if each.endswith(".tar")]
     here = [each for each in dict.fromkeys(named) if each not in archives and tools.engine.has_image(each)]
-    with tempfile.TemporaryDirectory(prefix="trafficdist-images-") as folder:
+    with OwnFolder("trafficdist-images-") as own:
         if here:
-            saved = str(Path(folder) / "images.tar")
+            saved = str(own.path / "images.tar")
             say(f"images for the nodes: {', '.join(here)}")
             tools.engine.ask("save", "--output", saved, *here, seconds=SAVE_SECONDS)
             archives.append(saved)

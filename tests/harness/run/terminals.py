@@ -24,9 +24,9 @@ import yaml
 
 from harness.api.client import Api
 from harness.api.kubeconfig import Kubeconfig
-from harness.control_planes.processes import in_use
 from harness.eventually import eventually
 from harness.guest.snapshot import differences, snapshot
+from harness.model.own_folder import in_use
 
 AT = """
 import os, pathlib, time

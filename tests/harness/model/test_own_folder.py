@@ -1,0 +1,39 @@
+"""A folder goes with its process, in whatever way that ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.model.own_folder import OwnFolder, in_use
+
+MAKES_ONE_AND_WAITS = """
+import sys
+from pathlib import Path
+from harness.model.own_folder import OwnFolder
+print(OwnFolder("own-", Path(sys.argv[1])).path, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_goes_with_the_block(tmp_path: Path) -> None:
+    with OwnFolder("own-", tmp_path) as own:
+        (own.path / "secret").write_text("s")
+        assert own.path.stat().st_mode & 0o777 == 0o700
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_that_of_a_killed_process_goes_with_the_next_one_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MAKES_ONE_AND_WAITS, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        left = Path(other.stdout.readline().strip())
+        with OwnFolder("own-", tmp_path), OwnFolder("another-", tmp_path):
+            assert in_use(left)
+        other.kill()
+        other.wait()
+        OwnFolder("another-", tmp_path).close()
+        assert left.is_dir()
+        with OwnFolder("own-", tmp_path) as own:
+            assert list(tmp_path.iterdir()) == [own.path]
