@@ -28,8 +28,16 @@ from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import ClusterTarget, described
 from harness.backends.any_cluster.zone_canary import ZoneCanary
-from harness.backends.backend import TERMINATION_SECONDS, WantedPod
-from harness.backends.protocols import Explaining, FollowsPackets, NodeControl, PodLifecycle, Probing, ProxyMetrics
+from harness.backends.backend import TERMINATION_SECONDS, SteadyTraffic, WantedPod
+from harness.backends.protocols import (
+    METRICS_PORT,
+    Explaining,
+    FollowsPackets,
+    NodeControl,
+    PodLifecycle,
+    Probing,
+    ProxyMetrics,
+)
 from harness.errors import DistrustError, InconclusiveError
 from harness.guest import liveness
 from harness.guest.labels import run_labels
@@ -47,7 +55,6 @@ from harness.tracing.path import Followed
 RESTARTED = 120.0
 """Seconds, before the time scale, for proxies to work on all writes after a component was replaced: clients retry an
 API server that was away ever less often."""
-METRICS_PORT = 10249
 
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explaining, FollowsPackets):
@@ -200,7 +207,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         """Send probes whose answers contain the source address that the server saw."""
         return self._dialer.probe(probes, read=address_seen)
 
-    def record(self, interval: float, probes: Sequence[Probe]) -> Steady:
+    def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
         """Send probes in the background, by each client as fast as it can, but at most every `interval` seconds.
 
         Over UDP other pods on the same nodes send them: the many flows would affect all later probes of a client.

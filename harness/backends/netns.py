@@ -22,6 +22,7 @@ from harness.backends.components import Components
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_ground import GroundOfOne, NetnsGround
 from harness.backends.netns_pods import NetnsPods, by_family
+from harness.backends.netns_probing import NetnsProbing, kernel_evidence
 from harness.backends.protocols import (
     ComponentControl,
     ControllerMetrics,
@@ -47,22 +48,16 @@ from harness.model.outcomes import Observation
 from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER, Component, Release
 from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
-from harness.model.workloads import Client, Pod, node_client
+from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
 from harness.netns.fabric import Host, Network, Wiring
-from harness.netns.http import HttpAnswer
-from harness.netns.namespace import Namespace
 from harness.netns.rest import Rest
-from harness.netns.socket_maker import SocketMaker
 from harness.netns.stillness import EVERY, LOOKS, Stillness
 from harness.probes.beside import Beside
-from harness.probes.http_get import http_get
-from harness.probes.loop import Loop, Probe, Recording, ServerPort, Stream
+from harness.probes.loop import Loop, Probe, ServerPort
 from harness.probes.probe import SocketSource
 from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks, TellsWhenDone, WiresPods
 from harness.recipes.node_processes import server_of
-from harness.tracing import follower
-from harness.tracing.path import Followed
 
 BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to work on the first objects
 RECONNECTED = (
@@ -73,12 +68,11 @@ RESTS = 5.0
 
 As many as are declared for the reference and kube-proxy: what takes time beside the proxy is waited for as long.
 """
-METRICS_PORT = 10249  # of a proxy, on its node's loopback, as kube-proxy has it
-DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277 (net.core.rmem_default, 768 bytes each)
 
 
 class NetnsBackend(
     NetnsPods,
+    NetnsProbing,
     Probing,
     NodeControl,
     ProxyMetrics,
@@ -213,7 +207,6 @@ class NetnsBackend(
         self.control_plane.start()
         places = {name: host.namespace for name, host in self.network.nodes.items()}
         _, (_, port) = server_of(self.control_plane.kubeconfig())
-        self._port = port
         self._stillness = Stillness(places, port)
         self.control_plane.reach_pods(self.network.external.namespace.socket)
         self.api = Api(self.control_plane.kubeconfig(), services=self._implementation.services)
@@ -369,8 +362,7 @@ class NetnsBackend(
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
         """Return addresses number 1 to 254 of a kind, "load-balancer" or "external-ip", that are routed to `node`."""
-        plan = self.network.plan(node)
-        chosen = plan.load_balancer_ip(number) if kind == "load-balancer" else plan.external_ip(number)
+        chosen = self.network.plan(node).virtual(kind, number)
         return {family: chosen[family] for family in self.network.families}
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
@@ -380,61 +372,15 @@ class NetnsBackend(
             self._components.doubt()
         return observed
 
-    def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send all probes with `probe`, which is quick here: as many at once as a socket holds datagrams."""
-        return self.probe(probes, in_flight=DATAGRAMS)
-
-    def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes with `probe`: every answer here contains the source address that the server saw."""
-        return self.probe(probes)
-
-    def connect(self, probe: Probe) -> Stream:
-        """Open a long-lived connection."""
-        return self._loop.connect(probe)
-
-    def record(self, interval: float, probes: Sequence[Probe]) -> Recording:
-        """Send probes at a fixed rate in the background, each every `interval` seconds."""
-        return self._loop.every(interval, probes)
-
-    def follow(
-        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
-    ) -> Followed:
-        """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
-        host = self.network.nodes[node].namespace
-        client = probe.namespace.namespace if isinstance(probe.namespace, SocketMaker) else probe.namespace
-        places = {client: "client", host: f"node {node}"}
-        for pod in servers:
-            places.setdefault(self.host_of(pod).namespace, f"server {pod.name}")
-        names = {where: each for each, where in places.items() if isinstance(each, Namespace)}
-        return follower.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
-
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
         """Return where a client's sockets are made: its netns, or a process in its control group."""
         host = self.host_of(client)
         groups = self.proxy.clients if host.node and isinstance(self.proxy, PlacesClients) else None
         return groups.of(host) if groups else host.namespace
 
-    def namespace_of(self, client: Client | Pod) -> Namespace:
-        """Return the netns of a client."""
-        return self.host_of(client).namespace
-
-    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        """Send a GET request from a client's netns. Raises `OSError` like a connection.
-
-        Raises `InconclusiveError` if the client has no route, port or descriptor for it.
-        """
-        return http_get(self.namespace_of(client), address, port, path, who=str(client))
-
     def controller_metrics(self) -> str:
         """Return the EndpointSlice controller's metrics in Prometheus text. Raises `InconclusiveError`."""
         return self.control_plane.metrics()
-
-    def proxy_metrics(self, node: str) -> str:
-        """Return the metrics of a node's proxy in Prometheus text. Raises `InconclusiveError`."""
-        try:
-            return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
-        except OSError as error:
-            raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
 
     def reads(self, component: Component, *, since: float) -> list[str]:
         """Return what a component has read since then. Raises `UnavailableError` if the API server keeps no record."""
@@ -460,7 +406,8 @@ class NetnsBackend(
         """Return whether the proxy claims to have worked on everything, and rests on all nodes: see `SeesRest`."""
         if not (isinstance(self.proxy, TellsWhenDone) and self.proxy.tells_when_done):
             return str
-        seen = Rest({node: self.network.nodes[node].namespace for node in self._present()}, self._port)
+        _, (_, port) = server_of(self.control_plane.kubeconfig())
+        seen = Rest({node: self.network.nodes[node].namespace for node in self._present()}, port)
         enough = self.rests_for * eventually.time_scale()
 
         def reason() -> str:
@@ -513,10 +460,7 @@ class NetnsBackend(
         asked = [*self.api.asked.copy(), *(self.control_plane.asked() or ())]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= self._logs()
-        for node in self.topology.nodes:
-            namespace_of_node = self.network.nodes[node.name].namespace
-            texts[f"network-{node.name}.txt"] = gathered(partial(kernel_state.as_text, namespace_of_node))
-            texts[f"connections-{node.name}.txt"] = gathered(partial(conntrack.as_text, namespace_of_node))
+        texts |= kernel_evidence({node.name: self.network.nodes[node.name] for node in self.topology.nodes})
         if self._dns is not None:
             texts |= texts_of("dns", self._dns[0].evidence)
         return texts | {"network-fabric.txt": gathered(partial(kernel_state.as_text, self.network.fabric))}

@@ -86,6 +86,10 @@ class NodeControl(Protocol):
         """Restore a node to its state before the changes."""
 
 
+METRICS_PORT = 10249
+"""Of a proxy, on its node's loopback, as kube-proxy has it."""
+
+
 @runtime_checkable
 class ProxyMetrics(Protocol):
     """Reads the metrics of proxies."""
@@ -192,6 +196,10 @@ class Sockets(Protocol):
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` like a connection."""
+
+
+VIRTUAL_ADDRESSES = 254
+"""So many addresses of a kind lead to a node."""
 
 
 @runtime_checkable

@@ -88,6 +88,10 @@ class NodePlan:
         """Return an external IP that is routed to this node; number 1 to 254."""
         return {"IPv4": f"198.19.{self.number}.{number}", "IPv6": f"fd00:198:19:{self.number}::{number}"}
 
+    def virtual(self, kind: str, number: int) -> dict[Family, str]:
+        """Return a load balancer IP or an external IP, by "load-balancer" or "external-ip"; number 1 to 254."""
+        return self.load_balancer_ip(number) if kind == "load-balancer" else self.external_ip(number)
+
 
 def families_of(names: Sequence[str]) -> tuple[Family, ...]:
     """Check family names, in their order. Raises `UsageError`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from harness.backends.protocols import VIRTUAL_ADDRESSES
 from harness.backends.view import View
 from harness.scenario.service import AddressKind, Service
 
@@ -15,14 +16,11 @@ Virtual = dict[tuple[AddressKind, str], Mapping[str, str]]
 """The addresses of each kind and node, by family."""
 
 
-_NUMBERS = 254  # of a node, as any backend has them
-
-
 def virtual_addresses(backend: View, kinds: Collection[AddressKind], number: int) -> Virtual:
     """Return addresses of these kinds for all nodes; numbers that 254 lie between have the same."""
     nodes = [node.name for node in backend.topology.nodes]
     return {
-        (kind, node): backend.virtual_addresses(kind, node, (number - 1) % _NUMBERS + 1)
+        (kind, node): backend.virtual_addresses(kind, node, (number - 1) % VIRTUAL_ADDRESSES + 1)
         for kind in kinds
         for node in nodes
     }

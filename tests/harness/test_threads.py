@@ -14,7 +14,8 @@ import pytest
 
 from harness import threads
 from harness.backends.implementation import reference
-from harness.backends.netns import METRICS_PORT, NetnsBackend
+from harness.backends.netns import NetnsBackend
+from harness.backends.protocols import METRICS_PORT
 from harness.control_planes.relay import Relay
 from harness.errors import DistrustError, InconclusiveError
 from harness.eventually import eventually

@@ -19,42 +19,31 @@ from harness.backends.any_cluster.barrier import Asks, word
 from harness.backends.any_cluster.node_evidence import proxy_logs
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
-from harness.backends.backend import SteadyTraffic, WantedPod
+from harness.backends.backend import WantedPod
 from harness.backends.containers.inside import Inside, Serve
 from harness.backends.containers.kept import KeptPods, can_be_kept
 from harness.backends.containers.outside import plans
 from harness.backends.containers.places import Places
-from harness.backends.kubeconfig import METRICS_PORT, KubeconfigBackend
+from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns_ground import NetnsGround
+from harness.backends.netns_probing import NetnsProbing, kernel_evidence
 from harness.backends.pod_servers import serve
-from harness.backends.protocols import Sockets, VirtualAddresses
-from harness.errors import InconclusiveError, UnavailableError
+from harness.backends.protocols import VIRTUAL_ADDRESSES, Sockets, VirtualAddresses
+from harness.errors import UnavailableError
 from harness.model.manifests import TARGET_PORT
 from harness.model.outcomes import Observation, Reached, Unknown
-from harness.model.release import Component
-from harness.model.texts import gathered
-from harness.model.workloads import Client, Pod, node_client
-from harness.netns import conntrack, kernel_state, sandbox
-from harness.netns.addresses import family_of
+from harness.model.workloads import Client, Pod
+from harness.netns import sandbox
 from harness.netns.fabric import Host
-from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.probes.http_get import http_get
-from harness.probes.loop import Loop, Probe, Server, ServerPort, Stream
-from harness.probes.probe import SocketSource
-from harness.tracing import follower
+from harness.probes.loop import Loop, Probe, Server, ServerPort
 from harness.tracing.path import Followed
 
-DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277
-
-
-NUMBERS = 254
-"""So many load balancer IPs, and external IPs, are routed to a node."""
 STEP = 61
-"""So many lie between those that two scenarios begin with; those that are near each other are 25 scenarios apart."""
+"""So many numbers lie between the first addresses of two scenarios; those near each other are 25 scenarios apart."""
 
 
-class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
+class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses):
     """One worker's share of a cluster whose netns are on this machine."""
 
     _server_pod = staticmethod(pods.vacant)
@@ -163,15 +152,8 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
 
     # Clients and probes
 
-    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
-        """Return the netns of a client."""
-        return self.namespace_of(client)
-
-    def namespace_of(self, client: Client | Pod) -> Namespace:
-        """Return the netns of a client."""
-        return self._host_of(client).namespace
-
-    def _host_of(self, client: Client | Pod) -> Host:
+    def host_of(self, client: Client | Pod) -> Host:
+        """Return the host of a client."""
         if isinstance(client, Pod):
             return self._inside.host((client.namespace, client.name))
         if client.kind == "external":
@@ -180,7 +162,7 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address. Raises `UnavailableError` if it has none of this family."""
-        found = {str(of): address for of, address in self._host_of(client).addresses.items()}
+        found = {str(of): address for of, address in self.host_of(client).addresses.items()}
         if family not in found:
             raise UnavailableError(f"client {client} has no {family} address")
         return found[family]
@@ -192,66 +174,25 @@ class PacketsBackend(KubeconfigBackend, Sockets, VirtualAddresses):
             self._require_nodes()
         return seen
 
-    def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send all probes with `probe`, as many at once as a socket holds datagrams."""
-        return self.probe(probes, in_flight=DATAGRAMS)
-
-    def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes with `probe`: every answer contains the source address that the server saw."""
-        return self.probe(probes)
-
-    def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:  # type: ignore[override]
-        """Send probes at a fixed rate in the background, each every `interval` seconds."""
-        return self._loop.every(interval, probes)
-
-    def connect(self, probe: Probe) -> Stream:
-        """Open a long-lived connection."""
-        return self._loop.connect(probe)
-
-    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        """Send a GET request from a client's netns. Raises `OSError` like a connection.
-
-        Raises `InconclusiveError` if the client has no route, port or descriptor for it.
-        """
-        return http_get(self.namespace_of(client), address, port, path, who=str(client))
-
-    def proxy_metrics(self, node: str) -> str:
-        """Return a proxy's metrics from its node's loopback. Raises `InconclusiveError`."""
-        try:
-            return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
-        except OSError as error:
-            raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
-
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
         """Return addresses number 1 to 254 of a kind that the client outside sends to `node`.
 
         Other ones for each scenario: Services of the one before go with their namespace, some seconds after its end.
         """
-        number = (number + self._scenarios * STEP) % NUMBERS + 1
-        plan = self._plans[node]
-        chosen = plan.load_balancer_ip(number) if kind == "load-balancer" else plan.external_ip(number)
-        return {str(family_of(each)): each for each in chosen.values() if family_of(each) in self.families}
+        chosen = self._plans[node].virtual(kind, (number + self._scenarios * STEP) % VIRTUAL_ADDRESSES + 1)
+        return {str(family): each for family, each in chosen.items() if family in self.families}
 
     # Evidence
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
         """Return the evidence of any cluster, and the state of the kernel and the connections of each node."""
-        texts = super().evidence(namespace, since=since)
-        for name, host in self._inside.nodes.items():
-            texts[f"network-{name}.txt"] = gathered(partial(kernel_state.as_text, host.namespace))
-            texts[f"connections-{name}.txt"] = gathered(partial(conntrack.as_text, host.namespace))
-        return texts
+        return super().evidence(namespace, since=since) | kernel_evidence(self._inside.nodes)
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
         """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
-        host = self._inside.nodes[node].namespace
-        places = {probe.namespace: "client", host: f"node {node}"}
-        for pod in servers:
-            places.setdefault(self.namespace_of(pod), f"server {pod.name}")
-        names = {where: each for each, where in places.items() if isinstance(each, Namespace)}
-        found = follower.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
+        found = super().follow(probe, node, is_same, servers=servers)
         lacks = proxy_logs(self.api, [node], self._target.proxies[0])[node].missing
         return replace(found, missing=(*found.missing, *([f"the log of its proxy: {lacks}"] if lacks else [])))
 

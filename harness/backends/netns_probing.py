@@ -1,0 +1,103 @@
+"""What backends have in common whose clients are network namespaces that this process enters: how they ask from there.
+
+A backend says whose netns is whose, and sends probes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from harness.backends.backend import SteadyTraffic
+from harness.backends.protocols import METRICS_PORT
+from harness.errors import InconclusiveError
+from harness.model.outcomes import Observation
+from harness.model.release import Component
+from harness.model.texts import gathered
+from harness.model.workloads import Client, Pod, node_client
+from harness.netns import conntrack, kernel_state
+from harness.netns.fabric import Host
+from harness.netns.http import HttpAnswer
+from harness.netns.namespace import Namespace
+from harness.netns.socket_maker import SocketMaker
+from harness.probes.http_get import http_get
+from harness.probes.loop import Loop, Probe, Stream
+from harness.probes.probe import SocketSource
+from harness.tracing import follower
+from harness.tracing.path import Followed
+
+DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277 (net.core.rmem_default, 768 bytes each)
+
+
+class NetnsProbing(ABC):
+    """Asks from sockets in the netns of clients. To be named before bases that ask in another way."""
+
+    _loop: Loop
+
+    @abstractmethod
+    def host_of(self, client: Client | Pod) -> Host:
+        """Return the host of a client."""
+
+    @abstractmethod
+    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
+        """Send probes, and return their outcomes in the same order."""
+
+    def namespace_of(self, client: Client | Pod) -> Namespace:
+        """Return the netns of a client."""
+        return self.host_of(client).namespace
+
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
+        """Return where a client's sockets are made: its netns."""
+        return self.namespace_of(client)
+
+    def glance(self, probes: Sequence[Probe]) -> list[Observation]:
+        """Send all probes with `probe`, which is quick here: as many at once as a socket holds datagrams."""
+        return self.probe(probes, in_flight=DATAGRAMS)
+
+    def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
+        """Send probes with `probe`: every answer here contains the source address that the server saw."""
+        return self.probe(probes)
+
+    def connect(self, probe: Probe) -> Stream:
+        """Open a long-lived connection."""
+        return self._loop.connect(probe)
+
+    def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
+        """Send probes at a fixed rate in the background, each every `interval` seconds."""
+        return self._loop.every(interval, probes)
+
+    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
+        """Send a GET request from a client's netns. Raises `OSError` like a connection.
+
+        Raises `InconclusiveError` if the client has no route, port or descriptor for it.
+        """
+        return http_get(self.namespace_of(client), address, port, path, who=str(client))
+
+    def proxy_metrics(self, node: str) -> str:
+        """Return a proxy's metrics in Prometheus text, from its node's loopback. Raises `InconclusiveError`."""
+        try:
+            return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
+        except OSError as error:
+            raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
+
+    def follow(
+        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
+    ) -> Followed:
+        """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
+        host = self.namespace_of(node_client(node))
+        client = probe.namespace.namespace if isinstance(probe.namespace, SocketMaker) else probe.namespace
+        places = {client: "client", host: f"node {node}"}
+        for pod in servers:
+            places.setdefault(self.namespace_of(pod), f"server {pod.name}")
+        names = {where: each for each, where in places.items() if isinstance(each, Namespace)}
+        return follower.follow(probe, host, names, ask=lambda each: self.probe([each])[0], is_same=is_same)
+
+
+def kernel_evidence(nodes: Mapping[str, Host]) -> dict[str, str]:
+    """Return the state of the kernel and the tracked connections of each node, by file name."""
+    texts = {}
+    for name, host in nodes.items():
+        texts[f"network-{name}.txt"] = gathered(partial(kernel_state.as_text, host.namespace))
+        texts[f"connections-{name}.txt"] = gathered(partial(conntrack.as_text, host.namespace))
+    return texts
