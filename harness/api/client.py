@@ -78,6 +78,11 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
     return "/".join(parts)
 
 
+def log_of_pod(api: Api, namespace: str, pod: str, **options: str) -> str:
+    """Return the log of a pod, by the API's options; "" if it is refused. Raises `InconclusiveError`."""
+    return api.text(f"{path_of('pods', namespace, pod, 'log')}?{urlencode(options)}")
+
+
 def new_record() -> deque[Asked]:
     """Return an empty record of requests, which keeps the latest."""
     return deque(maxlen=_REMEMBERED)

@@ -119,10 +119,8 @@ def _ready(given: Any) -> tuple[Workload, ...]:
 
 
 def _workload(given: Any, where: str) -> Workload:
-    if not isinstance(given, dict) or len(given) != 1:
-        raise UsageError(f"{where}want one of {', '.join(_WORKLOADS)}, with NAMESPACE/NAME")
-    values.refuse_unknown(given, tuple(_WORKLOADS), where)
-    ((kind, named),) = given.items()
+    want = f"one of {', '.join(_WORKLOADS)}, with NAMESPACE/NAME"
+    kind, named = values.single(given, tuple(_WORKLOADS), where, want=want)
     namespace, _, name = named.partition("/") if isinstance(named, str) else ("", "", "")
     if not namespace or not name or "/" in name:
         raise UsageError(f"{where}{kind}: want NAMESPACE/NAME, not {values.shown(named)}")

@@ -302,10 +302,8 @@ def _checks(value: Any, key: str) -> tuple[Check, ...]:
 
 
 def _check(value: Any, where: str) -> Check:
-    if not isinstance(value, dict) or len(value) != 1:
-        raise UsageError(f"{where}want one check, {' or '.join(_CHECKS)}, with its values")
-    values.refuse_unknown(value, tuple(_CHECKS), where)
-    ((kind, given),) = value.items()
+    want = f"one check, {' or '.join(_CHECKS)}, with its values"
+    kind, given = values.single(value, tuple(_CHECKS), where, want=want)
     if kind == "log":
         return LogCheck(values.as_pattern(given, where))
     if not isinstance(given, dict):

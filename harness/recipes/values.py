@@ -35,6 +35,15 @@ def refuse_unknown(given: Mapping[Any, Any], allowed: tuple[str, ...], where: st
             raise UsageError(f"{where}unknown key {shown(key)}; {hint}allowed: {', '.join(allowed)}")
 
 
+def single(value: Any, allowed: tuple[str, ...], where: str, *, want: str) -> tuple[str, Any]:
+    """Return the one key of a mapping, and its value; `want` says in an error what it is to be."""
+    if not isinstance(value, dict) or len(value) != 1:
+        raise UsageError(f"{where}want {want}")
+    refuse_unknown(value, allowed, where)
+    ((key, given),) = value.items()
+    return key, given
+
+
 def as_text(value: Any, key: str) -> str:
     """Return a text; a number stands for its digits."""
     if isinstance(value, (dict, list)) or value is None:

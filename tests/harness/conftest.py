@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from harness.backends.kind.checks import find_kind
-from harness.backends.kind.engine import find_engine
+from harness.backends.kind.engine import ContainerEngine, find_engine
 from harness.backends.kind.node_image import command
 from harness.backends.kind.node_image.gathering import Recipe
 from harness.binaries.versions import parse_wanted
@@ -110,10 +110,20 @@ def network() -> None:
 
 
 @pytest.fixture(scope="session")
-def node_image(network: None) -> str:
+def engine() -> ContainerEngine:
+    """A container engine that runs; skips where there is none."""
+    try:
+        found = find_engine()
+        found.facts()
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def node_image(network: None, engine: ContainerEngine) -> str:
     """The node image of Kubernetes 1.34 that the engine has; skips without engine, kind or image."""
     try:
-        find_engine().facts()
         find_kind()
         return command.there(Recipe(parse_wanted("1.34")))
     except UnavailableError as error:

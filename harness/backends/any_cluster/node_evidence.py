@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
-from harness.api.client import Api, RefusedError, path_of
+from harness.api.client import Api, RefusedError, log_of_pod
 from harness.errors import InconclusiveError
 from harness.probes.loop import Probe
 
@@ -45,7 +44,7 @@ def proxy_logs(api: Api, nodes: Sequence[str], place: ProxyPlace = KUBE_PROXY) -
         pods = api.list("pods", place.namespace, label_selector=place.selector)
         names = {str(each["spec"].get("nodeName")): str(each["metadata"]["name"]) for each in pods}
         for node in found.keys() & names.keys():
-            text = api.text(f"{path_of('pods', place.namespace, names[node], 'log')}?{urlencode(_MOST)}")
+            text = log_of_pod(api, place.namespace, names[node], **_MOST)
             forbidden = f"the run needs `get` of pods/log in namespace {place.namespace}"
             found[node] = ProxyLog(text) if text else ProxyLog(missing=forbidden)
     except (InconclusiveError, RefusedError) as error:

@@ -9,7 +9,6 @@ where the new zone does not come to be seen: a proxy that never looks at its Nod
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Mapping, Sequence
 
 from harness.api.client import Api
@@ -41,8 +40,7 @@ class ZoneCanary:
         self._dialer = dialer
         self._namespace = namespace
         self._labels = dict(labels)
-        self._name = ""
-        self._numbers = itertools.count(1)
+        self._made = 0
         self._follows: dict[ClientPod, bool] = {}  # whether hints were seen to decide, of each client
 
     def before_the_change(
@@ -88,17 +86,18 @@ class ZoneCanary:
         The rules of the one before would answer in its place until the proxy has heard of a change, and half of a look
         by these and half by new ones would look like a choice.
         """
-        before, self._name = self._name, f"{NAME}-{next(self._numbers)}"
+        before, name = f"{NAME}-{self._made}", f"{NAME}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)
-        wanted = manifests.service(self._name, labels=self._labels, ports=port, trafficDistribution="PreferClose")
+        wanted = manifests.service(name, labels=self._labels, ports=port, trafficDistribution="PreferClose")
         spec = self._api.create("services", self._namespace, wanted)["spec"]
         family = spec["ipFamilies"][0]
         self._api.create(
             "endpointslices",
             self._namespace,
-            manifests.endpoint_slice(self._name, self._name, endpoints, family=family, ports=port, labels=self._labels),
+            manifests.endpoint_slice(name, name, endpoints, family=family, ports=port, labels=self._labels),
         )
-        if before:
+        if self._made:
             self._api.delete("services", self._namespace, before)
             self._api.delete("endpointslices", self._namespace, before)
+        self._made += 1
         return str(spec["clusterIPs"][0])

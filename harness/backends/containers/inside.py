@@ -137,7 +137,7 @@ class Inside:
                 old = self._pods[key]
                 old.leave()
                 host = replace(old.host, namespace=place, addresses=_by_family(pods.addresses(obj).values()))
-                self._put(key, replace(old, host=host, servers=old.serve(place)))
+                self._serve(key, replace(old, host=host, servers=()))
         for place in places.values():  # it has gone since
             place.close()
 

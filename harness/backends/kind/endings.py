@@ -7,9 +7,8 @@ and one whose node was switched off has ended for a reason that its kubelet does
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import urlencode
 
-from harness.api.client import Api, Object, path_of
+from harness.api.client import Api, Object, log_of_pod
 from harness.backends.any_cluster.node_evidence import ProxyPlace
 from harness.errors import InconclusiveError
 
@@ -56,8 +55,7 @@ class Endings:
         node, end = pod["spec"].get("nodeName"), _end(container)
         runs = "running" in (container.get("state") or {})
         query = {"container": container["name"], "tailLines": _LINES, **({"previous": "true"} if runs else {})}
-        names = place.namespace, str(pod["metadata"]["name"])
-        log = self._api.text(f"{path_of('pods', *names, 'log')}?{urlencode(query)}").strip()
+        log = log_of_pod(self._api, place.namespace, str(pod["metadata"]["name"]), **query).strip()
         why = f" ({end['reason']})" if end.get("reason") not in (None, "Error", "Completed") else ""
         return (
             f"{place.name} on {node} exited with {end.get('exitCode', '?')}{why}; its log ends with:\n"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
-from harness.api.client import Api, Object, path_of
+from harness.api.client import Api, Object, log_of_pod
 from harness.guest import errors
 from harness.model.manifests import has_condition
 from harness.model.program_log import fault_in
@@ -82,5 +81,5 @@ def _log(api: Api, pod: Object) -> str:
         names = str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"])
         begun_again = each.get("restartCount", 0) > 0 and "running" not in (each.get("state") or {})
         query = {"container": each["name"], "limitBytes": _LOG_BYTES, **({"previous": "true"} if begun_again else {})}
-        return api.text(f"{path_of('pods', *names, 'log')}?{urlencode(query)}")
+        return log_of_pod(api, *names, **query)
     return ""

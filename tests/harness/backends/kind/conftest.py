@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from harness.backends.kind.checks import find_kind
-from harness.backends.kind.engine import ContainerEngine, find_engine
 from harness.errors import UnavailableError
 
 Install = Callable[[str, str], Path]
@@ -28,17 +27,6 @@ def kind() -> Path:
         return find_kind()[0]
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
-
-
-@pytest.fixture
-def engine() -> ContainerEngine:
-    """A container engine that runs; skips where there is none."""
-    try:
-        found = find_engine()
-        found.facts()
-    except UnavailableError as error:
-        pytest.skip(f"unavailable: {error}")
-    return found
 
 
 @pytest.fixture
