@@ -12,7 +12,8 @@ MAKES_ONE_AND_WAITS = """
 import sys
 from pathlib import Path
 from harness.model.own_folder import OwnFolder
-print(OwnFolder("own-", Path(sys.argv[1])).path, flush=True)
+own = OwnFolder("own-", Path(sys.argv[1]))
+print(own.path, flush=True)
 sys.stdin.read()
 """
 
