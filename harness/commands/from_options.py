@@ -11,7 +11,8 @@ import click
 from harness.commands import values
 from harness.commands.paths import PLACE
 from harness.run import suite_files
-from harness.settings.options import OPTIONS, Option
+from harness.settings.option import Option
+from harness.settings.options import OPTIONS
 
 SUITE = click.option(
     "--suite",

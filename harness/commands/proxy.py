@@ -171,7 +171,7 @@ def _asked(question: _Question, answer: str) -> Any:
 def _read(question: _Question, answer: str) -> Any:
     from harness.recipes.drafting import read_answer
     from harness.run import suite_files
-    from harness.settings.options import unknown_name
+    from harness.settings.checks import unknown_name
 
     value = read_answer(question.key, answer)
     if question.key == "features":

@@ -16,7 +16,7 @@ from harness.errors import HarnessError
 from harness.model.topology import TOPOLOGIES
 from harness.run import suite_files
 from harness.settings import claims
-from harness.settings.options import Option
+from harness.settings.option import Option
 
 Names = Callable[[], Iterable[str]]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

@@ -14,7 +14,8 @@ from typing import Any
 from harness.errors import UsageError
 from harness.judging.results import Case
 from harness.run.suite_files import SUITE
-from harness.settings.options import OPTIONS, Option, resolve
+from harness.settings.option import Option
+from harness.settings.options import OPTIONS, resolve
 from harness.settings.settings import Settings
 
 ELSEWHERE = frozenset(

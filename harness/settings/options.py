@@ -7,24 +7,22 @@ The nearest source wins: command line, environment, options file, ini file, defa
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from harness.control_planes import choice
 from harness.errors import UsageError
 from harness.eventually import FAR
-from harness.model.files import fault_of_path, shown
+from harness.model.files import shown
 from harness.model.generation import check_amount
 from harness.model.judged import JUDGES
-from harness.model.networks import NO_CNI
 from harness.model.probing import WAYS
-from harness.model.release import parse_gates
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
+from harness.settings import checks
+from harness.settings.checks import unknown_name
 from harness.settings.claims import (
     INSTALLED,
     REAL_CLUSTERS,
@@ -36,152 +34,11 @@ from harness.settings.claims import (
     parse_proxy,
     proxy_claims,
 )
+from harness.settings.option import ENVIRONMENT_PREFIX, Option
 from harness.settings.settings import Settings
-
-ENVIRONMENT_PREFIX = "TRAFFICDIST_"
-
-FEW = 8
-"""The number of names that an error lists."""
-
-LONG = 100
-"""The number of letters of a name that an error shows."""
-
-LONGEST = 4096
-"""The most letters of a value."""
-
-MOST_WORKERS = 512
-"""Each of them is a process; `auto` takes a few."""
-
-_HIGHEST_SEED = 2**63 - 1  # what each format of a report can hold
 
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
 """Environment variables of commands that are no options of a run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag".
-
-    `group` is the heading under which `--help` shows it. `allowed` are all its values, if they are few. `backends` are
-    those that use it, () for all; with another it is refused.
-    """
-
-    name: str
-    help: str
-    kind: str = "value"
-    metavar: str = "TEXT"
-    default: Any = None
-    check: Callable[[str], Any] = field(default=str)
-    allowed: tuple[str, ...] = ()
-    group: str = ""
-    backends: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The name as a Python identifier."""
-        return self.name.replace("-", "_")
-
-    @property
-    def environment(self) -> str:
-        """The environment variable of the same meaning."""
-        return ENVIRONMENT_PREFIX + self.key.upper()
-
-
-def _control_plane(text: str) -> str:
-    choice.parse_plane(text)
-    return text
-
-
-def _controller(text: str) -> str:
-    choice.parse_controller(text)
-    return text
-
-
-def _mutant(text: str) -> str:
-    from harness.settings.mutants import mutants
-
-    if text not in mutants():
-        raise UsageError(unknown_name(text, list(mutants()), "mutant"))
-    return text
-
-
-def _gate(text: str) -> str:
-    parse_gates((text,))
-    return text
-
-
-def _patch(text: str) -> str:
-    if not re.fullmatch(r"(\d+\.\d+)=\1\.\d+", text):
-        raise UsageError(f"{text!r}: want a minor version and one of its patches, like 1.30=1.30.14")
-    return text
-
-
-def _seed(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise UsageError(f"{text[:LONG]!r} is not a whole number") from None
-    if not 0 <= number <= _HIGHEST_SEED:
-        raise UsageError(f"{text[:LONG]!r} is not a number from 0 to {_HIGHEST_SEED}")
-    return number
-
-
-def _path(text: str) -> str:
-    if fault := fault_of_path(text):
-        raise UsageError(f"{text[:LONG]!r} is no path: {fault}")
-    return text
-
-
-def _file(text: str) -> str:
-    if not os.path.isfile(_path(text)):  # noqa: PTH113  a text until here
-        raise UsageError(f"there is no file {shown(text)}")
-    return text
-
-
-def _cni(text: str) -> str:
-    return text if text == NO_CNI else _file(text)
-
-
-def _paths(text: str) -> str:
-    for each in text.split(os.pathsep):
-        _path(each)
-    return text
-
-
-def _scenarios(text: str) -> str:
-    """Refuse what no file of scenarios can be before a cluster boots; the suite reads the rest of it."""
-    from harness.model import strict_yaml
-
-    loaded = strict_yaml.read(_path(text), what="file of scenarios")
-    if not isinstance(loaded, list) or not loaded or not all(isinstance(each, dict) for each in loaded):
-        raise UsageError(f"file of scenarios {shown(text)}: want a list of scenarios, as --generate prints them")
-    return text
-
-
-def _version(text: str) -> str:
-    if not re.fullmatch(r"v?1\.\d{1,3}(\.\d{1,3})?([-+][0-9A-Za-z.+-]{1,60})?", text, re.ASCII):
-        raise UsageError(f"{text[:LONG]!r} is no version of Kubernetes: want one like 1.31 or 1.31.2")
-    return text
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0.0 < number < 1000.0:
-        raise UsageError(f"{text!r} is not a number above 0 and below 1000")
-    return number
-
-
-def _workers(text: str) -> str:
-    if text == "auto":
-        return text
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        raise UsageError(f"{text[:LONG]!r} is neither a number of processes (0: none but this one) nor 'auto'")
-    if int(text) > MOST_WORKERS:
-        raise UsageError(f"{text} are too many processes: want at most {MOST_WORKERS}, or 'auto'")
-    return text
 
 
 _NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
@@ -199,23 +56,23 @@ _JUDGED = (
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
            "images. [embedded]",
-           metavar="NAME", check=_control_plane, backends=_NETNS),
+           metavar="NAME", check=checks.control_plane, backends=_NETNS),
     Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
-           "file that describes any other. [the one of the control plane]", metavar="NAME", check=_controller,
+           "file that describes any other. [the one of the control plane]", metavar="NAME", check=checks.controller,
            backends=_NETNS),
     Option("mutant", "Judge the reference with this fault, to see which requirements fail. Never certifiable.",
-           metavar="NAME", check=_mutant, backends=_NETNS),
+           metavar="NAME", check=checks.mutant, backends=_NETNS),
     Option("kubernetes-version", "Kubernetes version that the reference behaves as, for example 1.31. [the newest]",
-           metavar="VERSION", check=_version, backends=_NETNS),
+           metavar="VERSION", check=checks.kubernetes_version, backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
            "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, in case its "
-           "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
+           "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=checks.gate),
     Option("follow", "Source to follow where the text of a KEP and released Kubernetes differ: kep or released. "
            "[kep for the reference]", metavar="WHICH", allowed=("kep", "released")),
     Option("converges-within", "Seconds, before the time scale, within which the implementation promises to take up "
            f"every change: later is a failure. Without it the suite waits up to {FAR:g} s and reports the time. "
            "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
-           metavar="SECONDS", default=0.0, check=_positive),
+           metavar="SECONDS", default=0.0, check=checks.positive),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
            metavar="FEATURES", default=()),
     Option("exempt-features", "Features that the implementation does not claim, though expected by default. "
@@ -228,7 +85,7 @@ _PLACE = (
            "or kind (a temporary kind cluster).", metavar="NAME",
            allowed=(*_NETNS, *_KUBECONFIG, *_KIND)),
     Option("kubeconfig", "Path to the kubeconfig file, or several paths as in $KUBECONFIG. [$KUBECONFIG, "
-           "~/.kube/config, or the service account of this pod]", metavar="FILE", check=_paths,
+           "~/.kube/config, or the service account of this pod]", metavar="FILE", check=checks.paths,
            backends=_KUBECONFIG),
     Option("context", "Kubeconfig context to use. [the current one]", metavar="NAME", backends=_KUBECONFIG),
     Option("image-registry", "Registry that nodes pull the test image from. [registry.k8s.io/e2e-test-images]",
@@ -238,11 +95,11 @@ _PLACE = (
     Option("kind-image", "Node image for --backend kind, for example kindest/node:v1.34.3, or by role: "
            "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
-           "Repeatable. [the newest at https://dl.k8s.io]", kind="list", metavar="VERSIONS", default=(), check=_patch,
-           backends=_KIND),
+           "Repeatable. [the newest at https://dl.k8s.io]", kind="list", metavar="VERSIONS", default=(),
+           check=checks.patch, backends=_KIND),
     Option("cni", "Network plugin of --backend kind: a file of manifests that install it, with kind's own left out, or "
-           "none if the recipe of --proxy brings one. [that of the recipe, or kind's own]", metavar="FILE", check=_cni,
-           backends=_KIND),
+           "none if the recipe of --proxy brings one. [that of the recipe, or kind's own]", metavar="FILE",
+           check=checks.cni, backends=_KIND),
     Option("probes", "Way to ask a real cluster: packets, as root from the network namespaces of nodes and pods, where "
            "nodes are containers of this machine; or agnhost, in pods and through the API server. [packets where they "
            "can be]", metavar="WAY", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND)),
@@ -263,7 +120,7 @@ _SELECTED = (
     Option("generate", "Ask scenarios that a program makes, and no others: for so long (60s, 10m), or so many (500). "
            "They follow from --seed. See docs/generated.md.", metavar="AMOUNT", check=check_amount),
     Option("replay", "Ask the scenarios of this file, and no others: those that --generate printed.", metavar="FILE",
-           check=_scenarios),
+           check=checks.scenarios),
     Option("quick", "Run only the requirements that find most mutants in 30 s on two processors. Never certifiable.",
            kind="flag", default=False),
     Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",
@@ -271,19 +128,20 @@ _SELECTED = (
 )  # fmt: skip
 
 _RUN = (
-    Option("seed", "Random seed. Each run prints the seed that it used.", metavar="N", check=_seed),
+    Option("seed", "Random seed. Each run prints the seed that it used.", metavar="N", check=checks.seed),
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
-           metavar="FACTOR", default=1.0, check=_positive),
+           metavar="FACTOR", default=1.0, check=checks.positive),
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
            kind="flag", default=False),
     Option("warnings-as-errors", "End with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
     Option("workers", "Number of worker processes; 0 runs everything in this process, and auto chooses by processors, "
-           "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="N", check=_workers),
+           "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="N",
+           check=checks.workers),
 )  # fmt: skip
 
 _LEFT = (
     Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER",
-           check=_path),
+           check=checks.path),
     Option("keep", "When to keep evidence (rules, slices, nodes): failed, always or never.", metavar="WHEN",
            default="failed", allowed=("failed", "always", "never")),
     Option("organization", "Organization behind the implementation, for the report."),
@@ -305,16 +163,6 @@ _GROUPS: Mapping[str, tuple[Option, ...]] = {
 OPTIONS: tuple[Option, ...] = tuple(replace(each, group=group) for group, some in _GROUPS.items() for each in some)
 
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
-
-
-def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
-    """Return an error text for an unknown name, with the nearest known ones, or the first few of all."""
-    name = name if len(name) <= LONG else f"{name[:LONG]}…"
-    near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
-    few = sorted(allowed)[:FEW]
-    more = f" and {len(allowed) - FEW} more" if len(allowed) > FEW else ""
-    hint = f"did you mean {', '.join(near)}?" if near else f"allowed: {', '.join(few) or 'none'}{more}"
-    return f"unknown {what} {name!r}; {hint}"
 
 
 def read_options_file(path: str) -> dict[str, Any]:
@@ -393,7 +241,7 @@ def _gather(
             (f"ini file, td_{option.key}", (ini or {}).get(option.name)),
         ):
             if value not in (None, "", (), []):
-                values[option.key], places[option.key] = _convert(option, value, place), place
+                values[option.key], places[option.key] = option.convert(value, place), place
                 break
         else:
             values[option.key] = option.default
@@ -439,43 +287,3 @@ def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
     for name in environment:
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
             raise UsageError(unknown_name(name, sorted(known), "environment variable"))
-
-
-def _convert(option: Option, value: Any, place: str) -> Any:
-    try:
-        if option.kind == "flag":
-            return _flag(value)
-        if option.kind == "list":
-            return tuple(dict.fromkeys(_checked(option, part) for part in _parts(value)))
-        if isinstance(value, (dict, list)):
-            raise UsageError(f"want one value, not {str(value)[:LONG]}")
-        return _checked(option, str(value))
-    except UsageError as error:
-        raise UsageError(f"{place}: {error}") from None
-
-
-def _checked(option: Option, text: str) -> Any:
-    if len(text) > LONGEST:
-        raise UsageError(f"has {len(text):,} letters, more than {LONGEST:,}: {text[:LONG]!r}…")
-    if not text.isprintable():
-        odd = next(each for each in text if not each.isprintable())
-        raise UsageError(f"{text[:LONG]!r} has a character that is not printable: {odd!r}")
-    value = option.check(text)
-    if option.allowed and value not in option.allowed:
-        raise UsageError(f"unknown value {text[:LONG]!r}; allowed: {', '.join(option.allowed)}")
-    return value
-
-
-def _parts(value: Any) -> list[str]:
-    items = value if isinstance(value, (list, tuple)) else [value]
-    if any(isinstance(item, (dict, list)) for item in items):
-        raise UsageError(f"want a list of words, not {str(value)[:LONG]}")
-    return [part.strip() for item in items for part in str(item).split(",") if part.strip()]
-
-
-def _flag(value: Any) -> bool:
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    try:
-        return words[str(value).lower()]
-    except KeyError:
-        raise UsageError(f"want yes or no, not {str(value)[:LONG]!r}") from None

@@ -21,7 +21,8 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.errors import UsageError
 from harness.recipes import checks
-from harness.settings.options import OPTIONS, Option, resolve
+from harness.settings.option import Option
+from harness.settings.options import OPTIONS, resolve
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -138,6 +139,7 @@ def test_a_malformed_file_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, how: str
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # of clusters that must not come up
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # of kind clusters that this machine may have
     make, expected = MALFORMED[how]
     path = tmp_path / "file.yaml"
     make(path)

@@ -1,0 +1,140 @@
+"""Checks of an option's value: each returns what a text means, or raises `UsageError` that says what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+
+from harness.control_planes import choice
+from harness.errors import UsageError
+from harness.model.files import fault_of_path, shown
+from harness.model.networks import NO_CNI
+from harness.model.release import parse_gates
+
+FEW = 8
+"""The number of names that an error lists."""
+
+LONG = 100
+"""The number of letters of a name that an error shows."""
+
+MOST_WORKERS = 512
+"""Each of them is a process; `auto` takes a few."""
+
+_HIGHEST_SEED = 2**63 - 1  # what each format of a report can hold
+
+
+def control_plane(text: str) -> str:
+    """Return a control plane: embedded, binaries:VERSION or containers:VERSION."""
+    choice.parse_plane(text)
+    return text
+
+
+def controller(text: str) -> str:
+    """Return an EndpointSlice controller: a known one, or a file that describes one."""
+    choice.parse_controller(text)
+    return text
+
+
+def mutant(text: str) -> str:
+    """Return the name of a fault of the reference."""
+    from harness.settings.mutants import mutants
+
+    if text not in mutants():
+        raise UsageError(unknown_name(text, list(mutants()), "mutant"))
+    return text
+
+
+def gate(text: str) -> str:
+    """Return a feature gate with its value, like PreferSameTrafficDistribution=false."""
+    parse_gates((text,))
+    return text
+
+
+def patch(text: str) -> str:
+    """Return a minor version and one of its patches, like 1.30=1.30.14."""
+    if not re.fullmatch(r"(\d+\.\d+)=\1\.\d+", text):
+        raise UsageError(f"{text!r}: want a minor version and one of its patches, like 1.30=1.30.14")
+    return text
+
+
+def seed(text: str) -> int:
+    """Return a random seed."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageError(f"{text[:LONG]!r} is not a whole number") from None
+    if not 0 <= number <= _HIGHEST_SEED:
+        raise UsageError(f"{text[:LONG]!r} is not a number from 0 to {_HIGHEST_SEED}")
+    return number
+
+
+def path(text: str) -> str:
+    """Return a path, whatever is there."""
+    if fault := fault_of_path(text):
+        raise UsageError(f"{text[:LONG]!r} is no path: {fault}")
+    return text
+
+
+def paths(text: str) -> str:
+    """Return paths, separated as in $PATH."""
+    for each in text.split(os.pathsep):
+        path(each)
+    return text
+
+
+def cni(text: str) -> str:
+    """Return `none`, or the path of a file that is there."""
+    if text != NO_CNI and not os.path.isfile(path(text)):  # noqa: PTH113  a text until here
+        raise UsageError(f"there is no file {shown(text)}")
+    return text
+
+
+def scenarios(text: str) -> str:
+    """Return the path of what can be a file of scenarios, before a cluster boots; the suite reads the rest of it."""
+    from harness.model import strict_yaml
+
+    loaded = strict_yaml.read(path(text), what="file of scenarios")
+    if not isinstance(loaded, list) or not loaded or not all(isinstance(each, dict) for each in loaded):
+        raise UsageError(f"file of scenarios {shown(text)}: want a list of scenarios, as --generate prints them")
+    return text
+
+
+def kubernetes_version(text: str) -> str:
+    """Return a version of Kubernetes, like 1.31 or 1.31.2."""
+    if not re.fullmatch(r"v?1\.\d{1,3}(\.\d{1,3})?([-+][0-9A-Za-z.+-]{1,60})?", text, re.ASCII):
+        raise UsageError(f"{text[:LONG]!r} is no version of Kubernetes: want one like 1.31 or 1.31.2")
+    return text
+
+
+def positive(text: str) -> float:
+    """Return a number above 0 and below 1000."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < 1000.0:
+        raise UsageError(f"{text!r} is not a number above 0 and below 1000")
+    return number
+
+
+def workers(text: str) -> str:
+    """Return a number of processes, or `auto`."""
+    if text == "auto":
+        return text
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise UsageError(f"{text[:LONG]!r} is neither a number of processes (0: none but this one) nor 'auto'")
+    if int(text) > MOST_WORKERS:
+        raise UsageError(f"{text} are too many processes: want at most {MOST_WORKERS}, or 'auto'")
+    return text
+
+
+def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
+    """Return an error text for an unknown name, with the nearest known ones, or the first few of all."""
+    name = name if len(name) <= LONG else f"{name[:LONG]}…"
+    near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
+    few = sorted(allowed)[:FEW]
+    more = f" and {len(allowed) - FEW} more" if len(allowed) > FEW else ""
+    hint = f"did you mean {', '.join(near)}?" if near else f"allowed: {', '.join(few) or 'none'}{more}"
+    return f"unknown {what} {name!r}; {hint}"

@@ -1,0 +1,83 @@
+"""One option of a run: its names, and how a value of whatever source becomes its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.errors import UsageError
+from harness.settings.checks import LONG
+
+ENVIRONMENT_PREFIX = "TRAFFICDIST_"
+
+LONGEST = 4096
+"""The most letters of a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag".
+
+    `group` is the heading under which `--help` shows it. `allowed` are all its values, if they are few. `backends` are
+    those that use it, () for all; with another it is refused.
+    """
+
+    name: str
+    help: str
+    kind: str = "value"
+    metavar: str = "TEXT"
+    default: Any = None
+    check: Callable[[str], Any] = field(default=str)
+    allowed: tuple[str, ...] = ()
+    group: str = ""
+    backends: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name as a Python identifier."""
+        return self.name.replace("-", "_")
+
+    @property
+    def environment(self) -> str:
+        """The environment variable of the same meaning."""
+        return ENVIRONMENT_PREFIX + self.key.upper()
+
+    def convert(self, value: Any, place: str) -> Any:
+        """Return the checked value of what was given. Raises `UsageError` that names `place`, where it was given."""
+        try:
+            if self.kind == "flag":
+                return _flag(value)
+            if self.kind == "list":
+                return tuple(dict.fromkeys(self._checked(part) for part in _parts(value)))
+            if isinstance(value, (dict, list)):
+                raise UsageError(f"want one value, not {str(value)[:LONG]}")
+            return self._checked(str(value))
+        except UsageError as error:
+            raise UsageError(f"{place}: {error}") from None
+
+    def _checked(self, text: str) -> Any:
+        if len(text) > LONGEST:
+            raise UsageError(f"has {len(text):,} letters, more than {LONGEST:,}: {text[:LONG]!r}…")
+        if not text.isprintable():
+            odd = next(each for each in text if not each.isprintable())
+            raise UsageError(f"{text[:LONG]!r} has a character that is not printable: {odd!r}")
+        value = self.check(text)
+        if self.allowed and value not in self.allowed:
+            raise UsageError(f"unknown value {text[:LONG]!r}; allowed: {', '.join(self.allowed)}")
+        return value
+
+
+def _parts(value: Any) -> list[str]:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(item, (dict, list)) for item in items):
+        raise UsageError(f"want a list of words, not {str(value)[:LONG]}")
+    return [part.strip() for item in items for part in str(item).split(",") if part.strip()]
+
+
+def _flag(value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    try:
+        return words[str(value).lower()]
+    except KeyError:
+        raise UsageError(f"want yes or no, not {str(value)[:LONG]!r}") from None
