@@ -38,13 +38,12 @@ def size_zones(cluster: Cluster, **cores: int) -> None:
 
 
 def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) -> None:
-    """Resize the nodes of a zone. Released controllers notice another CPU only when a node's readiness changes too."""
+    """Share out so many thousandths of cores among the nodes of a zone."""
     for number, name in enumerate(names):
         share = cpu_milli // len(names) + (cpu_milli % len(names) if number == 0 else 0)
         if cluster.topology.node(name).zone != zone:
             cluster.nodes.move(name, zone)
-        cluster.nodes.report(name, cpu_milli=share, ready=False)
-        cluster.nodes.report(name, ready=True)
+        cluster.nodes.resize(name, share)
 
 
 def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:

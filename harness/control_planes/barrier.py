@@ -6,6 +6,7 @@ gathers events of pods for a moment, and retries a failed sync after a second, s
 is empty and no retry is due. If it hears of the node last, the slice shows the former zone, and changes of a node alone
 make it sync nothing: then the Service is changed once more. The barrier's node is changed only after another node was:
 each change of a node makes the controller sync Services again, and a scenario must not get that sync from the harness.
+What another node's change brings along all the same is a CPU that changed alone: see `Nodes.resize`.
 
 Proxies ignore its headless Service, and heuristics ignore its node, which is one of the control plane.
 """

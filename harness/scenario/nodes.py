@@ -103,8 +103,20 @@ class Nodes:
             metadata["labels"] = {**metadata["labels"], ZONE_LABEL: zone}
         self._api.create("nodes", "", {**lost, "metadata": metadata})
 
+    def resize(self, name: str, cpu_milli: int) -> None:
+        """Report another allocatable CPU of a ready node (0: unknown) so that every controller takes it up.
+
+        Released ones look at Nodes anew only when one comes, goes, or changes its readiness or zone: `updateNode` in
+        endpointslice_controller.go. So the node is not ready for a moment.
+        """
+        self.report(name, cpu_milli=cpu_milli, ready=False)
+        self.report(name, ready=True)
+
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
-        """Report another allocatable CPU (0: unknown) or readiness of a node, as its kubelet would."""
+        """Report another allocatable CPU (0: unknown) or readiness of a node, as its kubelet would.
+
+        CPU alone need not be taken up: `resize`.
+        """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
         self._remember(name)
@@ -183,7 +195,7 @@ class Nodes:
             if name not in self._made:
                 self._backend.restore_node(name, before)
             if name in self._reported and name not in self._made:
-                self._report(name, {key: before["status"].get(key) for key in _REPORTED})
+                self._report_again(name, {key: before["status"].get(key) for key in _REPORTED})
         self._before.clear()
         self._reported.clear()
         for name in sorted(self._made):
@@ -197,6 +209,14 @@ class Nodes:
         if name not in self._before:
             self._before[name] = self._api.get("nodes", "", name)
         return self._before[name]
+
+    def _report_again(self, name: str, before: Mapping[str, Any]) -> None:
+        """Report what a node reported before; it is not ready for a moment, for the reason that `resize` has.
+
+        Else a controller would share out by the CPU of this scenario in the next one.
+        """
+        self._report(name, {**before, **_status(None, False)})
+        self._report(name, before)
 
     def _report(self, name: str, status: Mapping[str, Any]) -> None:
         self._api.patch("nodes", "", name, {"status": dict(status)}, subresource="status")

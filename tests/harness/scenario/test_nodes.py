@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import UsageError
 from harness.judging.history import History
 from harness.model import manifests
+from harness.model.manifests import has_condition
 from harness.model.topology import ONE_ZONE, Node
 from harness.scenario.nodes import Nodes
 
@@ -75,6 +77,26 @@ def test_restoring_takes_made_nodes_away_and_gives_others_their_reports_back(api
     nodes.restore()
     assert [each["metadata"]["name"] for each in api.list("nodes")] == ["a1"]
     assert api.get("nodes", "", "a1")["status"] == before
+
+
+@pytest.mark.parametrize(("change", "cpu"), [(lambda nodes: nodes.resize("a1", 1000), "1"), (Nodes.restore, "4")])
+def test_other_cores_come_with_a_change_of_readiness(
+    nodes: Nodes, api: Api, monkeypatch: pytest.MonkeyPatch, change: Callable[[Nodes], None], cpu: str
+) -> None:
+    """Released controllers look at CPU only then."""
+    nodes.report("a1", cpu_milli=2000)
+    reported: list[Any] = []
+    patch = api.patch
+
+    def noting(*arguments: Any, subresource: str = "") -> Any:
+        stored = patch(*arguments, subresource=subresource)
+        reported.extend([stored] if subresource == "status" else [])
+        return stored
+
+    monkeypatch.setattr(api, "patch", noting)
+    change(nodes)
+    seen = [(has_condition(each, "Ready"), each["status"]["allocatable"]["cpu"]) for each in reported]
+    assert seen == [(False, cpu), (True, cpu)]
 
 
 def test_restoring_ends_a_cordon(api: Api, nodes: Nodes) -> None:
