@@ -13,14 +13,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Wrapped, controller_through
+from mutants.clients import Sink, Wrapped, controller_hearing, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
 from mutants.plans import Nodes, rewritten, without
-from reference.client import Client, Event, Object, Subscription
+from reference.client import Client, Event, Key, Object, Subscription, key_of
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import Allocation, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome
+from reference.endpointslice.labels import node_zone
 from reference.endpointslice.plan import Family, Plan, plan_service
 
 # How endpoints are cut into slices
@@ -209,6 +210,40 @@ def _hinted_anew(each: Object, hints: Mapping[str, str]) -> Object:
     return {**each, "endpoints": [hinted(one) for one in each["endpoints"]]}
 
 
+# Nodes
+
+
+def _cores_late(sink: Sink) -> Sink:
+    """Tell of other cores of Nodes only when one of them comes, goes, or changes its zone or readiness."""
+    told: dict[Key, Object] = {}
+    untold: dict[Key, Event] = {}
+
+    def tell(event: Event) -> None:
+        told[key_of(event.object)] = event.object
+        sink(event)
+
+    def filtered(event: Event) -> None:
+        if event.resource != "nodes" or event.type == "SYNCED":
+            sink(event)
+            return
+        key = key_of(event.object)
+        if event.type == "MODIFIED" and _zone_and_readiness(event.object) == _zone_and_readiness(told[key]):
+            untold[key] = event
+            sink(replace(event, object={**event.object, "status": told[key].get("status")}))
+            return
+        untold.pop(key, None)
+        for each in [*untold.values(), event]:
+            tell(each)
+        untold.clear()
+
+    return filtered
+
+
+def _zone_and_readiness(node: Object) -> tuple[str, list[str]]:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return node_zone(node), [each["status"] for each in conditions if each["type"] == "Ready"]
+
+
 # Events
 
 _WORDS = (
@@ -261,6 +296,10 @@ BENIGN: list[Mutant] = [
     _planning("moves-few", "Endpoints serve another zone only where it would be overloaded.",
               "KEP-2433 to the letter", _moves_few,
               unmet=frozenset({"KEP-2433/endpoints-of-a-zone-without-nodes-keep-it"})),
+    Mutant("cores-count-late",
+           "Other cores of a Node count once some Node comes, goes, or changes its zone or readiness.",
+           "kube-controller-manager, updateNode of endpointslice_controller.go",
+           controller=controller_hearing(_cores_late)),
     Mutant("events-in-other-words", "Events have reasons and messages of their own.", "any but Kubernetes' own",
            controller=writing_events(_reworded)),
 ]  # fmt: skip

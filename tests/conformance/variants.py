@@ -215,6 +215,10 @@ SAMPLES = {
         "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
         "KEP-2433/shares-of-the-example",
     ),
+    "cores-count-late": (  # the first one leaves other cores behind
+        "KEP-2433/unequal-zones-below-the-threshold",
+        "KEP-4444/field-set-and-removed-under-the-annotation",
+    ),
     "events-in-other-words": ("KEP-2433/given-hints-are-an-event", "KEP-2433/withdrawn-hints-are-an-event"),
     # API servers
     "other-words": ("KEP-3015/api-limits-node-hints", "KEP-4444/api-refuses-other-values"),
