@@ -13,6 +13,7 @@ from typing import Any
 from harness.judging.outcome import Outcome, outcome
 from harness.model import judged
 from harness.model.escaping import for_code, for_markdown
+from harness.model.requirements import Profile
 from harness.report.reactions import by_kind
 
 Report = Mapping[str, Any]
@@ -31,15 +32,24 @@ MET, NOT_RUN = MARKS[Outcome.MET], MARKS[Outcome.NOT_RUN]
 KEY = "✓ met, ✗ a MUST is not met, ? it could not be told, ! a SHOULD is not met, i a MAY is not met, - did not run."
 
 
+_WITH_A_PROXY = {Profile.SERVICE_PROXY, Profile.CLUSTER}
+
+
 def judged_by(report: Report) -> str:
     """Return what packets followed; older reports do not say it, and are all of packets."""
     return str(report.get("judges", judged.PACKETS))
 
 
+def mode_of(report: Report) -> str:
+    """Return the mode of the proxy that was judged; "" where none was, as the mode is of one beside what was."""
+    profiles = {each["name"].lower() for each in report.get("profiles") or ()}
+    return "" if profiles and not profiles & _WITH_A_PROXY else str(report.get("mode") or "")
+
+
 def title_of(report: Report) -> str:
     """Return the implementation of a report as a column's head: project, version, mode and, if so, "(decisions)"."""
     implementation, by = report["implementation"], judged.mark(judged_by(report))
-    parts = (implementation.get("project"), implementation.get("version"), report.get("mode"), by)
+    parts = (implementation.get("project"), implementation.get("version"), mode_of(report), by)
     return for_markdown(" ".join(str(each) for each in parts if each))
 
 
@@ -118,7 +128,7 @@ def _results(reports: Sequence[Report]) -> list[str]:
     cells: dict[tuple[str, str], dict[str, list[str]]] = {}
     for report in reports:
         row = (title_of({**report, "mode": ""}), _kubernetes(report))
-        cells.setdefault(row, {}).setdefault(for_markdown(str(report.get("mode") or "-")), []).append(
+        cells.setdefault(row, {}).setdefault(for_markdown(mode_of(report) or NOT_RUN), []).append(
             counted(report["tests"])
         )
     modes = sorted({mode for row in cells.values() for mode in row})

@@ -13,7 +13,7 @@ from harness.judging import history
 from harness.judging.outcome import Outcome, outcome
 from harness.model import judged
 from harness.model.requirements import Requirement
-from harness.report.comparison import MARKS, by_feature, counted, judged_by
+from harness.report.comparison import MARKS, by_feature, counted, judged_by, mode_of
 from harness.report.conformance import read_report
 from harness.report.rejudged import HISTORIES
 from harness.report.verified import is_released, refusals
@@ -131,7 +131,7 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
         organization=implementation["organization"],
         project=implementation["project"],
         version=implementation["version"],
-        mode=report["mode"],
+        mode=mode_of(report),
         url=implementation["url"],
         kubernetes=report["kubernetesVersion"],
         date=report["date"],

@@ -29,10 +29,11 @@ BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end 
 
 def readme(entry: Entry, report: Mapping[str, Any]) -> str:
     """Return the page beside a report, which follows from it."""
-    suite, by = report["suite"]["version"], mark(entry.judges)
+    suite, mode = report["suite"]["version"], f"mode {entry.mode}" if entry.mode else ""
+    judged = " ".join(filter(None, (mode, mark(entry.judges))))
     facts = (
         ("Kubernetes", entry.kubernetes),
-        ("implementation", f"{entry.organization}, {entry.project} {entry.version}, mode {entry.mode} {by}".rstrip()),
+        ("implementation", ", ".join(filter(None, (entry.organization, f"{entry.project} {entry.version}", judged)))),
         ("page of the implementation", entry.url or NOT_RUN),
         ("cluster", f"{report['environment']['backend']}, {len(report['environment']['nodes'])} nodes"),
         ("date", f"{entry.day}; the report holds until {entry.holds_until}"),

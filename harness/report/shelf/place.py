@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.model.judged import DECISIONS
-from harness.report.comparison import judged_by
+from harness.report.comparison import judged_by, mode_of
 
 REPORT, README, HISTORY = "report.yaml", "README.md", "run.jsonl.gz"
 
@@ -26,21 +26,22 @@ _MINOR = re.compile(r"v(\d+\.\d+)")
 def place_of(report: Mapping[str, Any]) -> PurePosixPath:
     """Return the folder of a report: `<kubernetes minor>/<organization>-<project>/<version>-<mode>`.
 
-    One that is judged by its decisions alone has `-decisions` behind it.
+    Where no proxy was judged there is no mode. One that is judged by its decisions alone has `-decisions` behind it.
     Names are in small letters, and what is neither letter nor digit becomes a hyphen. "The X authors" are `x`, and a
     version has no `v` before it. Raises `UsageError` if a name is missing.
     """
-    implementation = report["implementation"]
+    implementation, mode = report["implementation"], mode_of(report)
     names = {name: str(implementation[name]) for name in ("organization", "project", "version")}
-    parts = {name: _slug(text) for name, text in {**names, "mode": str(report["mode"])}.items()}
+    names |= {"mode": mode} if mode else {}
+    parts = {name: _slug(text) for name, text in names.items()}
     missing = [name for name, part in parts.items() if not part]
     if missing:
         raise UsageError(f"the report has no {' and no '.join(missing)} that a folder could be named for")
     minor = _MINOR.match(report["kubernetesVersion"])
     if minor is None:
         raise UsageError(f"the report does not say which Kubernetes it was: {report['kubernetesVersion']}")
-    last = [parts["version"], parts["mode"], *([DECISIONS] if judged_by(report) == DECISIONS else [])]
-    return PurePosixPath(minor[1], f"{parts['organization']}-{parts['project']}", "-".join(last))
+    last = [parts["version"], parts.get("mode"), DECISIONS if judged_by(report) == DECISIONS else ""]
+    return PurePosixPath(minor[1], f"{parts['organization']}-{parts['project']}", "-".join(filter(None, last)))
 
 
 def _slug(text: str) -> str:

@@ -33,6 +33,13 @@ def test_columns_name_who_was_judged() -> None:
     assert title_of(report("kube-proxy")) == "kube-proxy 1.0 nftables"
 
 
+def test_columns_name_no_mode_where_no_proxy_was_judged() -> None:
+    dns = {**report("CoreDNS", ("K/a", "DNS", "passed")), "profiles": [{"name": "DNS"}]}
+    assert title_of(dns) == "CoreDNS 1.0"
+    assert "nftables" not in as_markdown([dns])
+    assert title_of({**dns, "profiles": [{"name": "CLUSTER"}, {"name": "DNS"}]}) == "CoreDNS 1.0 nftables"
+
+
 def test_report_of_decisions_is_never_shown_as_one_of_packets() -> None:
     plain, decided = (
         report("a", ("K/a", "UDP", "passed")),

@@ -93,6 +93,16 @@ def test_the_folder_follows_from_the_report(said: dict[str, str], place: str) ->
     assert str(place_of({**report, "judges": DECISIONS})) == f"{place}-decisions"
 
 
+@pytest.mark.parametrize(
+    ("profiles", "last"), [(["DNS"], "1.37.2"), (["API-SERVER", "CLUSTER"], "1.37.2-nftables"), ([], "1.37.2-nftables")]
+)
+def test_the_folder_names_a_mode_where_a_proxy_was_judged(profiles: list[str], last: str) -> None:
+    """Beside a DNS server runs a proxy of some mode too, of which nothing is said."""
+    asked = [{"name": each} for each in profiles]
+    report = {"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "v1.37", "profiles": asked}
+    assert place_of(report).name == last
+
+
 @pytest.mark.parametrize("made", [section, as_html])
 def test_the_matrix_says_whose_decisions_alone_were_judged(made: Callable[..., str]) -> None:
     shown = made([entry("1.37/a/b", judges=DECISIONS)], TODAY)
