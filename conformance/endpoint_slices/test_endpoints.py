@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES
@@ -52,19 +53,38 @@ def test_conditions_follow_readiness_and_deletion(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
     three_zones.create_pod("ready", "a1", labels=WEB)
     three_zones.create_pod("starting", "a1", labels=WEB, ready=False)
-    for name in ("leaving", "gone-quiet"):
-        three_zones.create_pod(name, "b1", labels=WEB)
+    three_zones.create_pod("leaving", "b1", labels=WEB)
+    three_zones.create_pod("quiet", "b1", labels=WEB, ready=False)
+    for name in ("leaving", "quiet"):
         three_zones.begin_termination(name)
-    three_zones.set_ready("gone-quiet", False)
 
     conditions = {
         "ready": (True, True, False),
         "starting": (False, False, False),
         "leaving": (False, True, True),
-        "gone-quiet": (False, False, True),
+        "quiet": (False, False, True),
     }
     expect_hints(three_zones, service, dict.fromkeys(conditions))
     expect_conditions(three_zones, service, conditions)
+
+
+@requirement(
+    "SLICE/readiness-while-terminating",
+    "serving follows the readiness of a pod while that terminates.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="discovery/v1 EndpointConditions (serving); KEP-1672",
+    kills={"terminating-pod-serves-anyhow"},
+)
+def test_serving_follows_readiness_during_termination(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("leaving", "b1", labels=WEB)
+    three_zones.begin_termination("leaving")
+    expect_hints(three_zones, service, {"leaving": None})
+
+    for ready in (False, True, False):
+        three_zones.set_ready("leaving", ready)
+        expect_conditions(three_zones, service, {"leaving": (False, ready, True)})
 
 
 @requirement(
@@ -146,8 +166,9 @@ def test_pods_of_other_namespaces_are_no_endpoints(three_zones: Cluster) -> None
 def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
     names = [f"p{number}" for number in range(105)]  # releases write a second slice from 101 on
-    for name in names:
-        three_zones.create_pod(name, "a1", labels=WEB)
+    nodes = itertools.cycle(node.name for node in three_zones.topology.nodes)  # one may take no more than some thirty
+    for name, node in zip(names, nodes, strict=False):
+        three_zones.create_pod(name, node, labels=WEB)
 
     written = expect_hints(three_zones, service, dict.fromkeys(names))
     sizes = Counter(name for each in written.values() for name in each.slices)

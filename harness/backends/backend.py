@@ -105,6 +105,12 @@ class Backend(Protocol):
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once."""
 
+    def await_pods(self) -> None:
+        """Wait until kubelets report all pods as scenarios want them: before that they say nothing of a component.
+
+        Raises `InconclusiveError` with the obstacle.
+        """
+
     def settle(self) -> float:
         """Wait until components have worked on everything written so far, as far as the backend can know.
 
@@ -112,7 +118,7 @@ class Backend(Protocol):
         """
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if observations cannot be trusted any more."""
+        """Raise `DistrustError` if observations cannot be trusted any more, and `InconclusiveError` if these cannot."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""

@@ -153,11 +153,13 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     def begin_termination(self, namespace: str, name: str) -> None:
         """Delete a pod gracefully, once it runs: a kubelet ends a pod at once that it has not started."""
         self._pod_runner.settle()
+        self._pod_runner.terminates(namespace, name)
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
         """Evict a pod gracefully, as a drain of its node does."""
         self._pod_runner.settle()
+        self._pod_runner.terminates(namespace, name)
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
@@ -275,6 +277,10 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     def _zone_of(self, node: str) -> str | None:
         return zone_of(self.api.get("nodes", "", node)) or None
 
+    def await_pods(self) -> None:
+        """See `Backend`: here kubelets start and end them."""
+        self._pod_runner.settle()
+
     def settle(self) -> float:
         """Wait until pods have their wanted state, and running proxies have passed the barrier."""
         if self._lacks_node:  # the barrier would wait for a node that is gone
@@ -316,9 +322,13 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         return liveness.begin_watch(self.api, lambda: self._nodes_on)
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a node has gone: later observations say nothing about its proxy."""
+        """Raise `DistrustError` if a node has gone: later observations say nothing about its proxy.
+
+        Raise `InconclusiveError` if a pod has gone that was to terminate meanwhile.
+        """
         if why := liveness.doubt(self.api, self._nodes_on):
             raise DistrustError(why)
+        self._pod_runner.require_terminating()
 
     # Facts for the report
 

@@ -394,6 +394,9 @@ class NetnsBackend(
         """Return the client's own address."""
         return by_family(self.host_of(client))[family]
 
+    def await_pods(self) -> None:
+        """Return at once: this process is their kubelet, and has reported them."""
+
     def settle(self, within: float | None = None) -> float:
         """Wait until controller and proxies have worked on everything written so far.
 

@@ -62,6 +62,7 @@ class View:
         self._backend = backend
         self._abilities: set[Ability] = set()
         self._nodes: set[str] = set()
+        self._terminating: set[tuple[str, str]] = set()  # pods, by namespace
         self._wrote: Stream | None = None
         self.changes = 0  # that the scenario has begun, of objects, nodes and components
 
@@ -137,6 +138,10 @@ class View:
         """See `Backend`."""
         self._backend.delete_pod(namespace, name)
 
+    def await_pods(self) -> None:
+        """See `Backend`."""
+        self._backend.await_pods()
+
     def settle(self) -> float:
         """See `Backend`."""
         self._wrote = None
@@ -201,16 +206,20 @@ class View:
             self._part(PodReports, Ability.REPORT_PODS).create_reported_pod(namespace, wanted, phase=phase)
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
-        """See `PodLifecycle`."""
+        """See `PodLifecycle`; of a pod that terminates, see `PodReports`: a kubelet does not report it anew."""
+        if (namespace, name) in self._terminating:
+            self.need(Ability.REPORT_PODS)
         self._part(PodLifecycle).set_ready(namespace, name, ready)
 
     def begin_termination(self, namespace: str, name: str) -> None:
         """See `PodLifecycle`."""
         self._part(PodLifecycle).begin_termination(namespace, name)
+        self._terminating.add((namespace, name))
 
     def evict_pod(self, namespace: str, name: str) -> None:
         """See `PodLifecycle`."""
         self._part(PodLifecycle).evict_pod(namespace, name)
+        self._terminating.add((namespace, name))
 
     # Clients and probes
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from harness.api.client import STRATEGIC_MERGE_PATCH, Api, Object, RefusedError, path_of
 from harness.backends.any_cluster import pods
-from harness.backends.backend import WantedPod
+from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
 from harness.guest import errors
@@ -44,6 +44,7 @@ class PodRunner:
         self._registry = registry
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pod-runner")
         self._awaited: dict[tuple[str, str], bool] = {}
+        self._terminating: set[tuple[str, str]] = set()
         self._kubelet_patience = kubelet_patience
 
     def close(self) -> None:
@@ -59,6 +60,7 @@ class PodRunner:
     def delete_namespace(self, name: str) -> None:
         """Begin to delete a namespace, its pods without delay."""
         self._awaited = {key: ready for key, ready in self._awaited.items() if key[0] != name}
+        self._terminating = {key for key in self._terminating if key[0] != name}
         self._api.request("DELETE", path_of("pods", name), query={"gracePeriodSeconds": str(END_GRACE)})
         self._api.delete("namespaces", "", name)
 
@@ -135,6 +137,20 @@ class PodRunner:
             self._awaited.pop((namespace, name), None)
         return found
 
+    def terminates(self, namespace: str, name: str) -> None:
+        """Note that a pod is about to terminate, and is to exist for as long as it does."""
+        self._terminating.add((namespace, name))
+
+    def require_terminating(self) -> None:
+        """Raise `InconclusiveError` if such a pod has ended by itself: what was seen may be of before or after that."""
+        for namespace in {each for each, _ in self._terminating}:
+            found = {str(each["metadata"]["name"]) for each in self._api.list("pods", namespace)}
+            for name in sorted(name for each, name in self._terminating if each == namespace and name not in found):
+                raise InconclusiveError(
+                    f"pod {namespace}/{name} was to terminate for {TERMINATION_SECONDS} s, and has ended: nothing can "
+                    "be said of it any more; this cluster was too slow for what was to be seen in that time"
+                )
+
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
         """Raise `InconclusiveError` if an obstacle of a pod does not pass in time."""
         of_pod, of_kubelet = (errors.of_pod(pod), errors.of_kubelet(pod)) if pod is not None else ("", "")
@@ -160,6 +176,7 @@ class PodRunner:
     def begin_to_delete(self, namespace: str, name: str) -> None:
         """Begin to end a pod, without waiting for the end."""
         self._awaited.pop((namespace, name), None)
+        self._terminating.discard((namespace, name))
         self._api.delete("pods", namespace, name, grace_seconds=END_GRACE)
 
     def _made(self, wanted: WantedPod, namespace: str) -> Object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,6 +34,8 @@ class _Written:
         return self._slices
 
     def took(self, what: str, seconds: float) -> None: ...
+
+    def await_pods(self) -> None: ...
 
     def settle(self) -> None: ...
 
@@ -93,6 +96,20 @@ def test_what_is_right_at_first_sight_is_judged_when_the_controller_has_settled(
     cluster = _BrokenLater(_slice("one", "web", _endpoint("p1", ready=True)))
     expect_conditions(cast("Cluster", cluster), WEB, {"p1": (True, True, False)})
     assert [observed for _, observed in cluster.compared.values()] == [None]
+
+
+class _OfALateKubelet(_Written):
+    converges_within = 0.01
+
+    def await_pods(self) -> None:
+        time.sleep(0.05)
+        self._slices = (_slice("one", "web", _endpoint("p1", "a")),)
+
+
+def test_the_time_that_kubelets_take_is_not_the_controllers() -> None:
+    cluster = _OfALateKubelet()
+    expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
+    assert list(cluster.compared.values()) == [({"p1": "zones=a"}, {"p1": "zones=a"})]
 
 
 LEFT_ALONE = "the IPv4 endpoints of service web, left alone"

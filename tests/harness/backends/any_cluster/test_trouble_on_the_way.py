@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute
 
+from harness.backends import kubeconfig
 from harness.backends.any_cluster import pod_runner
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.backend import WantedPod
@@ -124,6 +125,22 @@ def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
     with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not begin with it"):
         backend.run_pods(f"td-{RUN_ID}-main-2", [WantedPod("lost", "nowhere")])
     backend.delete_namespace(f"td-{RUN_ID}-main-2")
+
+
+def test_a_terminating_pod_that_has_ended_is_held_against_nobody(
+    share: Callable[[], KubeconfigBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubeconfig, "TERMINATION_SECONDS", 1)
+    backend, namespace = share(), f"td-{RUN_ID}-main-4"
+    backend.create_namespace(namespace)
+    backend.run_pods(namespace, [WantedPod("leaving", "a1")])
+    backend.begin_termination(namespace, "leaving")
+    backend.check_instruments()
+    eventually(lambda: not backend.api.list("pods", namespace), within=20, describe="the pod to end")
+    with pytest.raises(InconclusiveError, match=r"pod td-.*/leaving was to terminate for 30 s, and has ended"):
+        backend.check_instruments()
+    backend.delete_namespace(namespace)
+    backend.check_instruments()
 
 
 def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
