@@ -25,6 +25,7 @@ from harness.backends.any_cluster.names import TranslatingApi
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
+from harness.backends.any_cluster.slices_at_rest import SlicesAtRest
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import ClusterTarget, described
 from harness.backends.any_cluster.zone_canary import ZoneCanary
@@ -105,6 +106,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
                 loaded, self._target.names, connections=600, asked=self._asked, services=self._target.services
             )
             begun.callback(self.api.close)
+            self._slices = SlicesAtRest(self.api)
             self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
             self._version = self.api.request("GET", "/version").body
             self._pod_runner = PodRunner(
@@ -139,6 +141,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def delete_namespace(self, namespace: str) -> None:
         """Begin to delete a namespace, without waiting for the end."""
+        self._slices.end(namespace)
         self._pod_runner.delete_namespace(namespace)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
@@ -168,6 +171,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
         """Create a pod; unlike on the embedded cluster it runs, since a kubelet reports it."""
+        self._slices.begin(namespace)
         self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()
 
@@ -282,7 +286,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self._pod_runner.settle()
 
     def settle(self) -> float:
-        """Wait until pods have their wanted state, and running proxies have passed the barrier."""
+        """Wait until pods have their wanted state, running proxies have passed the barrier, and slices are at rest."""
         if self._lacks_node:  # the barrier would wait for a node that is gone
             self._require_nodes()
         self._pod_runner.settle()
@@ -294,6 +298,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
             for name in sorted(self._moved - self._silent):
                 self._zone_canary.wait(*self._canary(name))
         self._moved.clear()
+        self._slices.wait()
         return 0.0  # the barrier's own way takes most of the time
 
     def _await_late_kubelets(self) -> None:

@@ -1,0 +1,65 @@
+"""What a controller still writes for one change is not taken for its answer to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, count, repeat
+from typing import Any, cast
+
+import pytest
+
+from harness.api.client import Api
+from harness.backends.any_cluster import slices_at_rest
+from harness.backends.any_cluster.slices_at_rest import SlicesAtRest
+
+
+class _Api:
+    """An API server whose one slice has these versions, look by look."""
+
+    def __init__(self, versions: Iterator[int]) -> None:
+        self.writes = 1
+        self.looks: list[int] = []
+        self._versions = versions
+
+    def list(self, resource: str, namespace: str) -> Sequence[Any]:
+        assert (resource, namespace) == ("endpointslices", "td-one")
+        self.looks.append(next(self._versions))
+        return [{"metadata": {"uid": "u", "resourceVersion": str(self.looks[-1])}}]
+
+
+def _waits(api: _Api) -> SlicesAtRest:
+    waits = SlicesAtRest(cast("Api", api))
+    waits.begin("td-one")
+    return waits
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices_at_rest, "QUIET", 0.1)
+    monkeypatch.setattr(slices_at_rest, "LONGEST", 0.5)
+
+
+def test_slices_that_are_still_written_are_waited_for() -> None:
+    api = _Api(chain([1, 1, 2, 2, 3], repeat(4)))
+    _waits(api).wait()
+    assert api.looks[:5] == [1, 1, 2, 2, 3]
+    assert api.looks.count(4) > 1
+
+
+def test_who_writes_without_end_is_waited_for_no_longer() -> None:
+    api = _Api(count())
+    _waits(api).wait()
+    assert len(api.looks) < 100
+
+
+def test_nothing_is_waited_for_where_nothing_was_written_or_no_controller_is_asked() -> None:
+    api = _Api(repeat(1))
+    waits = _waits(api)
+    waits.wait()
+    looks = len(api.looks)
+    waits.wait()
+    assert len(api.looks) == looks
+    api.writes += 1
+    waits.end("td-one")
+    waits.wait()
+    assert len(api.looks) == looks
