@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).resolve().parents[3] / ".ci/progress.py"
 WAITS = "print('Collecting a', flush=True); input(); print('Collecting b')"
 
@@ -20,17 +22,18 @@ def heard(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_a_command_that_is_silent_is_told_of_again_and_again() -> None:
+@pytest.mark.parametrize(("program", "newest"), [(WAITS, "Collecting a"), ("input()", "no word of it yet")])
+def test_a_command_that_is_silent_is_told_of_again_and_again(program: str, newest: str) -> None:
     environment = os.environ | {"PROGRESS_EVERY": "0.04"}
     with subprocess.Popen(
-        command(WAITS), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        command(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
     ) as run:
         assert run.stdin is not None
         assert run.stdout is not None
         assert run.stdout.readline() == "Installing ...\n"
         told = 0
         while told < 3:  # and it says nothing more until then
-            told += run.stdout.readline().endswith(" s  Collecting a\n")
+            told += run.stdout.readline().endswith(f" s  {newest}\n")
         run.stdin.write("\n")
         run.stdin.close()
         run.stdout.read()
