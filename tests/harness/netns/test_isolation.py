@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import signal
 import socket
@@ -129,7 +130,8 @@ def test_what_cannot_be_had_says_which_step_failed(monkeypatch: pytest.MonkeyPat
 
 
 def test_program_that_is_not_there_says_so(room: MakeRoom) -> None:
-    ended = subprocess.run(room("mounts").entering(["no-such"]), capture_output=True, text=True, check=False)
+    found = {**os.environ, "PATH": os.defpath}  # a folder that this user may not enter would be told of instead
+    ended = subprocess.run(room("mounts").entering(["no-such"]), capture_output=True, text=True, check=False, env=found)
     assert (ended.returncode, ended.stderr) == (127, "cannot run no-such: No such file or directory\n")
 
 
