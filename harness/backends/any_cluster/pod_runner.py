@@ -143,9 +143,8 @@ class PodRunner:
 
     def require_terminating(self) -> None:
         """Raise `InconclusiveError` if such a pod has ended by itself: what was seen may be of before or after that."""
-        for namespace in {each for each, _ in self._terminating}:
-            found = {str(each["metadata"]["name"]) for each in self._api.list("pods", namespace)}
-            for name in sorted(name for each, name in self._terminating if each == namespace and name not in found):
+        for namespace, name in sorted(self._terminating):
+            if self._is_gone(namespace, name):
                 raise InconclusiveError(
                     f"pod {namespace}/{name} was to terminate for {TERMINATION_SECONDS} s, and has ended: nothing can "
                     "be said of it any more; this cluster was too slow for what was to be seen in that time"
@@ -166,12 +165,15 @@ class PodRunner:
         """End a pod at once, and wait until it is gone."""
         self.begin_to_delete(namespace, name)
         eventually(
-            lambda: self._api.request("GET", path_of("pods", namespace, name)).code == 404,
+            lambda: self._is_gone(namespace, name),
             within=READY_SECONDS,
             every=0.02,
             describe=f"pod {namespace}/{name} to end",
             error=InconclusiveError,
         )
+
+    def _is_gone(self, namespace: str, name: str) -> bool:
+        return self._api.request("GET", path_of("pods", namespace, name)).code == 404
 
     def begin_to_delete(self, namespace: str, name: str) -> None:
         """Begin to end a pod, without waiting for the end."""
