@@ -20,7 +20,7 @@ from harness import (
     same_zone,
 )
 
-WEB = {"app": "web"}
+WEB, OTHER = {"app": "web"}, {"app": "other"}
 ZONE_A, ZONE_B = Hints(zones=("a",)), Hints(zones=("b",))
 
 
@@ -67,7 +67,7 @@ def _written(cluster: Cluster, service: Service) -> int:
 )
 def test_hints_need_no_write_of_their_own(three_zones: Cluster) -> None:
     three_zones.create_pod("p1", "a1", labels=WEB)
-    three_zones.create_pod("p2", "b1", labels={"app": "other"})
+    three_zones.create_pod("p2", "b1", labels=OTHER)
     plain = three_zones.create_service(selector=WEB)
     close = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
     expect_hints(three_zones, plain, {"p1": None})
@@ -78,7 +78,7 @@ def test_hints_need_no_write_of_their_own(three_zones: Cluster) -> None:
     three_zones.api.patch("pods", three_zones.namespace, "p2", {"metadata": {"labels": WEB}})
     expect_hints(three_zones, plain, {"p1": None, "p2": None})
     expect_hints(three_zones, close, {"p1": ZONE_A, "p2": ZONE_B})
-    three_zones.api.patch("pods", three_zones.namespace, "p2", {"metadata": {"labels": {"app": "other"}}})
+    three_zones.api.patch("pods", three_zones.namespace, "p2", {"metadata": {"labels": OTHER}})
     expect_hints(three_zones, plain, {"p1": None})
     expect_hints(three_zones, close, {"p1": ZONE_A})
 

@@ -16,6 +16,7 @@ from harness.commands.front import examples
 from harness.commands.paths import FILE
 from harness.errors import UsageError
 from harness.model.files import is_there, shown
+from harness.settings.checks import unknown_name
 from harness.settings.options import BY_NAME, resolve
 
 _USED = ("mode", "backend", "control-plane", "kubernetes-version", "feature-gates", "families", "kind-image", "cni",
@@ -171,7 +172,6 @@ def _asked(question: _Question, answer: str) -> Any:
 def _read(question: _Question, answer: str) -> Any:
     from harness.recipes.drafting import read_answer
     from harness.run import suite_files
-    from harness.settings.checks import unknown_name
 
     value = read_answer(question.key, answer)
     if question.key == "features":

@@ -335,10 +335,6 @@ class Cluster(Components):
 
     # Time
 
-    def await_pods(self) -> None:
-        """Wait as `Backend.await_pods` does: the time that kubelets take is not the implementation's."""
-        self.backend.await_pods()
-
     def settle(self) -> float:
         """Wait until all components have worked on what was written. Raises `InconclusiveError` when they do not.
 

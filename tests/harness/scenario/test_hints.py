@@ -26,16 +26,16 @@ class _Written:
 
     def __init__(self, *slices: Object) -> None:
         self._slices = slices
-        self.api = self.backend = SimpleNamespace(writes=0, changes=0)
+        self.api = self.backend = SimpleNamespace(writes=0, changes=0, await_pods=self.await_pods)
         self.sights = Sights(cast("Cluster", self))
         self.compared: dict[str, tuple[Any, Any]] = {}
 
     def slices(self, _: Service) -> Sequence[Object]:
         return self._slices
 
-    def took(self, what: str, seconds: float) -> None: ...
-
     def await_pods(self) -> None: ...
+
+    def took(self, what: str, seconds: float) -> None: ...
 
     def settle(self) -> None: ...
 
