@@ -9,14 +9,16 @@ from functools import partial
 from typing import Any
 
 from mutants.mutant import WRITTEN, Mutant
+from reference.client import Event
 from reference.proxy import ServiceProxy
+from reference.proxy.objects import health_check_port
 from reference.proxy.state import Name, State
 from reference.serving import Response
 
 MUTANTS: list[Mutant] = []
 
-COLLECTS = 0.2
-"""Seconds."""
+COLLECTS = 5.0
+"""The seconds for which a lost health check node port waits for its heir."""
 
 Endpoints = Sequence[Mapping[str, Any]]
 
@@ -45,15 +47,46 @@ class _ChecksOnce(State):
             super()._check_health(name, service)
 
 
-class _ClosesBehindTheHeir(State):
-    """The state of a proxy that collects changes, and closes what one Service has lost after another has got it."""
-
-    def compute(self) -> bool:
-        time.sleep(COLLECTS)
-        return super().compute()
+class _ClosesLast(State):
+    """The state of a proxy that closes what one Service has lost after another has got it."""
 
     def _has_gone_on(self, health_port: int, name: Name) -> bool:
         return False
+
+
+class _ClosesBehindTheHeir(ServiceProxy):
+    """A proxy that collects changes until a lost port has gone on, and closes it then."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, state=_ClosesLast, **options)
+        self._owned: dict[Name, int] = {}
+
+    def _take(self, seconds: float | None) -> list[Event | None]:
+        events = super()._take(seconds)
+        lost, gained = self._moved(events)
+        end = time.monotonic() + COLLECTS
+        while lost and not lost & gained and None not in events and (left := end - time.monotonic()) > 0:
+            more = super()._take(left)
+            events += more
+            lost, gained = (before | moved for before, moved in zip((lost, gained), self._moved(more), strict=True))
+        return events
+
+    def _moved(self, events: Sequence[Event | None]) -> tuple[set[int], set[int]]:
+        """Return the health check node ports that Services lose by these events, and those that they get."""
+        lost, gained = set(), set()
+        for event in events:
+            if event is None or event.resource != "services" or not event.object:
+                continue
+            metadata = event.object["metadata"]
+            name = (metadata["namespace"], metadata["name"])
+            port = 0 if event.type == "DELETED" else health_check_port(event.object)
+            before = self._owned.pop(name, 0)
+            if port:
+                self._owned[name] = port
+            if port != before:
+                lost |= {before} - {0}
+                gained |= {port} - {0}
+        return lost, gained
 
 
 class _ChecksOn(State):
@@ -177,7 +210,7 @@ MUTANTS += [
     _checks(
         "health-port-closes-behind-its-heir",
         "A health check node port that goes from one Service to another closes, if its proxy learns of both at once.",
-        proxy=partial(ServiceProxy, state=_ClosesBehindTheHeir),
+        proxy=_ClosesBehindTheHeir,
     ),
     _checks(
         "health-port-without-weight",
