@@ -23,7 +23,7 @@ from reference.proxy.ruleset import Ruleset
 Left = dict[str, dict[Family, Ruleset]]
 """The rules that the last proxy of a node left, by family."""
 
-BURST = 0.05  # seconds
+BURST = 0.25  # seconds
 RETURN = 1.0  # seconds
 
 MUTANTS: list[Mutant] = []

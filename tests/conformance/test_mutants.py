@@ -1,7 +1,8 @@
 """Every requirement fails for the mutants that it names, and for the right reason.
 
 Failing takes time, since a check waits before it gives up. Here limits are short: what a mutant does wrong it does at
-once. Where the machine was too slow for them, and the failure is not the fault's own, limits are normal.
+once. Where a mutant lives through that, or the failure is not its fault's own, the machine may have been too slow for
+such limits, and they are normal.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
             text = cluster.failure(requirement_id)
         except (InconclusiveError, AssertionError):
             text = "too slow to tell"
-    return text if not text or is_about(text, mutant.symptom) else cluster.failure(requirement_id)
+    return text if is_about(text, mutant.symptom) else cluster.failure(requirement_id)
 
 
 class _Ends(Trial):
