@@ -30,6 +30,7 @@ from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
 from harness.backends.kind.own_proxies import OwnProxies
 from harness.backends.kind.proxy_pods import ProxyPods, Running
+from harness.backends.kind.unanswered import UnansweredPort, addresses_of
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
@@ -110,6 +111,7 @@ class KindComponents:
         self._stays = stays
         self._api = api
         self._ready: set[str] = set()  # nodes that were ready before the API server was stopped
+        self._port = UnansweredPort(shell, control_plane, _PORTS[_SERVER])
         self._may_ask = False
         self._texts: dict[str, str] = {}  # the original manifests of changed static pods
         self._away: set[str] = set()  # static pods whose manifests are moved away
@@ -120,7 +122,6 @@ class KindComponents:
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """See `Components`."""
-        self._ready |= ready_nodes(list_nodes(self._api)) if component is Component.API_SERVER else set()
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
         else:
@@ -130,7 +131,7 @@ class KindComponents:
         """See `Components`."""
         match component:
             case Component.API_SERVER:
-                self._ready = ready_nodes(list_nodes(self._api))
+                self._prepare_nodes()
                 self._put_away(_SERVER, *_CLIENTS)
                 self._wait(lambda: not self._pods_of(_SERVER), f"{_SERVER} to be gone")
             case Component.CONTROLLER:
@@ -157,6 +158,7 @@ class KindComponents:
         """
         if not self._stays:
             return
+        self._port.open()
         for node in sorted(self._off):
             self.start_node(node)
         for name, text in self._texts.items():
@@ -196,16 +198,33 @@ class KindComponents:
             pod = static_pods.of_release(pod, self._tag(release, static_pods.tag_of(pod)), release.gates)
         self._pull([self._control_plane], static_pods.image_of(pod))
         if component is Component.API_SERVER:
-            self._put_away(*_CLIENTS)
-            self._run({_SERVER: pod})
+            self._replace_server(pod)
         else:
             self._run_manager(static_pods.alone(pod))
+            self._wait_for_version(name, pod)
+
+    def _replace_server(self, pod: Object) -> None:
+        self._prepare_nodes()
+        try:
+            self._put_away(*_CLIENTS)
+            self._run({_SERVER: pod})
+            self._wait_for_version(_SERVER, pod)
+        finally:
+            self._port.open()
+        scheduler, manager = (static_pods.alone(self._original(each)) for each in (_SCHEDULER, _MANAGER))
+        self._run({_SCHEDULER: scheduler, _MANAGER: self._manager or manager})
+        self._wait(self._nodes_are_back, "the nodes to be ready again")
+
+    def _wait_for_version(self, name: str, pod: Object) -> None:
+        tag = static_pods.tag_of(pod)
         with self._explaining(name):
-            self._wait(lambda: self._says(name, static_pods.tag_of(pod)), f"{name} to be changed")
-        if component is Component.API_SERVER:
-            scheduler, manager = (static_pods.alone(self._original(each)) for each in (_SCHEDULER, _MANAGER))
-            self._run({_SCHEDULER: scheduler, _MANAGER: self._manager or manager})
-            self._wait(self._nodes_are_back, "the nodes to be ready again")
+            self._wait(lambda: self._says(name, tag), f"{name} to be changed")
+
+    def _prepare_nodes(self) -> None:
+        """Note which nodes are ready before the API server goes, and let their clients wait for an answer."""
+        nodes = list_nodes(self._api)
+        self._ready |= ready_nodes(nodes)
+        self._port.close_to(addresses_of(nodes, but=self._control_plane))
 
     def _run_manager(self, pod: Object) -> None:
         """Run this controller manager, after the API server is back if it is away."""
