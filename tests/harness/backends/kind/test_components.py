@@ -159,6 +159,42 @@ def test_who_elects_leaders_is_away_while_the_api_server_is_replaced(node: Node,
     assert all("--leader-elect=false" in node.command(each) for each in clients)
 
 
+class Worker:
+    """The API of a cluster with one worker, which is ready."""
+
+    def list(self, _: str) -> list[dict[str, Any]]:
+        ready = {"type": "Ready", "status": "True"}
+        address = {"type": "InternalIP", "address": "10.9.0.1"}
+        return [
+            {"metadata": {"name": "td-worker"}, "status": {"conditions": [ready], "addresses": [address]}},
+        ]
+
+
+def test_nodes_have_no_answer_while_the_api_server_is_away(node: Node) -> None:
+    components = components_of(node, Worker(), stays=False)  # type: ignore[arg-type]
+    rule = "INPUT --source 10.9.0.1 --protocol tcp --syn --dport 6443 --jump DROP"
+    components.stop(API_SERVER, [])
+    assert node.asked[0] == f"sh -ec iptables --wait --insert {rule}"
+    assert not any("--delete" in each for each in node.asked)
+    node.asked.clear()
+    components.start(API_SERVER, BOOTED, [])
+    opened = node.asked.index(f"sh -ec iptables --wait --delete {rule}")
+    assert not any("--insert" in each for each in node.asked)
+    assert not any("kube-scheduler" in each for each in node.asked[:opened] if each.startswith("mv"))
+    assert any("kube-scheduler" in each for each in node.asked[opened:] if each.startswith("mv"))
+
+
+def test_nodes_have_an_answer_again_if_the_api_server_does_not_start(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.backends.kind.components.START_SECONDS", 0.1)
+    components = components_of(node, Worker(), stays=False)  # type: ignore[arg-type]
+    monkeypatch.setattr(node, "_answer", lambda url: "")
+    with pytest.raises(UnavailableError):
+        components.start(API_SERVER, BOOTED, [])
+    assert any("--delete" in each for each in node.asked)
+
+
 def test_a_controller_is_stopped_while_the_api_server_is(node: Node, components: KindComponents) -> None:
     components.stop(API_SERVER, [])
     components.stop(CONTROLLER, [])
