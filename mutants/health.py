@@ -57,36 +57,28 @@ class _ClosesLast(State):
 class _ClosesBehindTheHeir(ServiceProxy):
     """A proxy that collects changes until a lost port has gone on, and closes it then."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, state=_ClosesLast, **options)
-        self._owned: dict[Name, int] = {}
-
     def _take(self, seconds: float | None) -> list[Event | None]:
         events = super()._take(seconds)
-        lost, gained = self._moved(events)
         end = time.monotonic() + COLLECTS
-        while lost and not lost & gained and None not in events and (left := end - time.monotonic()) > 0:
-            more = super()._take(left)
-            events += more
-            lost, gained = (before | moved for before, moved in zip((lost, gained), self._moved(more), strict=True))
+        while None not in events and self._lacks_an_heir(events) and (left := end - time.monotonic()) > 0:
+            events += super()._take(left)
         return events
 
-    def _moved(self, events: Sequence[Event | None]) -> tuple[set[int], set[int]]:
-        """Return the health check node ports that Services lose by these events, and those that they get."""
+    def _lacks_an_heir(self, events: Sequence[Event | None]) -> bool:
+        """Whether Services lose health check node ports by these events, and no other Service gets one of them."""
         lost, gained = set(), set()
         for event in events:
             if event is None or event.resource != "services" or not event.object:
                 continue
             metadata = event.object["metadata"]
-            name = (metadata["namespace"], metadata["name"])
+            service = self._state._services.get((metadata["namespace"], metadata["name"]))
+            before = service.health_port if service else 0
             port = 0 if event.type == "DELETED" else health_check_port(event.object)
-            before = self._owned.pop(name, 0)
-            if port:
-                self._owned[name] = port
             if port != before:
-                lost |= {before} - {0}
-                gained |= {port} - {0}
-        return lost, gained
+                lost.add(before)
+                gained.add(port)
+        lost.discard(0)
+        return bool(lost) and lost.isdisjoint(gained)
 
 
 class _ChecksOn(State):
@@ -210,7 +202,7 @@ MUTANTS += [
     _checks(
         "health-port-closes-behind-its-heir",
         "A health check node port that goes from one Service to another closes, if its proxy learns of both at once.",
-        proxy=_ClosesBehindTheHeir,
+        proxy=partial(_ClosesBehindTheHeir, state=_ClosesLast),
     ),
     _checks(
         "health-port-without-weight",
