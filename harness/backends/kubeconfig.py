@@ -44,7 +44,7 @@ from harness.guest import liveness
 from harness.guest.labels import run_labels
 from harness.guest.nodes import change_node, restore_node
 from harness.model.abilities import Ability
-from harness.model.manifests import TARGET_PORT, zone_of
+from harness.model.manifests import TARGET_PORT, internal_addresses, zone_of
 from harness.model.outcomes import Observation, Unknown
 from harness.model.release import Component, Release
 from harness.model.topology import ZONE_LABEL
@@ -242,8 +242,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def node_addresses(self, node: str) -> dict[str, str]:
         """Return the internal addresses of a node, by family."""
-        reported = (self._nodes[node].get("status") or {}).get("addresses") or ()
-        return by_family(str(each["address"]) for each in reported if each.get("type") == "InternalIP")
+        return by_family(internal_addresses(self._nodes[node]))
 
     # Nodes
 

@@ -218,6 +218,12 @@ def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
     return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
 
 
+def internal_addresses(node: Mapping[str, Any]) -> list[str]:
+    """Return the internal IP addresses that a node reports."""
+    reported = (node.get("status") or {}).get("addresses") or ()
+    return [str(each["address"]) for each in reported if each.get("type") == "InternalIP"]
+
+
 def zone_of(node: Mapping[str, Any]) -> str:
     """Return the zone of a node by its label, "" for a node without."""
     return str((node["metadata"].get("labels") or {}).get(ZONE_LABEL, ""))

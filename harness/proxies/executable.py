@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import UnavailableError
+from harness.model.manifests import internal_addresses
 from harness.model.release import Release
 from harness.netns.addresses import family_of
 from harness.netns.fabric import Host, Wiring
@@ -53,8 +54,7 @@ class ExecutableProxy:
         self._programs.start(node, namespace, self._families, values | of_node)
 
     def _address_of(self, node: str) -> str:
-        addresses = self._programs.api.get("nodes", "", node)["status"]["addresses"]
-        return next(str(each["address"]) for each in addresses if each["type"] == "InternalIP")
+        return internal_addresses(self._programs.api.get("nodes", "", node))[0]
 
     def stop(self, node: str) -> None:
         """Stop the programs of a node; its rules stay as they are. With the last node those stop that run once."""

@@ -11,6 +11,7 @@ from harness.backends.containers.places import ContainerPlaces
 from harness.backends.kind.engine import find_engine
 from harness.errors import UnavailableError
 from harness.model.abilities import Ability
+from harness.model.manifests import internal_addresses
 from harness.model.probing import AGNHOST, PACKETS
 from harness.netns import sandbox
 
@@ -86,9 +87,3 @@ def is_elsewhere(node: Object, boot_id: Path = _BOOT_ID) -> str:
     except OSError:
         same = False
     return "" if same else f"node {node['metadata']['name']} is on another machine, or in a virtual one"
-
-
-def internal_addresses(node: Object) -> list[str]:
-    """Return the internal addresses that a node reports."""
-    reported = (node.get("status") or {}).get("addresses") or ()
-    return [str(each["address"]) for each in reported if each.get("type") == "InternalIP"]

@@ -30,13 +30,14 @@ from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
 from harness.backends.kind.own_proxies import OwnProxies
 from harness.backends.kind.proxy_pods import ProxyPods, Running
-from harness.backends.kind.unanswered import UnansweredPort, addresses_of
+from harness.backends.kind.unanswered import UnansweredPort
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model.abilities import Ability
+from harness.model.manifests import internal_addresses
 from harness.model.release import Component, Release
 
 if TYPE_CHECKING:
@@ -224,7 +225,8 @@ class KindComponents:
         """Note which nodes are ready before the API server goes, and let their clients wait for an answer."""
         nodes = list_nodes(self._api)
         self._ready |= ready_nodes(nodes)
-        self._port.close_to(addresses_of(nodes, but=self._control_plane))
+        others = [node for node in nodes if node["metadata"]["name"] != self._control_plane]
+        self._port.close_to([address for node in others for address in internal_addresses(node)])
 
     def _run_manager(self, pod: Object) -> None:
         """Run this controller manager, after the API server is back if it is away."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from harness.api.client import Object
 from harness.backends.kind.engine import Shell
 
 _RULE = "INPUT --source {source} --protocol tcp --syn --dport {port} --jump DROP"
@@ -42,14 +41,3 @@ class UnansweredPort:
         ]
         if commands:
             self._shell.execute(self._node, "sh", "-ec", "; ".join(commands))
-
-
-def addresses_of(nodes: Sequence[Object], but: str) -> list[str]:
-    """Return the internal IP addresses of all nodes but this one."""
-    return [
-        each["address"]
-        for node in nodes
-        if node["metadata"]["name"] != but
-        for each in node.get("status", {}).get("addresses") or ()
-        if each["type"] == "InternalIP"
-    ]

@@ -159,26 +159,35 @@ def test_who_elects_leaders_is_away_while_the_api_server_is_replaced(node: Node,
     assert all("--leader-elect=false" in node.command(each) for each in clients)
 
 
-class Worker:
-    """The API of a cluster with one worker, which is ready."""
+class Nodes:
+    """The API of a cluster with a control plane and two workers, one of which reports nothing."""
 
     def list(self, _: str) -> list[dict[str, Any]]:
         ready = {"type": "Ready", "status": "True"}
-        address = {"type": "InternalIP", "address": "10.9.0.1"}
-        return [
-            {"metadata": {"name": "td-worker"}, "status": {"conditions": [ready], "addresses": [address]}},
-        ]
+        own = [("InternalIP", "10.9.0.1"), ("InternalIP", "fd09::1"), ("Hostname", "td-worker")]
+        told = {"td-control-plane": [("InternalIP", "10.9.0.9")], "td-worker": own}
+        reports = {
+            name: {"conditions": [ready], "addresses": [{"type": kind, "address": each} for kind, each in addresses]}
+            for name, addresses in told.items()
+        }
+        silent = {"metadata": {"name": "td-worker2"}}
+        return [*({"metadata": {"name": name}, "status": status} for name, status in reports.items()), silent]
 
 
 def test_nodes_have_no_answer_while_the_api_server_is_away(node: Node) -> None:
-    components = components_of(node, Worker(), stays=False)  # type: ignore[arg-type]
-    rule = "INPUT --source 10.9.0.1 --protocol tcp --syn --dport 6443 --jump DROP"
+    components = components_of(node, Nodes(), stays=False)  # type: ignore[arg-type]
+
+    def rules(how: str) -> str:
+        rule = "INPUT --source {} --protocol tcp --syn --dport 6443 --jump DROP"
+        pairs = (("iptables", "10.9.0.1"), ("ip6tables", "fd09::1"))
+        return "sh -ec " + "; ".join(f"{command} --wait {how} {rule.format(each)}" for command, each in pairs)
+
     components.stop(API_SERVER, [])
-    assert node.asked[0] == f"sh -ec iptables --wait --insert {rule}"
+    assert node.asked[0] == rules("--insert")
     assert not any("--delete" in each for each in node.asked)
     node.asked.clear()
     components.start(API_SERVER, BOOTED, [])
-    opened = node.asked.index(f"sh -ec iptables --wait --delete {rule}")
+    opened = node.asked.index(rules("--delete"))
     assert not any("--insert" in each for each in node.asked)
     assert not any("kube-scheduler" in each for each in node.asked[:opened] if each.startswith("mv"))
     assert any("kube-scheduler" in each for each in node.asked[opened:] if each.startswith("mv"))
@@ -188,7 +197,7 @@ def test_nodes_have_an_answer_again_if_the_api_server_does_not_start(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.backends.kind.components.START_SECONDS", 0.1)
-    components = components_of(node, Worker(), stays=False)  # type: ignore[arg-type]
+    components = components_of(node, Nodes(), stays=False)  # type: ignore[arg-type]
     monkeypatch.setattr(node, "_answer", lambda url: "")
     with pytest.raises(UnavailableError):
         components.start(API_SERVER, BOOTED, [])

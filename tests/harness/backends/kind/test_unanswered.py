@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from harness.backends.kind.unanswered import UnansweredPort, addresses_of
+from harness.backends.kind.unanswered import UnansweredPort
 from harness.netns import programs
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
@@ -96,18 +96,3 @@ def test_a_port_that_is_closed_twice_is_open_after_one_opening(shell: Netns) -> 
     asked = len(shell.asked)
     port.open()
     assert len(shell.asked) == asked
-
-
-def test_the_internal_addresses_of_the_other_nodes_are_meant() -> None:
-    def node(name: str, *addresses: tuple[str, str]) -> dict[str, Any]:
-        return {
-            "metadata": {"name": name},
-            "status": {"addresses": [{"type": kind, "address": address} for kind, address in addresses]},
-        }
-
-    nodes = [
-        node("control-plane", ("InternalIP", "10.9.0.9")),
-        node("worker", ("InternalIP", NODE), ("InternalIP", NODE6), ("Hostname", "worker")),
-        {"metadata": {"name": "worker2"}},
-    ]
-    assert addresses_of(nodes, but="control-plane") == [NODE, NODE6]
