@@ -8,16 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from mutants.clients import Wrapped, controller_through
-from mutants.conditions import writing_events
 from mutants.mutant import Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten
 from reference.client import ApiError, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.cpu_services import CpuServices
-from reference.endpointslice.hints import CpuHeuristic, NoHints, mechanism
+from reference.endpointslice.hints import CpuHeuristic, mechanism
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
-from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.node_level import GATE
 from reference.endpointslice.plan import Plan, plan_service
 from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable
@@ -389,76 +387,4 @@ _faults.of_controller(
     "A slice that changes is written, and then written once more.",
     "",
     controller_through(_WritingTwice),
-)
-
-
-# Events and metrics
-
-
-def _telling(tell: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
-    """Return a controller that writes other Events about hints, or none."""
-    return writing_events(lambda event: tell(event) if "TopologyAware" in event["reason"] else event)
-
-
-def _tells(name: str, sentence: str, provenance: str = "") -> Callable[[Callable[[Object], Object | None]], None]:
-    """Make a mutant that writes wrong Events about hints: the function returns the Event to write instead."""
-
-    def register(tell: Callable[[Object], Object | None]) -> None:
-        _faults.of_controller(name, sentence, provenance, _telling(tell))
-
-    return register
-
-
-@_tells("tells-nobody-of-hints", "No Event says that hints are there, or why not.", "kubernetes#103888")
-def tells_nobody_of_hints(event: Object) -> Object | None:
-    return None
-
-
-@_tells("tells-of-trouble-only", "Only what is wrong is an Event.")
-def tells_of_trouble_only(event: Object) -> Object | None:
-    return event if event["type"] == "Warning" else None
-
-
-@_tells("tells-without-a-cause", "Events say that there are no hints, and not why.", "kubernetes#119990")
-def tells_without_a_cause(event: Object) -> Object | None:
-    return {**event, "message": "Topology Aware Hints has changed"}
-
-
-def _once(client: Any, **options: Any) -> EndpointSliceController:
-    told: set[str] = set()
-
-    def tell(event: Object) -> Object | None:
-        uid = event["involvedObject"]["uid"]
-        if uid in told:
-            return None
-        told.add(uid)
-        return event
-
-    return _telling(tell)(client, **options)
-
-
-_faults.of_controller(
-    "tells-the-first-news-only", "A Service has one Event about its hints, whatever becomes of them.", "", _once
-)
-
-
-class _MetricsWithoutAuto(Metrics):
-    def applied(self, plan: Plan) -> None:
-        by_cpu = isinstance(plan.mechanism, CpuHeuristic)
-        super().applied(replace(plan, mechanism=NoHints("")) if by_cpu else plan)
-
-
-class _CountsAutoAsDisabled(EndpointSliceController):
-    def __init__(self, client: Any, **options: Any) -> None:
-        super().__init__(client, **options)
-        self.registry.unregister(self._metrics)
-        self._metrics = _MetricsWithoutAuto(self._features)
-        self.registry.register(self._metrics)
-
-
-_faults.of_controller(
-    "auto-counts-as-disabled",
-    "Slices that hints by CPU changed are counted as if nobody had asked for hints.",
-    "",
-    _CountsAutoAsDisabled,
 )
