@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,23 +23,29 @@ EVERY = 0.5
 _HARDLY = 0.1
 """The share of the time between two looks for which a program that rests runs or waits for a processor, at most."""
 
-_DISK = "D"
-"""The state of a thread that waits for a disk."""
+_DISK, _RUNNABLE = "D", "R"
+"""The states of a thread that waits for a disk, and of one that runs or waits for a processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
     """What was seen of the programs of a netns: nanoseconds that each thread has run or waited for a processor.
 
-    `busy` if something was unread, or a thread waited for a disk; then nothing else was looked at.
+    `busy` if something was unread, or a thread waited for a disk; then nothing else was looked at. `runnable` are the
+    threads that ran or waited for a processor at that moment.
     """
 
     wanted: Mapping[str, int]
     busy: bool = False
+    runnable: AbstractSet[str] = frozenset()
 
     def rests(self, earlier: Sight, seconds: float) -> bool:
-        """Return whether the programs have hardly run in so many seconds."""
-        if self.busy or earlier.busy or not self.wanted:
+        """Return whether the programs have hardly run in so many seconds.
+
+        The kernel counts the time for which a thread waits only when it runs again. So one that is runnable at both
+        looks counts as one that waited, whatever was counted.
+        """
+        if self.busy or earlier.busy or not self.wanted or self.runnable & earlier.runnable:
             return False
         grown = sum(spent - earlier.wanted.get(thread, 0) for thread, spent in self.wanted.items())
         return grown <= _HARDLY * seconds * 1e9
@@ -73,4 +80,6 @@ class Rest:
             return Sight({}, True)
         threads = dict(each for process in processes for each in threads_of(process))
         wanted = {thread: sum(map(int, spent.split()[:2])) for thread, (_, spent) in threads.items()}
-        return Sight(wanted, any(state == _DISK for state, _ in threads.values()))
+        states = {thread: state for thread, (state, _) in threads.items()}
+        runnable = {thread for thread, state in states.items() if state == _RUNNABLE}
+        return Sight(wanted, _DISK in states.values(), runnable)

@@ -77,6 +77,12 @@ def test_who_hardly_wanted_a_processor_rests(later: Sight, rests: bool) -> None:
     assert not later.rests(Sight({}, busy=True), 1.0)
 
 
+def test_who_is_runnable_at_two_looks_waited_for_a_processor() -> None:
+    starved, woken = Sight({"7": 50, "8": 5}, runnable={"7"}), Sight({"7": 50, "8": 5}, runnable={"8"})
+    assert not starved.rests(starved, 1.0)
+    assert woken.rests(starved, 1.0)
+
+
 def test_one_place_that_works_is_enough_to_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "EVERY", 0.0)
     sights = {"a1": Sight({"7": 0}), "a2": Sight({"8": 0})}
