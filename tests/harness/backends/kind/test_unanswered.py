@@ -33,7 +33,7 @@ class Netns:
 
     def execute(self, container: str, *command: str, **_: Any) -> str:
         self.asked.append(command[-1])
-        ended = programs.run(self.place, command)
+        ended = programs.run(self.place, command, environment={"PATH": search_path()})
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
