@@ -99,7 +99,14 @@ def test_proxy_that_reads_nothing_and_stands_still_is_found_while_it_is_waited_f
     probe = Probe(cluster.namespace_of(pod_client("b1")), "TCP", made["spec"]["clusterIP"], 80)
     said = "on b1 it has not run for 5 s, nor wanted to, and has not read what the API server sent"
     with pytest.raises(EndedError, match=said) as ended:
-        eventually(lambda: isinstance(cluster.probe([probe])[0], Reached), within=20, describe="the end")
+        eventually(
+            lambda: isinstance(cluster.probe([probe])[0], Reached),
+            within=20,
+            describe=lambda: (
+                f"the end of one that stood still for {cluster._stillness._still} looks, at last with "
+                f"{cluster._stillness._last}"
+            ),
+        )
     assert ended.value.component == PROXY
     with pytest.raises(EndedError, match=said):
         cluster.settle()
