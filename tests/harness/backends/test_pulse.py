@@ -63,8 +63,16 @@ def reach_a_service(cluster: NetnsBackend) -> None:
 
 
 def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
+    """Let the proxy of a node stand still, or go on; a thread that reads until it stands would read what comes next."""
     assert isinstance(cluster.proxy, ExecutableProxy)
-    os.kill(cluster.proxy._programs._parts[0].processes.running[node].pid, how)
+    pid = cluster.proxy._programs._parts[0].processes.running[node].pid
+    os.kill(pid, how)
+    if how is signal.SIGSTOP:
+        eventually(
+            lambda: {state for _, (state, _) in stillness.threads_of(Path(f"/proc/{pid}"))} <= {"T"},
+            within=10,
+            describe="all its threads to stand still",
+        )
 
 
 def test_proxy_that_hangs_is_found_once_and_waited_for_no_more(
