@@ -5,7 +5,9 @@ The noted needs become the suite's table of needs: `harness.model.needs`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Literal, TypeVar
 
 from harness.api.client import Api, Object
@@ -28,7 +30,7 @@ from harness.backends.protocols import (
     Sockets,
     VirtualAddresses,
 )
-from harness.errors import UnavailableError
+from harness.errors import EndedError, UnavailableError
 from harness.model.abilities import Ability
 from harness.model.needs import Needs
 from harness.model.outcomes import Observation
@@ -51,6 +53,9 @@ _VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTER
 
 _P = TypeVar("_P")
 
+Releases = dict[Component, dict[str, Release | None]]
+"""The release of each component that was changed, by node; None: it is stopped, or did not start."""
+
 Stream = Literal["nodes", "pods", "services"]
 """What controllers and proxies watch apart; slices, which scenarios write for proxies alone, are as Services are."""
 
@@ -58,8 +63,16 @@ Stream = Literal["nodes", "pods", "services"]
 class View:
     """The cluster as a scenario uses it. Methods raise `UnavailableError` if the backend lacks an ability."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, releases: Releases | None = None) -> None:
+        """`releases` are those that the scenario before left; each scenario begins with the releases at boot.
+
+        They are restored as soon as the scenario does anything but `bring` components to releases of its own, which may
+        be there already. Without `releases`, `end` restores all, and nobody sees what this scenario has changed.
+        """
+        self._cluster = backend
+        self._is_last = releases is None
+        self._releases: Releases = {} if releases is None else releases
+        self._left = set(self._releases)  # components of which the scenario before left something to restore
         self._abilities: set[Ability] = set()
         self._nodes: set[str] = set()
         self._terminating: set[tuple[str, str]] = set()  # pods, by namespace
@@ -70,6 +83,12 @@ class View:
     def needs(self) -> Needs:
         """The needs of the scenario so far."""
         return Needs(frozenset(map(str, self._abilities)), frozenset(self._nodes))
+
+    @property
+    def _backend(self) -> Backend:
+        """The backend, with components as the scenario expects them. Raises `UnavailableError`."""
+        self._restore(self._left)
+        return self._cluster
 
     def need(self, *abilities: Ability, nodes: Iterable[str] = ()) -> None:
         """Note needs of the scenario. Raises `UnavailableError` that names the missing abilities."""
@@ -82,9 +101,10 @@ class View:
 
     def _part(self, protocol: type[_P], ability: Ability | None = None) -> _P:
         """Return the backend, as one of this protocol. Raises `UnavailableError` that names the ability."""
-        if not isinstance(self._backend, protocol):
+        backend = self._backend
+        if not isinstance(backend, protocol):
             raise self._lack(ability or protocol.__name__)
-        return self._backend
+        return backend
 
     def _lack(self, what: str) -> UnavailableError:
         return UnavailableError(f"backend {self.name} has no {what} here")
@@ -94,27 +114,27 @@ class View:
     @property
     def name(self) -> str:
         """See `Backend`."""
-        return self._backend.name
+        return self._cluster.name
 
     @property
     def topology(self) -> Topology:
         """See `Backend`."""
-        return self._backend.topology
+        return self._cluster.topology
 
     @property
     def families(self) -> Sequence[str]:
         """See `Backend`."""
-        return self._backend.families
+        return self._cluster.families
 
     @property
     def release(self) -> Release:
         """See `Backend`."""
-        return self._backend.release
+        return self._cluster.release
 
     @property
     def abilities(self) -> frozenset[Ability]:
         """See `Backend`."""
-        return self._backend.abilities
+        return self._cluster.abilities
 
     @property
     def api(self) -> Api:
@@ -123,11 +143,11 @@ class View:
 
     def create_namespace(self, namespace: str) -> None:
         """See `Backend`."""
-        self._backend.create_namespace(namespace)
+        self._cluster.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
         """See `Backend`."""
-        self._backend.delete_namespace(namespace)
+        self._cluster.delete_namespace(namespace)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         """See `Backend`."""
@@ -153,6 +173,7 @@ class View:
         Components watch each apart, so they might see this write before that one, and some outcomes depend on the
         order. Raises `InconclusiveError`.
         """
+        self._restore(self._left)
         self.changes += 1
         if self._wrote not in (None, stream):
             self.settle()
@@ -160,23 +181,23 @@ class View:
 
     def check_instruments(self) -> None:
         """See `Backend`."""
-        self._backend.check_instruments()
+        self._cluster.check_instruments()
 
     def environment(self) -> dict[str, Any]:
         """See `Backend`."""
-        return self._backend.environment()
+        return self._cluster.environment()
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
         """See `Backend`."""
-        return self._backend.evidence(namespace, since=since)
+        return self._cluster.evidence(namespace, since=since)
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
         """See `Explaining`; "" for a backend without it."""
-        return self._backend.explain(namespace, service, nodes) if isinstance(self._backend, Explaining) else ""
+        return self._cluster.explain(namespace, service, nodes) if isinstance(self._cluster, Explaining) else ""
 
     def decisions(self) -> dict[str, str]:
         """See `Explaining`; empty for a backend without it."""
-        return self._backend.decisions() if isinstance(self._backend, Explaining) else {}
+        return self._cluster.decisions() if isinstance(self._cluster, Explaining) else {}
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
@@ -186,12 +207,12 @@ class View:
 
     def rest(self) -> Callable[[], str]:
         """See `SeesRest`; where nobody sees it, there is never a reason."""
-        return self._backend.rest() if isinstance(self._backend, SeesRest) else str
+        return self._cluster.rest() if isinstance(self._cluster, SeesRest) else str
 
     def forget_connections(self) -> None:
         """See `ForgetsConnections`; does nothing for a backend without it."""
-        if isinstance(self._backend, ForgetsConnections):
-            self._backend.forget_connections()
+        if isinstance(self._cluster, ForgetsConnections):
+            self._cluster.forget_connections()
 
     # Pods
 
@@ -327,15 +348,56 @@ class View:
         changes = [Ability.CHANGE_RELEASE] if release != self.release else []
         self.need(_RESTART[component], *changes, nodes=nodes if component is Component.PROXY else ())
 
+    def nodes_at_another(self, component: Component, release: Release) -> list[str]:
+        """Return the nodes where a component has another release, or none."""
+        known = self._releases.get(component, {})
+        return [node.name for node in self.topology.nodes if known.get(node.name, self.release) != release]
+
+    def bring_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Start a component as `start_component` does; what the scenario before left of others may stay for now."""
+        self._left.discard(component)
+        if nodes:
+            self._start(component, release, nodes)
+
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """See `ComponentControl`."""
-        self.changes += 1
-        self._part(ComponentControl, _RESTART[component]).start_component(component, release, nodes)
+        self._restore(self._left)
+        self._start(component, release, nodes)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """See `ComponentControl`."""
         self.changes += 1
-        self._part(ComponentControl, _RESTART[component]).stop_component(component, nodes)
+        control = self._part(ComponentControl, _RESTART[component])
+        self._releases.setdefault(component, {}).update(dict.fromkeys(nodes))
+        control.stop_component(component, nodes)
+
+    def end(self) -> None:
+        """Restore the release at boot of each component; where another scenario follows, only of one that is stopped.
+
+        A component that has ended by itself does not keep the others from that. Raises `UnavailableError`.
+        """
+        self._restore(set(self._releases), stopped=not self._is_last)
+
+    def _start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        self.changes += 1
+        if not isinstance(self._cluster, ComponentControl):
+            raise self._lack(_RESTART[component])
+        known = self._releases.setdefault(component, {})
+        known.update(dict.fromkeys(nodes))  # until it has started
+        self._cluster.start_component(component, release, nodes)
+        known.update(dict.fromkeys(nodes, release))
+
+    def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
+        """Start these at their release at boot where they have another one, or where they are `stopped`."""
+        for component in sorted(components, key=list(Component).index):
+            nodes = self.nodes_at_another(component, self.release)
+            if stopped:
+                nodes = [node for node in nodes if self._releases[component][node] is None]
+            if nodes:
+                with contextlib.suppress(EndedError):
+                    self._start(component, self.release, nodes)
+                self._releases[component].update(dict.fromkeys(nodes, self.release))  # though it may have ended
+            self._left.discard(component)
 
     def proxy_metrics(self, node: str) -> str:
         """See `ProxyMetrics`."""

@@ -25,6 +25,7 @@ from harness.settings.implementations import of_settings
 
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
+    from harness.backends.view import Releases
     from harness.scenario.cluster import Cluster
 
 COLLECTIONS = (10_000, 20, 20)
@@ -37,6 +38,7 @@ class Backends:
     def __init__(self, run: Run | None) -> None:
         self._run = run
         self._booted: dict[str, Backend] = {}
+        self._releases: dict[str, Releases] = {}
         self._hint_facts: dict[str, bool] = {}  # the answer to the first question, on the first of them
 
     def __call__(self, topology: Topology) -> Backend:
@@ -52,6 +54,11 @@ class Backends:
             gc.freeze()  # the objects of a cluster stay: the collector need not scan them after every scenario
             gc.set_threshold(*COLLECTIONS)
         return self._booted[topology.name]
+
+    def releases(self, topology: Topology) -> Releases | None:
+        """Return the note of components that scenarios changed; None where workers share them, so none may be left."""
+        shared = self._run is not None and self._run.target and self._run.worker
+        return None if shared else self._releases.setdefault(topology.name, {})
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster from before the first test, for the report."""
@@ -151,8 +158,17 @@ def new_cluster(
         declared = run.settings.converges_within if run is not None else 0.0
         ended = run.known_ends if run is not None else dict
         booted = backends(topology)
+        releases = backends.releases(topology)
         made.append(
-            Cluster(booted, namespace, history=history, test=test, converges_within=declared, ended_before=ended)
+            Cluster(
+                booted,
+                namespace,
+                history=history,
+                test=test,
+                converges_within=declared,
+                ended_before=ended,
+                releases=releases,
+            )
         )
         made[-1].generation = generation
         return made[-1]

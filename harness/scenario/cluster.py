@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from harness.api.client import Object, RefusedError
+from harness.api.client import Api, Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
-from harness.backends.view import Stream, View
+from harness.backends.view import Releases, Stream, View
 from harness.errors import EndedError, InconclusiveError
 from harness.judging import timeline
 from harness.judging.conclusion import raise_for
@@ -59,17 +59,18 @@ class Cluster(Components):
         test: str,
         converges_within: float = 0.0,
         ended_before: Callable[[], Mapping[str, str]] = dict,
+        releases: Releases | None = None,
     ) -> None:
         """Begin test `test` in Kubernetes namespace `namespace`; all observations go to the history.
 
         `converges_within` is the declared bound for changes in seconds, before the time scale; 0 for none.
-        `ended_before` gives the components that have ended in other scenarios of the run, and how.
+        `ended_before` gives the components that have ended in other scenarios of the run, and how. `releases` are those
+        of components as the scenario before left them; without it this one leaves them as they were at boot.
         """
-        super().__init__(View(backend), history)
+        super().__init__(View(backend, releases), history)
         self.converges_within = converges_within
         self.test = test
         self.namespace = namespace
-        self.api = backend.api
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
         self.nodes = Nodes(self.backend, history)
         self.sights = Sights(self)  # of written objects: they are looked at again at the end
@@ -85,17 +86,22 @@ class Cluster(Components):
         self.backend.create_namespace(namespace)
 
     def close(self) -> None:
-        """Restore every component to its release at boot, then delete all objects of the scenario.
+        """Restore components (see `View.end`), then delete all objects of the scenario.
 
         That a component has ended, or works no longer, does not keep it from that: the next scenario will say so.
         """
         self.backend.forget_connections()  # else proxies, and the kernel for each pod, look through all of them
-        self.restore_components()
+        self.backend.end()
         with contextlib.suppress(EndedError):
             self.nodes.restore()
         with contextlib.suppress(EndedError):
             self.backend.delete_namespace(self.namespace)
         self.backend.forget_connections()  # those of packets that were on their way
+
+    @property
+    def api(self) -> Api:
+        """The cluster's API."""
+        return self.backend.api
 
     @property
     def running(self) -> list[Pod]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.api.client import Object
+from harness.api.client import Api, Object
 from harness.backends.view import View
 from harness.errors import UsageError
 from harness.judging.history import History
@@ -26,7 +26,6 @@ class Nodes:
     def __init__(self, backend: View, history: History) -> None:
         """Changes go to the history. Methods raise `UnavailableError` if the cluster lacks an ability."""
         self._backend = backend
-        self._api = backend.api
         self._need = backend.need
         self._history = history
         self._made: set[str] = set()
@@ -34,6 +33,10 @@ class Nodes:
         self._stopped: set[str] = set()
         self._unregistered: dict[str, Object] = {}
         self._before: dict[str, Object] = {}
+
+    @property
+    def _api(self) -> Api:
+        return self._backend.api
 
     def create(
         self,

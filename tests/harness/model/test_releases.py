@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
+from harness.backends.view import Releases
 from harness.errors import UnavailableError
 from harness.judging.history import History
 from harness.model.abilities import Ability
 from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component, Release, release
 from harness.model.topology import Node, Topology
+from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
 
 OLD, BOOTED = release("1.33"), release("1.34")
@@ -38,6 +42,10 @@ class _Backend(NetnsBackend):
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         self.asked.append(f"no {component}")
 
+    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
+        self.asked.append("pods")
+        return []
+
     def create_namespace(self, namespace: str) -> None: ...
     def delete_namespace(self, namespace: str) -> None: ...
     def settle(self, within: float = 0) -> None: ...
@@ -50,9 +58,14 @@ def backend() -> _Backend:
 
 
 @pytest.fixture
-def cluster(backend: _Backend, tmp_path: Path) -> Iterator[Cluster]:
+def new_cluster(backend: _Backend, tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     with History(tmp_path / "history.jsonl") as history:
-        yield Cluster(backend, "td-1", history=history, test="t")
+        yield partial(Cluster, backend, "td-1", history=history, test="t")
+
+
+@pytest.fixture
+def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
+    return new_cluster()
 
 
 def test_what_is_of_the_release_already_is_left_alone(cluster: Cluster, backend: _Backend) -> None:
@@ -89,3 +102,86 @@ def test_a_component_that_did_not_start_is_given_back(cluster: Cluster, backend:
         cluster.restart(CONTROLLER, release("1.99"))
     cluster.close()
     assert backend.asked == [f"{CONTROLLER} 1.99", f"{CONTROLLER} 1.34"]
+
+
+# One scenario after another, on one cluster
+
+
+@pytest.fixture
+def left(new_cluster: Callable[..., Cluster], backend: _Backend) -> Releases:
+    """The releases that a scenario leaves: all are old, and the proxy of b1 is stopped, which is not left so."""
+    releases: Releases = {}
+    first = new_cluster(releases=releases)
+    for component in (API_SERVER, CONTROLLER, PROXY):
+        first.bring_to(component, OLD)
+    first.stop(PROXY, on=["b1"])
+    backend.asked.clear()
+    first.close()
+    assert backend.asked == [f"{PROXY} 1.34 on b1"]
+    backend.asked.clear()
+    return releases
+
+
+def test_releases_that_the_next_scenario_wants_are_not_restored_in_between(
+    new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases
+) -> None:
+    following = new_cluster(releases=left)
+    for component, wanted in ((API_SERVER, OLD), (CONTROLLER, BOOTED), (PROXY, OLD)):
+        following.bring_to(component, wanted)
+    following.run_servers(["a1"])
+    assert backend.asked == [f"{CONTROLLER} 1.34", f"{PROXY} 1.33 on b1", "pods"]
+
+
+def test_other_scenarios_begin_with_the_releases_at_boot(
+    new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases
+) -> None:
+    following = new_cluster(releases=left)
+    following.run_servers(["a1"])
+    restored = [f"{API_SERVER} 1.34", f"{CONTROLLER} 1.34", f"{PROXY} 1.34 on a1"]
+    assert backend.asked == [*restored, "pods"]
+    following.run_servers(["b1"])
+    following.close()
+    new_cluster(releases=left).run_servers(["b1"])
+    assert backend.asked == [*restored, "pods", "pods", "pods"]
+
+
+FIRST: dict[str, Callable[[Cluster], object]] = {
+    "asks the API": lambda cluster: cluster.api,
+    "settles": lambda cluster: cluster.backend.settle(),
+    "writes": lambda cluster: cluster.backend.begin_to_write("nodes"),
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_whatever_else_a_scenario_does_first_restores_what_it_did_not_bring_to_a_release(
+    new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases, first: str
+) -> None:
+    following = new_cluster(releases=left)
+    following.bring_to(PROXY, OLD)
+    FIRST[first](following)
+    assert backend.asked[:3] == [f"{PROXY} 1.33 on b1", f"{API_SERVER} 1.34", f"{CONTROLLER} 1.34"]
+
+
+@pytest.mark.parametrize("change", [Cluster.restart, Cluster.stop])
+def test_a_restart_or_a_stop_begins_with_the_releases_at_boot(
+    new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases, change: Callable[..., None]
+) -> None:
+    change(new_cluster(releases=left), CONTROLLER)
+    assert backend.asked[:3] == [f"{API_SERVER} 1.34", f"{CONTROLLER} 1.34", f"{PROXY} 1.34 on a1"]
+    assert len(backend.asked) == 4
+
+
+def test_what_could_not_be_restored_is_tried_again(
+    new_cluster: Callable[..., Cluster], backend: _Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases: Releases = {CONTROLLER: {"a1": OLD, "b1": OLD}}
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "start_component", _refuse)
+        with pytest.raises(UnavailableError):
+            new_cluster(releases=releases).run_servers(["a1"])
+    new_cluster(releases=releases).run_servers(["a1"])
+    assert backend.asked == [f"{CONTROLLER} 1.34", "pods"]
+
+
+def _refuse(*_: object) -> None:
+    raise UnavailableError("it does not start")
