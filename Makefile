@@ -151,14 +151,11 @@ KIND_SKEW ?= kep-3015:1.34:1.33 kep-4444:1.31:1.30:1.29  # procedure, release of
 
 kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters as two KEPs do (an hour or two)
 	@for each in $(KIND_SKEW); do \
-	  set -- $$(echo "$$each" | tr : ' '); kep=$$1; release=$$2; shift 2; also=; patches=; \
+	  set -- $$(echo "$$each" | tr : ' '); kep=$$1; release=$$2; shift 2; also=; \
 	  for other; do also="$$also --also $$other"; done; \
 	  image=$$($(BIN)/trafficdist kind-image "$$release" $$also) || { echo "no procedure of $$kep: see above"; continue; }; \
-	  for other; do \
-	    path=$$($(BIN)/trafficdist components path kube-apiserver "$$other") && path=$${path%/*} && patches="$$patches --kind-patch $$other=$${path##*/v}" || exit 1; \
-	  done; \
 	  mkdir -p trafficdist-results/kind && sed '/^control-plane:/d; /^proxy:/d' "reports/skew/$$kep.yaml" > "trafficdist-results/kind/$$kep.yaml"; \
-	  $(KIND_RUN) --options-file "trafficdist-results/kind/$$kep.yaml" --families IPv4 $$patches \
+	  $(KIND_RUN) --options-file "trafficdist-results/kind/$$kep.yaml" --families IPv4 \
 	    --output-dir "trafficdist-results/kind/$$kep" $(ARGS) || test $$? -eq 11 || exit 1; \
 	done
 

@@ -95,8 +95,8 @@ _PLACE = (
     Option("kind-image", "Node image for --backend kind, for example kindest/node:v1.34.3, or by role: "
            "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
-           "Repeatable. [the newest at https://dl.k8s.io]", kind="list", metavar="VERSIONS", default=(),
-           check=checks.patch, backends=_KIND),
+           "Repeatable. [the newest on the node, else the newest at https://dl.k8s.io]", kind="list",
+           metavar="VERSIONS", default=(), check=checks.patch, backends=_KIND),
     Option("cni", "Network plugin of --backend kind: a file of manifests that install it, with kind's own left out, or "
            "none if the recipe of --proxy brings one. [that of the recipe, or kind's own]", metavar="FILE",
            check=checks.cni, backends=_KIND),

@@ -7,7 +7,8 @@ While the API server is replaced, controller manager and scheduler are stopped: 
 seconds without it anyway, and a kubelet waits longer before each restart. Without elections they would go on with old
 data for up to a minute, and count nodes as dead whose heartbeats they have not received.
 
-A release of version "" is of the version that was booted; "1.30" is its newest patch, unless `patches` names another.
+A release of version "" is of the version that was booted; "1.30" is its newest patch that the control plane node has an
+image of, else its newest of all, unless `patches` names another.
 Where the EndpointSlice controller is stopped, the other controllers of the controller manager go on.
 """
 
@@ -196,7 +197,7 @@ class KindComponents:
         name = _STATIC[component]
         pod = self._original(name)
         if release != self._booted:
-            pod = static_pods.of_release(pod, self._tag(release, static_pods.tag_of(pod)), release.gates)
+            pod = static_pods.of_release(pod, self._tag(release, static_pods.image_of(pod)), release.gates)
         self._pull([self._control_plane], static_pods.image_of(pod))
         if component is Component.API_SERVER:
             self._replace_server(pod)
@@ -332,7 +333,7 @@ class KindComponents:
             return
         running = None
         if release != self._booted:
-            tag = self._tag(release, self._proxies.tag)
+            tag = self._tag(release, self._proxies.image)
             version = parse_version(tag)
             needed = gates_for_mode(mode_of(self._proxies.config_map), version) if version else {}
             running = Running(tag, tuple(sorted({**needed, **release.gates}.items())))
@@ -342,12 +343,24 @@ class KindComponents:
     # Both
 
     def _tag(self, release: Release, booted: str) -> str:
-        """Return the image tag of a release; `booted` is that of kubeadm's images."""
+        """Return the image tag of a release: of its newest patch on the nodes, else of the newest there is.
+
+        `booted` is kubeadm's image. Raises `UnavailableError`, `UsageError`.
+        """
         wanted = parse_wanted(self._patches.get(release.version, release.version))
-        version = parse_version(booted)
+        tag = static_pods.tag_at(booted)
+        version = parse_version(tag)
         if not release.version or (version is not None and wanted.allows(version)):
-            return booted
-        return (wanted.exact or self._newest(wanted)).tag
+            return tag
+        return (wanted.exact or self._newest_here(booted, wanted) or self._newest(wanted)).tag
+
+    def _newest_here(self, booted: str, wanted: Wanted) -> Version | None:
+        """Return the newest version of an image on the control plane node."""
+        listed = json.loads(self._on_control_plane("crictl", "images", "-o", "json"))["images"]
+        prefix = static_pods.image_at(booted, "")
+        names = [name for each in listed for name in each.get("repoTags") or () if name.startswith(prefix)]
+        found = filter(None, (parse_version(name.removeprefix(prefix)) for name in names))
+        return next(iter(wanted.choose(found)), None)
 
     def _pull(self, nodes: Sequence[str], image: str) -> None:
         """Pull an image on nodes that lack it. Raises `UnavailableError` with the remedy."""

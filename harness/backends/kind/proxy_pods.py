@@ -13,7 +13,7 @@ from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.kind import kube_proxies as sets
 from harness.backends.kind.engine import Shell
 from harness.backends.kind.scarcity import naming_scarcity
-from harness.backends.kind.static_pods import tag_of
+from harness.backends.kind.static_pods import tag_at
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.manifests import has_condition
@@ -58,7 +58,7 @@ class ProxyPods:
     @property
     def tag(self) -> str:
         """The tag of that image."""
-        return tag_of({"metadata": {"name": sets.NAME}, "spec": self.daemon_set["spec"]["template"]["spec"]})
+        return tag_at(self.image)
 
     def start(self, nodes: Sequence[str], running: Running | None) -> None:
         """Replace the proxies of these nodes by this one, or by kubeadm's for None."""

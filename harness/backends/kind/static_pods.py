@@ -67,13 +67,17 @@ def without_slices(pod: Object) -> Object:
 
 def tag_of(pod: Object) -> str:
     """Return the tag of the pod's image, like "v1.34.0". Raises `UnavailableError`."""
-    image = str(_container(pod)["image"])
-    return _split(image)[1]
+    return tag_at(image_of(pod))
 
 
 def image_of(pod: Object) -> str:
     """Return the pod's image."""
     return str(_container(pod)["image"])
+
+
+def tag_at(image: str) -> str:
+    """Return the tag of an image. Raises `UnavailableError`."""
+    return _split(image)[1]
 
 
 def image_at(image: str, tag: str) -> str:

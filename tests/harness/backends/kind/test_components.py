@@ -35,6 +35,7 @@ class Node:
         self.files = {f"{MANIFESTS}/{name}.yaml": text for name, text in texts.items()}
         self.asked: list[str] = []
         self.missing: set[str] = set()
+        self.images: list[str] = []
 
     def switch_off(self, container: str) -> None:
         self.asked.append(f"{container} off")
@@ -53,6 +54,8 @@ class Node:
                 self.files[target] = self.files.pop(path)
             case ["crictl", "pods", *_]:
                 return json.dumps({"items": [{"labels": each} for each in self._labels(command)]})
+            case ["crictl", "images", *_]:
+                return json.dumps({"images": [{"repoTags": self.images}, {"repoTags": []}]})
             case ["crictl", "pull", image] if image in self.missing:
                 raise UnavailableError(f"no {image}")
             case ["curl", *_]:
@@ -123,10 +126,20 @@ def test_a_downgraded_api_server_says_that_it_is_one(node: Node, components: Kin
     assert not any("--feature-gates" in each for each in node.command("kube-apiserver"))
 
 
-def test_a_minor_version_without_a_chosen_patch_is_its_newest(node: Node, components: KindComponents) -> None:
+def test_a_minor_version_that_the_node_lacks_is_its_newest_patch(node: Node, components: KindComponents) -> None:
     components.start(CONTROLLER, release("1.30", ServiceTrafficDistribution=True), [])
     assert tag_of(node.pod("kube-controller-manager")) == "v1.30.14"
     assert "--feature-gates=ServiceTrafficDistribution=true" in node.command("kube-controller-manager")
+
+
+def test_the_newest_patch_on_the_node_is_taken_for_each_component(node: Node, components: KindComponents) -> None:
+    tags = {"kube-apiserver": ("v1.29.3", "v1.30.4", "v1.30.10"), "kube-controller-manager": ("v1.30.9",)}
+    node.images = [f"registry.k8s.io/{name}:{tag}" for name, each in tags.items() for tag in each]
+    node.images += ["registry.k8s.io/kube-apiserver:v1.30.12-rc.1", "other/kube-apiserver:v1.30.13", "<none>:<none>"]
+    for component in (API_SERVER, CONTROLLER):
+        components.start(component, release("1.30"), [])
+    assert tag_of(node.pod("kube-apiserver")) == "v1.30.10"
+    assert tag_of(node.pod("kube-controller-manager")) == "v1.30.9"
 
 
 def test_other_gates_do_not_change_the_version(node: Node, components: KindComponents) -> None:
