@@ -113,7 +113,8 @@ def fetch(
             best = next(iter(wanted.choose(known)), None)
             if best is None:
                 raise
-            watcher.say(f"whether there is a newer one than {component.name} {best} cannot be told: {error}")
+            why = str(error).partition("\n")[0]
+            watcher.say(f"whether there is a newer one than {component.name} {best} cannot be told: {why}")
             return known[best]
         try:
             return _get(component, version, origin, make, cache=cache, watcher=watcher, again=again)
