@@ -30,7 +30,7 @@ from harness.backends.protocols import (
     Sockets,
     VirtualAddresses,
 )
-from harness.errors import EndedError, UnavailableError
+from harness.errors import DistrustError, EndedError, UnavailableError
 from harness.model.abilities import Ability
 from harness.model.needs import Needs
 from harness.model.outcomes import Observation
@@ -348,21 +348,28 @@ class View:
         changes = [Ability.CHANGE_RELEASE] if release != self.release else []
         self.need(_RESTART[component], *changes, nodes=nodes if component is Component.PROXY else ())
 
-    def nodes_at_another(self, component: Component, release: Release) -> list[str]:
-        """Return the nodes where a component has another release, or none."""
-        known = self._releases.get(component, {})
-        return [node.name for node in self.topology.nodes if known.get(node.name, self.release) != release]
+    def take_over(self, component: Component, release: Release) -> list[str]:
+        """Return the nodes where a component has another release than this, or none: the scenario starts it there.
+
+        What the scenario before left of this component is not restored then.
+        """
+        self._left.discard(component)
+        return self._nodes_at_another(component, release)
 
     def bring_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Start a component as `start_component` does; what the scenario before left of others may stay for now."""
-        self._left.discard(component)
-        if nodes:
-            self._start(component, release, nodes)
+        self.changes += 1
+        if not isinstance(self._cluster, ComponentControl):
+            raise self._lack(_RESTART[component])
+        known = self._releases.setdefault(component, {})
+        known.update(dict.fromkeys(nodes))  # until it has started
+        self._cluster.start_component(component, release, nodes)
+        known.update(dict.fromkeys(nodes, release))
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """See `ComponentControl`."""
         self._restore(self._left)
-        self._start(component, release, nodes)
+        self.bring_component(component, release, nodes)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """See `ComponentControl`."""
@@ -374,30 +381,41 @@ class View:
     def end(self) -> None:
         """Restore the release at boot of each component; where another scenario follows, only of one that is stopped.
 
-        A component that has ended by itself does not keep the others from that. Raises `UnavailableError`.
+        One that has ended by itself counts as stopped, and does not keep the others from that. Raises
+        `UnavailableError`.
         """
         self._restore(set(self._releases), stopped=not self._is_last)
+        if not self._is_last and (ended := self._has_ended()):
+            self._releases[ended].update(dict.fromkeys(self._nodes_at_another(ended, self.release)))
+            self._restore({ended}, stopped=True)
 
-    def _start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        self.changes += 1
-        if not isinstance(self._cluster, ComponentControl):
-            raise self._lack(_RESTART[component])
-        known = self._releases.setdefault(component, {})
-        known.update(dict.fromkeys(nodes))  # until it has started
-        self._cluster.start_component(component, release, nodes)
-        known.update(dict.fromkeys(nodes, release))
+    def _has_ended(self) -> Component | None:
+        """Return the component that was changed and has ended by itself."""
+        if not self._releases:
+            return None
+        try:
+            self._cluster.check_instruments()
+        except EndedError as error:
+            return next((each for each in self._releases if each == error.component), None)
+        except DistrustError:  # whoever judges asks too
+            return None
+        return None
 
     def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
         """Start these at their release at boot where they have another one, or where they are `stopped`."""
         for component in sorted(components, key=list(Component).index):
-            nodes = self.nodes_at_another(component, self.release)
+            nodes = self._nodes_at_another(component, self.release)
             if stopped:
                 nodes = [node for node in nodes if self._releases[component][node] is None]
             if nodes:
                 with contextlib.suppress(EndedError):
-                    self._start(component, self.release, nodes)
+                    self.bring_component(component, self.release, nodes)
                 self._releases[component].update(dict.fromkeys(nodes, self.release))  # though it may have ended
             self._left.discard(component)
+
+    def _nodes_at_another(self, component: Component, release: Release) -> list[str]:
+        known = self._releases.get(component, {})
+        return [node.name for node in self.topology.nodes if known.get(node.name, self.release) != release]
 
     def proxy_metrics(self, node: str) -> str:
         """See `ProxyMetrics`."""

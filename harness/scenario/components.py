@@ -45,10 +45,8 @@ class Components:
         """
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
-        if others := self.backend.nodes_at_another(component, wanted):
-            self._replace(component, wanted, others, self.backend.bring_component)
-        else:
-            self.backend.bring_component(component, wanted, [])
+        if nodes := self.backend.take_over(component, wanted):
+            self._replace(component, wanted, nodes, self.backend.bring_component)
 
     @step("restart {component}")
     def _replace(self, component: Component, wanted: Release, nodes: list[str], start: _Start) -> None:

@@ -12,7 +12,7 @@ import pytest
 from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
 from harness.backends.view import Releases
-from harness.errors import UnavailableError
+from harness.errors import EndedError, UnavailableError
 from harness.judging.history import History
 from harness.model.abilities import Ability
 from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component, Release, release
@@ -32,12 +32,17 @@ class _Backend(NetnsBackend):
         self.abilities = frozenset(Ability)
         self.api: Any = None
         self.asked: list[str] = []
+        self.ended = ""
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         on = f" on {' '.join(nodes)}" if component is PROXY else ""
         self.asked.append(f"{component} {release}{on}")
         if release.version == "1.99":
             raise UnavailableError("there is no 1.99")
+
+    def check_instruments(self) -> None:
+        if self.ended:
+            raise EndedError("it crashed", self.ended)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         self.asked.append(f"no {component}")
@@ -169,6 +174,22 @@ def test_a_restart_or_a_stop_begins_with_the_releases_at_boot(
     change(new_cluster(releases=left), CONTROLLER)
     assert backend.asked[:3] == [f"{API_SERVER} 1.34", f"{CONTROLLER} 1.34", f"{PROXY} 1.34 on a1"]
     assert len(backend.asked) == 4
+
+
+def test_one_that_has_ended_by_itself_is_restored_before_the_next_scenario(
+    new_cluster: Callable[..., Cluster], backend: _Backend
+) -> None:
+    releases: Releases = {}
+    first = new_cluster(releases=releases)
+    for component in (CONTROLLER, PROXY):
+        first.bring_to(component, OLD)
+    backend.ended = PROXY
+    first.close()
+    backend.ended = ""
+    following = new_cluster(releases=releases)
+    for component in (CONTROLLER, PROXY):
+        following.bring_to(component, OLD)
+    assert backend.asked[2:] == [f"{PROXY} 1.34 on a1 b1", f"{PROXY} 1.33 on a1 b1"]
 
 
 def test_what_could_not_be_restored_is_tried_again(
