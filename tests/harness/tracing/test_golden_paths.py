@@ -149,7 +149,7 @@ def test_wrong_decision_is_told_by_its_element_and_what_was_to_be_decided(tmp_pa
 
 
 CHOSEN = {
-    "nftables": r"ip kube-proxy service-\S+: meta l4proto tcp dnat (ip )?to \S+:8080 → accept\n",
+    "nftables": r"ip kube-proxy (service|endpoint)-\S+: meta l4proto tcp dnat (ip )?to \S+:8080 → accept\n",
     "iptables": r"ip nat KUBE-SEP-\w+: -A KUBE-SEP-\w+ -p tcp .* -j DNAT --to-destination \S+:8080",
 }
 
