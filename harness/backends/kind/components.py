@@ -38,7 +38,6 @@ from harness.binaries.versions import Version, Wanted, parse_version, parse_want
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model.abilities import Ability
-from harness.model.manifests import internal_addresses
 from harness.model.release import Component, Release
 
 if TYPE_CHECKING:
@@ -224,10 +223,8 @@ class KindComponents:
 
     def _prepare_nodes(self) -> None:
         """Note which nodes are ready before the API server goes, and let their clients wait for an answer."""
-        nodes = list_nodes(self._api)
-        self._ready |= ready_nodes(nodes)
-        others = [node for node in nodes if node["metadata"]["name"] != self._control_plane]
-        self._port.close_to([address for node in others for address in internal_addresses(node)])
+        self._ready |= ready_nodes(list_nodes(self._api))
+        self._port.close()
 
     def _run_manager(self, pod: Object) -> None:
         """Run this controller manager, after the API server is back if it is away."""

@@ -1,17 +1,22 @@
 """Connections of nodes to an API server that is replaced: they get no answer, in place of a refusal.
 
 A client that is refused tries again after 30 to 60 s in the end, and so long do kubelets and proxies miss what the next
-API server says. A client without an answer sends its SYN again after 1, 3, 7 and 15 s (TCP), and goes on at once.
-The suite's own connections do not come from nodes; they are refused as before.
+API server says. A client without an answer sends its SYN again after a second or more (TCP), and goes on at once.
+
+This holds for every address of a node: on a network with two IP families, clients try the other one if the first does
+not answer at once. The suite's own connections come from the gateway of the engine's network, or from the node itself;
+they are refused as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
 from harness.backends.kind.engine import Shell
 
-_RULE = "INPUT --source {source} --protocol tcp --syn --dport {port} --jump DROP"
+_RULE = 'INPUT ! --in-interface lo ${{suite:+! --source "$suite"}} --protocol tcp --syn --dport {port} --jump DROP'
+_SUITE = "suite=$(ip -{family} route show default | sed -n '1s/.* via \\([^ ]*\\).*/\\1/p')"
+_INSERT = "{tool} --wait --insert {rule}"
+_DELETE = "if {tool} --wait --check {rule} 2>/dev/null; then {tool} --wait --delete {rule}; fi"
+_FAMILIES = (("4", "iptables", "tcp"), ("6", "ip6tables", "tcp6"))
 
 
 class UnansweredPort:
@@ -21,23 +26,22 @@ class UnansweredPort:
         self._shell = shell
         self._node = node
         self._port = port
-        self._closed_to: Sequence[str] = ()
+        self._is_closed = False
 
-    def close_to(self, addresses: Collection[str]) -> None:
-        """Answer none of these IP addresses until `open`. Raises `UnavailableError`."""
-        new = sorted(set(addresses) - set(self._closed_to))
-        self._change("--insert", new)
-        self._closed_to = [*self._closed_to, *new]
+    def close(self) -> None:
+        """Answer no other node until `open`. Idempotent. Raises `UnavailableError`."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._change(_INSERT)
 
     def open(self) -> None:
-        """Answer all again. Raises `UnavailableError`."""
-        self._change("--delete", self._closed_to)
-        self._closed_to = ()
+        """Answer all again. Idempotent. Raises `UnavailableError`."""
+        if self._is_closed:
+            self._change(_DELETE)
+            self._is_closed = False
 
-    def _change(self, how: str, addresses: Sequence[str]) -> None:
-        commands = [
-            f"ip{'6' if ':' in each else ''}tables --wait {how} {_RULE.format(source=each, port=self._port)}"
-            for each in addresses
-        ]
-        if commands:
-            self._shell.execute(self._node, "sh", "-ec", "; ".join(commands))
+    def _change(self, command: str) -> None:
+        rule = _RULE.format(port=self._port)
+        for family, tool, sockets in _FAMILIES:
+            change = f"{_SUITE.format(family=family)}; {command.format(tool=tool, rule=rule)}"
+            self._shell.execute(self._node, "sh", "-ec", f"if [ -e /proc/net/{sockets} ]; then {change}; fi")

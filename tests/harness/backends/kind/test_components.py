@@ -176,31 +176,19 @@ class Nodes:
     """The API of a cluster with a control plane and two workers, one of which reports nothing."""
 
     def list(self, _: str) -> list[dict[str, Any]]:
-        ready = {"type": "Ready", "status": "True"}
-        own = [("InternalIP", "10.9.0.1"), ("InternalIP", "fd09::1"), ("Hostname", "td-worker")]
-        told = {"td-control-plane": [("InternalIP", "10.9.0.9")], "td-worker": own}
-        reports = {
-            name: {"conditions": [ready], "addresses": [{"type": kind, "address": each} for kind, each in addresses]}
-            for name, addresses in told.items()
-        }
-        silent = {"metadata": {"name": "td-worker2"}}
-        return [*({"metadata": {"name": name}, "status": status} for name, status in reports.items()), silent]
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        reports = [{"metadata": {"name": name}, "status": ready} for name in ("td-control-plane", "td-worker")]
+        return [*reports, {"metadata": {"name": "td-worker2"}}]
 
 
 def test_nodes_have_no_answer_while_the_api_server_is_away(node: Node) -> None:
     components = components_of(node, Nodes(), stays=False)  # type: ignore[arg-type]
-
-    def rules(how: str) -> str:
-        rule = "INPUT --source {} --protocol tcp --syn --dport 6443 --jump DROP"
-        pairs = (("iptables", "10.9.0.1"), ("ip6tables", "fd09::1"))
-        return "sh -ec " + "; ".join(f"{command} --wait {how} {rule.format(each)}" for command, each in pairs)
-
     components.stop(API_SERVER, [])
-    assert node.asked[0] == rules("--insert")
+    assert ["--insert" in each for each in node.asked[:3]] == [True, True, False]
     assert not any("--delete" in each for each in node.asked)
     node.asked.clear()
     components.start(API_SERVER, BOOTED, [])
-    opened = node.asked.index(rules("--delete"))
+    opened = next(number for number, each in enumerate(node.asked) if "--delete" in each)
     assert not any("--insert" in each for each in node.asked)
     assert not any("kube-scheduler" in each for each in node.asked[:opened] if each.startswith("mv"))
     assert any("kube-scheduler" in each for each in node.asked[opened:] if each.startswith("mv"))

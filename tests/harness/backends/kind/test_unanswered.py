@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
+from harness.backends.kind import unanswered
 from harness.backends.kind.unanswered import UnansweredPort
+from harness.eventually import eventually
 from harness.netns import programs
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 
 PORT = 6443
-NODE, SUITE, NODE6 = "10.9.0.1", "10.9.0.2", "fd09::1"
+SERVER, SERVER6 = "10.9.0.9", "fd09::9"
+SUITE, NODE, SUITE6, NODE6 = "10.9.0.1", "10.9.0.2", "fd09::1", "fd09::2"
+REFUSED = dict.fromkeys((NODE, NODE6, SUITE, SUITE6), "ConnectionRefusedError")
+UNANSWERED = dict.fromkeys(REFUSED, "TimeoutError")
+OTHERS = REFUSED | dict.fromkeys((NODE, NODE6), "TimeoutError")  # without an answer
 
 needs_iptables = pytest.mark.skipif(
     not all(shutil.which(each, path=search_path()) for each in ("iptables", "ip6tables")),
@@ -27,8 +33,8 @@ needs_iptables = pytest.mark.skipif(
 class Netns:
     """A shell whose node is a netns."""
 
-    def __init__(self, place: Namespace) -> None:
-        self.place = place
+    def __init__(self, place: Namespace, network: Namespace) -> None:
+        self.place, self.network = place, network
         self.asked: list[str] = []
 
     def execute(self, container: str, *command: str, **_: Any) -> str:
@@ -42,25 +48,40 @@ class Netns:
 
     switch_on = switch_off
 
+    def outcomes(self) -> dict[str, str]:
+        """Return what an attempt to connect comes to from each address; nobody listens."""
+        with self.network.entered():
+            return {each: _outcome(each, SERVER6 if ":" in each else SERVER) for each in REFUSED}
+
 
 @pytest.fixture
 def shell(netns_allowed: None) -> Iterator[Netns]:
-    """The control plane node, on which other nodes are addresses of its loopback."""
-    with Namespace.create() as place:
+    """The control plane node, and its network, whose addresses are those of another node and of the gateway."""
+    with Namespace.create() as place, Namespace.create() as network:
         with place.entered(), IPRoute() as ip:
             ip.link("set", index=1, state="up")
-            for address in (NODE, SUITE):
-                ip.addr("add", index=1, address=address, prefixlen=32)
-            ip.addr("add", index=1, address=NODE6, prefixlen=128, IFA_FLAGS=0x02)  # IFA_F_NODAD
-        yield Netns(place)
+            ip.link("add", ifname="eth0", kind="veth", peer={"ifname": "eth0", "net_ns_fd": network.fd})
+            _address(ip, SERVER, SERVER6)
+        with network.entered(), IPRoute() as ip:
+            _address(ip, SUITE, NODE, SUITE6, NODE6)
+        with place.entered(), IPRoute() as ip:
+            for gateway, everything in ((SUITE, "0.0.0.0/0"), (SUITE6, "::/0")):
+                ip.route("add", dst=everything, gateway=gateway)
+        made = Netns(place, network)
+        eventually(lambda: made.outcomes() == REFUSED, within=10, describe="neighbours to be found")
+        yield made
 
 
-def outcome(place: Namespace, source: str) -> str:
-    """Return what an attempt to connect from this address comes to; nobody listens."""
-    family, target = (socket.AF_INET6, "::1") if ":" in source else (socket.AF_INET, "127.0.0.1")
-    with place.entered():
-        client = socket.socket(family)
-    with client:
+def _address(ip: IPRoute, *addresses: str) -> None:
+    [index] = ip.link_lookup(ifname="eth0")
+    for each in addresses:
+        flags = {"prefixlen": 64, "IFA_FLAGS": 0x02} if ":" in each else {"prefixlen": 24}  # IFA_F_NODAD
+        ip.addr("add", index=index, address=each, **flags)
+    ip.link("set", index=index, state="up")
+
+
+def _outcome(source: str, target: str) -> str:
+    with socket.socket(socket.AF_INET6 if ":" in source else socket.AF_INET) as client:
         client.settimeout(0.2)
         client.bind((source, 0))
         try:
@@ -73,26 +94,41 @@ def outcome(place: Namespace, source: str) -> str:
 @needs_iptables
 def test_connections_of_nodes_have_no_answer_until_the_port_is_open(shell: Netns) -> None:
     port = UnansweredPort(shell, "control-plane", PORT)
-    port.close_to([NODE, NODE6])
-    assert [outcome(shell.place, each) for each in (NODE, NODE6, SUITE)] == [
-        "TimeoutError",
-        "TimeoutError",
-        "ConnectionRefusedError",
-    ]
-
+    port.close()
+    assert shell.outcomes() == OTHERS
+    with shell.place.entered():
+        assert _outcome("127.0.0.1", "127.0.0.1") == "ConnectionRefusedError"
     port.open()
-    assert [outcome(shell.place, each) for each in (NODE, NODE6)] == ["ConnectionRefusedError"] * 2
+    assert shell.outcomes() == REFUSED
 
 
 @needs_iptables
 def test_a_port_that_is_closed_twice_is_open_after_one_opening(shell: Netns) -> None:
     port = UnansweredPort(shell, "control-plane", PORT)
-    port.close_to([NODE])
-    port.close_to([NODE, SUITE])
-    assert outcome(shell.place, SUITE) == "TimeoutError"
+    port.close()
+    port.close()
     port.open()
-    assert [outcome(shell.place, each) for each in (NODE, SUITE)] == ["ConnectionRefusedError"] * 2
-
+    assert shell.outcomes() == REFUSED
     asked = len(shell.asked)
     port.open()
     assert len(shell.asked) == asked
+
+
+@needs_iptables
+def test_a_port_that_was_closed_for_one_family_only_is_opened(shell: Netns, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = UnansweredPort(shell, "control-plane", PORT)
+    families = unanswered._FAMILIES
+    monkeypatch.setattr(unanswered, "_FAMILIES", families[:1])
+    port.close()
+    monkeypatch.setattr(unanswered, "_FAMILIES", families)
+    port.open()
+    assert shell.outcomes() == REFUSED
+
+
+@needs_iptables
+def test_a_network_without_a_gateway_gets_no_answer_at_all(shell: Netns) -> None:
+    with shell.place.entered(), IPRoute() as ip:
+        for everything in ("0.0.0.0/0", "::/0"):
+            ip.route("del", dst=everything)
+    UnansweredPort(shell, "control-plane", PORT).close()
+    assert shell.outcomes() == UNANSWERED
