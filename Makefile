@@ -149,7 +149,7 @@ kind-whole: $(VENV)/.run  ## judge whole profiles on two kind clusters: mode ipt
 
 KIND_SKEW ?= kep-3015:1.34:1.33 kep-4444:1.31:1.30:1.29  # procedure, release of the nodes, releases that it changes to
 
-kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters as two KEPs do (an hour or two)
+kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters as two KEPs do (an hour)
 	@for each in $(KIND_SKEW); do \
 	  set -- $$(echo "$$each" | tr : ' '); kep=$$1; release=$$2; shift 2; also=; \
 	  for other; do also="$$also --also $$other"; done; \
