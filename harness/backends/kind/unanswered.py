@@ -5,7 +5,8 @@ API server says. A client without an answer sends its SYN again after a second o
 
 This holds for every address of a node: on a network with two IP families, clients try the other one if the first does
 not answer at once. The suite's own connections come from the gateway of the engine's network, or from the node itself;
-they are refused as before.
+they are refused as before. So are clients on the server's own node: its kubelet deletes mirror pods while it starts
+static pods, and would wait for each answer.
 """
 
 from __future__ import annotations
