@@ -96,6 +96,20 @@ class ContainerEngine:
         names = self.containers(cluster)
         if names:
             self.ask("rm", "--force", "--volumes", *names)
+        if self.name == "podman":
+            self._remove_volumes(cluster)
+
+    def _remove_volumes(self, cluster: str) -> None:
+        """Delete the volumes of nodes: podman does it only for those that it made, and kind makes these itself.
+
+        Each has the name of its node as a label.
+        """
+        found: list[dict[str, Any]] = json.loads(self.ask("volume", "ls", "--format", "json"))
+        mine = [
+            each["Name"] for each in found if any(key.startswith(f"{cluster}-") for key in each.get("Labels") or ())
+        ]
+        if mine:
+            self.ask("volume", "rm", "--force", *mine)
 
     def has_image(self, name: str) -> bool:
         """Return whether the engine has an image of this name."""

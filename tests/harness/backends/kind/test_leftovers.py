@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -20,8 +21,8 @@ from tests.harness.backends.kind.conftest import Install
 
 HOLD = """
 import sys
-from harness.backends.kind.state import State
-print(State(sys.argv[1]).take(), flush=True)
+from harness.backends.kind.state import ClusterFolder
+print(ClusterFolder(sys.argv[1]).take(), flush=True)
 sys.stdin.read()
 """
 
@@ -79,6 +80,22 @@ def test_it_is_said_once_that_a_cluster_is_deleted(install: Install) -> None:
     done = CliRunner().invoke(cleanup, ["--kubeconfig", "/nowhere"])
     assert "ps --all" in Path(f"{docker}.asked").read_text(encoding="utf-8")
     assert done.output.splitlines() == ["kind cluster trafficdist-abcdefgh is deleted"]
+
+
+def test_volumes_that_kind_made_for_podman_go_with_their_nodes(install: Install, tmp_path: Path) -> None:
+    volumes = [
+        {"Name": "a", "Labels": {"trafficdist-abcdefgh-worker": "true"}},
+        {"Name": "b", "Labels": {"trafficdist-ijklmnop-worker": "true"}},
+        {"Name": "c", "Labels": {}},
+        {"Name": "d", "Labels": {"trafficdist-abcdefgh-control-plane": "true"}},
+    ]
+    script = f"""case "$1 $2" in
+"volume ls") echo '{json.dumps(volumes)}' ;;
+"volume rm") echo "$@" >> {tmp_path}/removed ;;
+esac"""
+    podman = ContainerEngine("podman", str(install("podman", script)))
+    podman.remove_cluster("trafficdist-abcdefgh")
+    assert (tmp_path / "removed").read_text() == "volume rm --force a d\n"
 
 
 def test_without_an_engine_there_is_nothing_to_delete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
