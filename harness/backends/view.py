@@ -5,9 +5,7 @@ The noted needs become the suite's table of needs: `harness.model.needs`.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Literal, TypeVar
 
 from harness.api.client import Api, Object
@@ -30,6 +28,7 @@ from harness.backends.protocols import (
     Sockets,
     VirtualAddresses,
 )
+from harness.backends.releases import ComponentReleases, Releases
 from harness.errors import DistrustError, EndedError, UnavailableError
 from harness.model.abilities import Ability
 from harness.model.needs import Needs
@@ -53,9 +52,6 @@ _VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTER
 
 _P = TypeVar("_P")
 
-Releases = dict[Component, dict[str, Release | None]]
-"""The release of each component that was changed, by node; None: it is stopped, or did not start."""
-
 Stream = Literal["nodes", "pods", "services"]
 """What controllers and proxies watch apart; slices, which scenarios write for proxies alone, are as Services are."""
 
@@ -64,15 +60,9 @@ class View:
     """The cluster as a scenario uses it. Methods raise `UnavailableError` if the backend lacks an ability."""
 
     def __init__(self, backend: Backend, releases: Releases | None = None) -> None:
-        """`releases` are those that the scenario before left; each scenario begins with the releases at boot.
-
-        They are restored as soon as the scenario does anything but `bring` components to releases of its own, which may
-        be there already. Without `releases`, `end` restores all, and nobody sees what this scenario has changed.
-        """
+        """`releases` are those that the scenario before left (see `ComponentReleases`)."""
         self._cluster = backend
-        self._is_last = releases is None
-        self._releases: Releases = {} if releases is None else releases
-        self._left = set(self._releases)  # components of which the scenario before left something to restore
+        self._releases = ComponentReleases(backend, self._start, releases)
         self._abilities: set[Ability] = set()
         self._nodes: set[str] = set()
         self._terminating: set[tuple[str, str]] = set()  # pods, by namespace
@@ -87,7 +77,7 @@ class View:
     @property
     def _backend(self) -> Backend:
         """The backend, with components as the scenario expects them. Raises `UnavailableError`."""
-        self._restore(self._left)
+        self._releases.restore_left()
         return self._cluster
 
     def need(self, *abilities: Ability, nodes: Iterable[str] = ()) -> None:
@@ -173,7 +163,7 @@ class View:
         Components watch each apart, so they might see this write before that one, and some outcomes depend on the
         order. Raises `InconclusiveError`.
         """
-        self._restore(self._left)
+        self.restore_left_releases()
         self.changes += 1
         if self._wrote not in (None, stream):
             self.settle()
@@ -349,73 +339,42 @@ class View:
         self.need(_RESTART[component], *changes, nodes=nodes if component is Component.PROXY else ())
 
     def take_over(self, component: Component, release: Release) -> list[str]:
-        """Return the nodes where a component has another release than this, or none: the scenario starts it there.
+        """See `ComponentReleases`."""
+        return self._releases.take_over(component, release)
 
-        What the scenario before left of this component is not restored then.
-        """
-        self._left.discard(component)
-        return self._nodes_at_another(component, release)
-
-    def bring_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Start a component as `start_component` does; what the scenario before left of others may stay for now."""
-        self.changes += 1
-        if not isinstance(self._cluster, ComponentControl):
-            raise self._lack(_RESTART[component])
-        known = self._releases.setdefault(component, {})
-        known.update(dict.fromkeys(nodes))  # until it has started
-        self._cluster.start_component(component, release, nodes)
-        known.update(dict.fromkeys(nodes, release))
+    def restore_left_releases(self) -> None:
+        """See `ComponentReleases.restore_left`."""
+        self._releases.restore_left()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """See `ComponentControl`."""
-        self._restore(self._left)
-        self.bring_component(component, release, nodes)
+        """See `ComponentControl`; what the scenario before left of other components may stay for now."""
+        self._releases.start(component, release, nodes)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """See `ComponentControl`."""
         self.changes += 1
         control = self._part(ComponentControl, _RESTART[component])
-        self._releases.setdefault(component, {}).update(dict.fromkeys(nodes))
+        self._releases.note(component, nodes, None)
         control.stop_component(component, nodes)
 
     def end(self) -> None:
-        """Restore the release at boot of each component; where another scenario follows, only of one that is stopped.
+        """See `ComponentReleases`. Raises `UnavailableError`."""
+        self._releases.end(self._has_ended)
 
-        One that has ended by itself counts as stopped, and does not keep the others from that. Raises
-        `UnavailableError`.
-        """
-        self._restore(set(self._releases), stopped=not self._is_last)
-        if not self._is_last and (ended := self._has_ended()):
-            self._releases[ended].update(dict.fromkeys(self._nodes_at_another(ended, self.release)))
-            self._restore({ended}, stopped=True)
+    def _start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        self.changes += 1
+        if not isinstance(self._cluster, ComponentControl):
+            raise self._lack(_RESTART[component])
+        self._cluster.start_component(component, release, nodes)
 
-    def _has_ended(self) -> Component | None:
-        """Return the component that was changed and has ended by itself."""
-        if not self._releases:
-            return None
+    def _has_ended(self) -> str:
         try:
             self._cluster.check_instruments()
         except EndedError as error:
-            return next((each for each in self._releases if each == error.component), None)
+            return error.component
         except DistrustError:  # whoever judges asks too
-            return None
-        return None
-
-    def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
-        """Start these at their release at boot where they have another one, or where they are `stopped`."""
-        for component in sorted(components, key=list(Component).index):
-            nodes = self._nodes_at_another(component, self.release)
-            if stopped:
-                nodes = [node for node in nodes if self._releases[component][node] is None]
-            if nodes:
-                with contextlib.suppress(EndedError):
-                    self.bring_component(component, self.release, nodes)
-                self._releases[component].update(dict.fromkeys(nodes, self.release))  # though it may have ended
-            self._left.discard(component)
-
-    def _nodes_at_another(self, component: Component, release: Release) -> list[str]:
-        known = self._releases.get(component, {})
-        return [node.name for node in self.topology.nodes if known.get(node.name, self.release) != release]
+            return ""
+        return ""
 
     def proxy_metrics(self, node: str) -> str:
         """See `ProxyMetrics`."""

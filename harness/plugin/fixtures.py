@@ -25,7 +25,7 @@ from harness.settings.implementations import of_settings
 
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
-    from harness.backends.view import Releases
+    from harness.backends.releases import Releases
     from harness.scenario.cluster import Cluster
 
 COLLECTIONS = (10_000, 20, 20)
@@ -158,7 +158,6 @@ def new_cluster(
         declared = run.settings.converges_within if run is not None else 0.0
         ended = run.known_ends if run is not None else dict
         booted = backends(topology)
-        releases = backends.releases(topology)
         made.append(
             Cluster(
                 booted,
@@ -167,7 +166,7 @@ def new_cluster(
                 test=test,
                 converges_within=declared,
                 ended_before=ended,
-                releases=releases,
+                releases=backends.releases(topology),
             )
         )
         made[-1].generation = generation

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from harness.api.client import Api, Object, RefusedError
+from harness.api.client import Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
-from harness.backends.view import Releases, Stream, View
+from harness.backends.releases import Releases
+from harness.backends.view import Stream, View
 from harness.errors import EndedError, InconclusiveError
 from harness.judging import timeline
 from harness.judging.conclusion import raise_for
@@ -86,7 +87,7 @@ class Cluster(Components):
         self.backend.create_namespace(namespace)
 
     def close(self) -> None:
-        """Restore components (see `View.end`), then delete all objects of the scenario.
+        """Restore components (see `ComponentReleases.end`), then delete all objects of the scenario.
 
         That a component has ended, or works no longer, does not keep it from that: the next scenario will say so.
         """
@@ -97,11 +98,6 @@ class Cluster(Components):
         with contextlib.suppress(EndedError):
             self.backend.delete_namespace(self.namespace)
         self.backend.forget_connections()  # those of packets that were on their way
-
-    @property
-    def api(self) -> Api:
-        """The cluster's API."""
-        return self.backend.api
 
     @property
     def running(self) -> list[Pod]:

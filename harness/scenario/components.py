@@ -1,21 +1,20 @@
 """Components of a cluster as a scenario replaces and stops them, each on the nodes that it names.
 
-What scenarios change of components is restored by `harness.backends.view`, which notes it.
+What scenarios change of components is restored by `harness.backends.releases`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.api.client import Api
 from harness.backends.view import View
 from harness.errors import EndedError
 from harness.judging.history import History
 from harness.model.metrics import Metrics
 from harness.model.release import Component, Release
 from harness.scenario.steps import step
-
-_Start = Callable[[Component, Release, Sequence[str]], None]
 
 
 class Components:
@@ -27,6 +26,11 @@ class Components:
         self.history = history
         self.topology = backend.topology
 
+    @property
+    def api(self) -> Api:
+        """The cluster's API."""
+        return self.backend.api
+
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
         """Replace a component by one of a release, by default the one at boot, and wait until it has settled.
 
@@ -36,7 +40,8 @@ class Components:
         """
         wanted, nodes = self._as_here(release), self._nodes(on)
         self.backend.need_component(component, wanted, nodes)
-        self._replace(component, wanted, nodes, self.backend.start_component)
+        self.backend.restore_left_releases()
+        self._replace(component, wanted, nodes)
 
     def bring_to(self, component: Component, release: Release) -> None:
         """Replace a component by one of this release, on nodes where it has another one.
@@ -46,12 +51,12 @@ class Components:
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
         if nodes := self.backend.take_over(component, wanted):
-            self._replace(component, wanted, nodes, self.backend.bring_component)
+            self._replace(component, wanted, nodes)
 
     @step("restart {component}")
-    def _replace(self, component: Component, wanted: Release, nodes: list[str], start: _Start) -> None:
+    def _replace(self, component: Component, wanted: Release, nodes: list[str]) -> None:
         self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
-        start(component, wanted, nodes)
+        self.backend.start_component(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
         """Wait until all has settled, and start a component again that has ended by itself, as a kubelet would.

@@ -11,7 +11,7 @@ import pytest
 
 from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
-from harness.backends.view import Releases
+from harness.backends.releases import Releases
 from harness.errors import EndedError, UnavailableError
 from harness.judging.history import History
 from harness.model.abilities import Ability

@@ -1,0 +1,91 @@
+"""The releases that scenarios bring components to, and the restoring of those at boot.
+
+A scenario begins with the releases at boot. Others that the one before left are restored as soon as this one does
+anything but take components over, to bring them to releases of its own, which may be there already.
+
+Pure but for `start`, which replaces a component.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+
+from harness.backends.backend import Backend
+from harness.errors import EndedError
+from harness.model.release import Component, Release
+
+Releases = dict[Component, dict[str, Release | None]]
+"""The release of each component where it is another than at boot, by node; None: it is stopped, or did not start."""
+
+Start = Callable[[Component, Release, Sequence[str]], None]
+"""Starts a component as one of a release on these nodes. Raises `UnavailableError`, `EndedError`."""
+
+
+class ComponentReleases:
+    """The releases of components in one scenario. Methods raise what `start` raises."""
+
+    def __init__(self, backend: Backend, start: Start, releases: Releases | None) -> None:
+        """`releases` are those that the scenario before left, and is kept up to date for the next one.
+
+        Without it `end` restores all.
+        """
+        self._backend = backend
+        self._start = start
+        self._is_last = releases is None
+        self._others: Releases = {} if releases is None else releases
+        self._left = set(self._others)  # components of which the scenario before left something to restore
+
+    def take_over(self, component: Component, release: Release) -> list[str]:
+        """Return the nodes where a component has another release than this, or none.
+
+        What the scenario before left of this component is not restored then.
+        """
+        self._left.discard(component)
+        return self._nodes_at_another(component, release)
+
+    def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Start a component, and note its release."""
+        self.note(component, nodes, None)  # until it has started
+        self._start(component, release, nodes)
+        self.note(component, nodes, release)
+
+    def note(self, component: Component, nodes: Sequence[str], release: Release | None) -> None:
+        """Note the release that a component has on these nodes; None: it is stopped there."""
+        known = self._others.pop(component, {}) | dict.fromkeys(nodes, release)
+        if others := {node: each for node, each in known.items() if each != self._backend.release}:
+            self._others[component] = others
+
+    def restore_left(self) -> None:
+        """Restore what the scenario before left of components that this one has not taken over."""
+        self._restore(self._left)
+
+    def end(self, ended: Callable[[], str]) -> None:
+        """Restore each component; where another scenario follows, only one that is stopped.
+
+        `ended` returns the component that has ended by itself, or "": it counts as stopped, and does not keep the
+        others from that.
+        """
+        self._restore(set(self._others), stopped=not self._is_last)
+        if self._others:
+            name = ended()
+            for component in [each for each in self._others if each == name]:
+                self.note(component, list(self._others[component]), None)
+                self._restore({component}, stopped=True)
+
+    def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
+        """Start these as they were at boot where they have another release, or where they are `stopped`."""
+        for component in sorted(components, key=list(Component).index):
+            nodes = self._nodes_at_another(component, self._backend.release)
+            if stopped:
+                nodes = [node for node in nodes if self._others[component][node] is None]
+            if nodes:
+                with contextlib.suppress(EndedError):
+                    self.start(component, self._backend.release, nodes)
+                self.note(component, nodes, self._backend.release)  # though it may have ended
+            self._left.discard(component)
+
+    def _nodes_at_another(self, component: Component, release: Release) -> list[str]:
+        known, booted = self._others.get(component, {}), self._backend.release
+        return [node.name for node in self._backend.topology.nodes if known.get(node.name, booted) != release]
