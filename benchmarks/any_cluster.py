@@ -18,12 +18,12 @@ from pathlib import Path
 
 import yaml
 
+from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api, Object
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.backend import WantedPod
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
-from harness.kubelet.kubelet import Kubelet
 from harness.model import manifests
 from harness.model.manifests import Endpoint
 from harness.model.outcomes import Reached

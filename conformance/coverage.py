@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from conformance.coverage_text import Line, compose
-from harness import (
+from trafficdist import (
     UsageError,
 )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from harness import (
+from trafficdist import (
     UsageError,
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness import (
+from trafficdist import (
     Feature,
     Profile,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from harness import Cluster
+from trafficdist import Cluster
 
 
 @contextmanager

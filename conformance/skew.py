@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import pytest
 
-from harness import (
+from trafficdist import (
     API_SERVER,
     CONTROLLER,
     PROXY,

@@ -7,7 +7,7 @@ from collections import Counter
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES
 from conformance.namespaces import namespace_beside
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import ENDPOINT_SLICES
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import ENDPOINT_SLICES
-from harness import CONTROLLER, MUST, Cluster, Port, expect_hints, expect_running, requirement
+from trafficdist import CONTROLLER, MUST, Cluster, Port, expect_hints, expect_running, requirement
 
 WEB = {"app": "web"}
 

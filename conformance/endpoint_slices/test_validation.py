@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.features import HINTS_FIELD
 from conformance.kep_4444_traffic_distribution.test_validation import expect_accepted
-from harness import MERGE_PATCH, MUST, Cluster, Endpoint, Response, manifests, path_of, requirement
+from trafficdist import MERGE_PATCH, MUST, Cluster, Endpoint, Response, manifests, path_of, requirement
 
 LONGEST = "a" * 63
 """The longest label of DNS."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from conformance.generated import shrinking, texts
 from conformance.generated.lives import Life, group_of
 from conformance.generated.playing import play, run_servers
-from harness import Cluster, Generation, IneligibleError, Pod, UsageError
+from trafficdist import Cluster, Generation, IneligibleError, Pod, UsageError
 
 CORPUS = Path(__file__).with_name("corpus.yaml")
 """The lives of each run that does not say which ones: `python -m conformance.generated corpus` writes them."""

@@ -23,7 +23,7 @@ from conformance.generated.lives import (
 )
 from conformance.interactions import living
 from conformance.interactions.steps import Addresses, Patch, Publish, Step, service_steps, slice_steps
-from harness import (
+from trafficdist import (
     NO_ANSWER,
     Client,
     Cluster,

@@ -12,7 +12,7 @@ from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NOD
 from conformance.generated.asking import check, expect_lives
 from conformance.interactions.test_grid import CORE, HINTS
 from conformance.interactions.test_live import SERVICES
-from harness import MUST, SHOULD, Cluster, requirement
+from trafficdist import MUST, SHOULD, Cluster, requirement
 
 pytestmark = pytest.mark.generates(check, among=4)
 

@@ -23,7 +23,7 @@ from conformance.generated.lives import (
     unusual,
     why_impossible,
 )
-from harness import UsageError, strict_yaml
+from trafficdist import UsageError, strict_yaml
 
 MOST_LIVES = 200
 _MOST = 20  # of states, and of whatever a state has

@@ -19,7 +19,7 @@ from conformance.features import (
     TERMINATING_ENDPOINTS,
     ZONE_HINTS,
 )
-from harness import (
+from trafficdist import (
     MAY,
     MUST,
     SHOULD,

@@ -21,7 +21,7 @@ _HEAD = '''\
 from dataclasses import replace
 
 from conformance.features import CLUSTER_IP
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     Port,

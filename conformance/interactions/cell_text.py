@@ -9,7 +9,7 @@ from conformance import oracle
 from conformance.interactions import cells, scenario_text
 from conformance.interactions.cells import ASKED_FROM, SERVERS, Written
 from conformance.interactions.dimensions import Cell
-from harness import Port
+from trafficdist import Port
 
 
 def as_text(cell: Cell, name: str = "cell") -> str:

@@ -9,7 +9,7 @@ from conformance.interactions import cells, change_covering, changes, steps
 from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, Front
 from conformance.interactions.steps import Addresses, Patch, Publish, Step, Unpublish
-from harness import (
+from trafficdist import (
     NO_ANSWER,
     Client,
     Cluster,

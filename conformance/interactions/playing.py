@@ -8,7 +8,7 @@ from conformance import oracle
 from conformance.interactions import cells, covering
 from conformance.interactions.cell_text import as_text
 from conformance.interactions.dimensions import Cell
-from harness import (
+from trafficdist import (
     NO_ANSWER,
     Client,
     Cluster,

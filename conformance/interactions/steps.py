@@ -10,7 +10,7 @@ from conformance import oracle
 from conformance.interactions import cells
 from conformance.interactions.cells import Written
 from conformance.interactions.dimensions import Cell
-from harness import Port
+from trafficdist import Port
 
 PORT = 80
 NAME = "web"  # of the port, and of the container ports behind it

@@ -23,7 +23,7 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from conformance.interactions.playing import expect_cells
-from harness import MUST, SHOULD, Cluster, requirement
+from trafficdist import MUST, SHOULD, Cluster, requirement
 
 CORE = {
     CLUSTER_IP,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
 from conformance.interactions.living import expect_changes
 from conformance.interactions.test_grid import CORE, HINTS, POLICIES
-from harness import MUST, SHOULD, Cluster, requirement
+from trafficdist import MUST, SHOULD, Cluster, requirement
 
 SERVICES = f"core/v1 ServiceSpec; discovery/v1 EndpointSlice; {POLICIES}"
 OUTWARD = CORE | {EXTERNAL_IPS, LOAD_BALANCER}

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.features import API_SERVER_RELEASES, INTERNAL_POLICY, PROXY_RELEASES, TRAFFIC_POLICY_FIELDS
 from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
-from harness import (
+from trafficdist import (
     API_SERVER,
     MUST,
     PROXY,

@@ -15,7 +15,7 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     REFUSED,

@@ -15,7 +15,7 @@ import pytest
 
 from conformance.features import TOPOLOGY_EVENTS, TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import MODE, create_auto, create_pods, own_zones, size_zones
-from harness import (
+from trafficdist import (
     SHOULD,
     Cluster,
     Service,

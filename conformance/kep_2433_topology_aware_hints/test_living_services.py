@@ -15,7 +15,7 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     ZONE_LABEL,

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.features import TOPOLOGY_ROUTING
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, WEB
-from harness import (
+from trafficdist import (
     SHOULD,
     Cluster,
     Pod,

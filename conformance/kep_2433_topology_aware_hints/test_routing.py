@@ -16,7 +16,7 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS, MODE, WEB
-from harness import (
+from trafficdist import (
     MUST,
     PROXY,
     Cluster,

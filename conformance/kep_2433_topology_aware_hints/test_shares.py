@@ -20,7 +20,7 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     touch,
     unhinted,
 )
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

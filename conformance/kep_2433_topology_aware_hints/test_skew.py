@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.features import ROLLOUT, SKEW
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS
 from conformance.skew import CLIENTS, SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, routes
-from harness import (
+from trafficdist import (
     CONTROLLER,
     MUST,
     PROXY,

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from harness import (
+from trafficdist import (
     Cluster,
     Hints,
     Service,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from harness import (
+from trafficdist import (
     Cluster,
     Hints,
     Pod,

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from conformance.features import NODE_LEVEL_ROUTING
 from conformance.kep_3015_node_level_topology.daemon_sets import ON, adopt, choosing, expect_node_hints
 from conformance.skew import Skew, bring_to
-from harness import (
+from trafficdist import (
     SHOULD,
     Cluster,
     Port,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.features import NODE_LEVEL_ROUTING, ROLLOUT
 from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, BEFORE, OFF, ON, WEB, expect_node_hints
 from conformance.skew import CLIENTS, SERVERS, Skew, bring_to, routes
-from harness import (
+from trafficdist import (
     API_SERVER,
     CONTROLLER,
     MUST,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from conformance.features import API_SERVER_RELEASES, NODE_LEVEL_FIELD, NODE_LEVEL_ROUTING, ROLLOUT
 from conformance.kep_3015_node_level_topology.daemon_sets import OFF, ON, WEB, adopt, choosing, expect_node_hints
 from conformance.skew import CLIENTS, SERVERS, Skew, bring_to, expect_written, routes
-from harness import (
+from trafficdist import (
     API_SERVER,
     MUST,
     Cluster,

@@ -22,7 +22,7 @@ from conformance.kep_3015_node_level_topology.daemon_sets import (
     create_pods,
     expect_node_hints,
 )
-from harness import (
+from trafficdist import (
     CONTROLLER,
     MUST,
     SHOULD,

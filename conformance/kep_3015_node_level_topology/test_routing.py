@@ -6,7 +6,7 @@ import pytest
 
 from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_LEVEL_TOPOLOGY, NODE_PORT, ZONE_HINTS
 from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, OFF, ON
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     PROXY,

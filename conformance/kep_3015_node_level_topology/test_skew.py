@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.features import NODE_LEVEL_ROUTING, SKEW
 from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, OFF, ON, WEB, expect_node_hints
 from conformance.skew import Matrix, Outcome, Skew, bring_to
-from harness import (
+from trafficdist import (
     CONTROLLER,
     MUST,
     Cluster,

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from conformance.features import PREFER_SAME_ROUTING, ROUTING
-from harness import (
+from trafficdist import (
     SHOULD,
     Cluster,
     Hints,

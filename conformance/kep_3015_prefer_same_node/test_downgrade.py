@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import ROLLOUT
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
-from harness import (
+from trafficdist import (
     API_SERVER,
     CONTROLLER,
     MUST,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
-from harness import (
+from trafficdist import (
     MUST,
     TCP,
     UDP,

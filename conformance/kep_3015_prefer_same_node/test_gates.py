@@ -18,7 +18,7 @@ from conformance.features import (
 )
 from conformance.kep_4444_traffic_distribution.test_validation import create_service, expect_stored, patch_service
 from conformance.skew import CLIENTS, SERVERS, WEB, Routed, Skew, Written, bring_to, expect_written, routes
-from harness import (
+from trafficdist import (
     API_SERVER,
     CONTROLLER,
     MUST,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import DUAL_STACK_SLICES, PREFER_CLOSE, PREFER_SAME_NODE, PREFER_SAME_ZONE
-from harness import (
+from trafficdist import (
     HOSTNAME_LABEL,
     MUST,
     SHOULD,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import OUTAGE, PREFER_SAME_ROUTING
-from harness import API_SERVER, CONTROLLER, MUST, Cluster, Traffic, expect_no_loss, expect_traffic, requirement
+from trafficdist import API_SERVER, CONTROLLER, MUST, Cluster, Traffic, expect_no_loss, expect_traffic, requirement
 
 WEB = {"app": "web"}
 

@@ -12,7 +12,7 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     SHOULD,

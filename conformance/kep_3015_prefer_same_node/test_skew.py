@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import SKEW
 from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, while_upgrading
-from harness import (
+from trafficdist import (
     MUST,
     PROXY,
     Cluster,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from conformance.features import DEPRECATION_WARNINGS, HINTS_FIELD, NODE_HINTS_FIELD, TRAFFIC_DISTRIBUTION_FIELD
 from conformance.kep_4444_traffic_distribution.test_validation import create_service, patch_service
-from harness import (
+from trafficdist import (
     MAY,
     MUST,
     Cluster,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import ROUTING
-from harness import (
+from trafficdist import (
     SHOULD,
     Cluster,
     Hints,

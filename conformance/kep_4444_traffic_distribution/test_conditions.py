@@ -7,7 +7,7 @@ lie: each scenario looks at the slices or the packets too.
 from __future__ import annotations
 
 from conformance.features import CONDITIONS, HONORED, PREFER_CLOSE, PREFER_SAME_NODE, ROUTING
-from harness import (
+from trafficdist import (
     MAY,
     PROXY,
     SHOULD,

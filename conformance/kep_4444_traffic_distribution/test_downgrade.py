@@ -9,7 +9,7 @@ from __future__ import annotations
 from conformance.features import ROLLOUT
 from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
-from harness import (
+from trafficdist import (
     API_SERVER,
     CONTROLLER,
     MUST,

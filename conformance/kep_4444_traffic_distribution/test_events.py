@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import CONTROLLER_RELEASES, ENDPOINT_SLICES, SYNC_EVENTS
-from harness import (
+from trafficdist import (
     CONTROLLER,
     SHOULD,
     Cluster,

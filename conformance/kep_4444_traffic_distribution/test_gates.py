@@ -15,7 +15,7 @@ from conformance.features import (
 )
 from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
 from conformance.skew import CLIENTS, SERVERS, SHARED_OUT, WEB, Skew, bring_to, expect_written, routes
-from harness import (
+from trafficdist import (
     API_SERVER,
     CONTROLLER,
     MUST,

@@ -20,7 +20,7 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_refused,
     expect_stored,
 )
-from harness import (
+from trafficdist import (
     MAY,
     MUST,
     Cluster,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, PREFER_CLOSE
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.features import PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

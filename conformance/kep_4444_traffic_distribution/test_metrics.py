@@ -19,7 +19,7 @@ from conformance.features import (
     PROXY_METRICS,
     TOPOLOGY_MODE,
 )
-from harness import (
+from trafficdist import (
     NO_ANSWER,
     PROXY,
     SHOULD,

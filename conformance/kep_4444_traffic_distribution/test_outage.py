@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import OUTAGE
-from harness import (
+from trafficdist import (
     API_SERVER,
     CONTROLLER,
     MUST,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, GRADED_ZONES, UDP_SERVICES, ZONE_HINTS
-from harness import (
+from trafficdist import (
     MAY,
     SHOULD,
     UDP,

@@ -19,7 +19,7 @@ from conformance.features import (
     NODE_PORT,
     ZONE_HINTS,
 )
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     AddressKind,

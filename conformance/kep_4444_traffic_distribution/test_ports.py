@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance.features import CLUSTER_IP, UDP_SERVICES, ZONE_HINTS
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

@@ -11,7 +11,7 @@ import pytest
 
 from conformance.features import PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE
 from conformance.skew import SERVERS, SHARED_OUT, WEB
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

@@ -12,7 +12,7 @@ from conformance.features import (
     TRAFFIC_DISTRIBUTION_FIELD,
     TRAFFIC_POLICY_FIELDS,
 )
-from harness import (
+from trafficdist import (
     MAY,
     MERGE_PATCH,
     MUST,

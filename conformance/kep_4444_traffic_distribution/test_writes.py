@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, ENDPOINT_SLICES, NODE_HINTS, PREFER_CLOSE, PREFER_SAME_NODE, ZONE_HINTS
-from harness import (
+from trafficdist import (
     CONTROLLER,
     PROXY,
     SHOULD,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import POD_LOCATORS
-from harness import (
+from trafficdist import (
     HOSTNAME_LABEL,
     LOCATOR_CONTROLLER,
     MUST,

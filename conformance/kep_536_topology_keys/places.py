@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness import (
+from trafficdist import (
     API_SERVER,
     HOSTNAME_LABEL,
     NO_ANSWER,

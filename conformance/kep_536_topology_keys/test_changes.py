@@ -19,7 +19,7 @@ from conformance.kep_536_topology_keys.places import (
     create,
     expect_reached,
 )
-from harness import (
+from trafficdist import (
     MUST,
     Cluster,
     endpoint,

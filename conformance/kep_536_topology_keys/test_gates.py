@@ -18,7 +18,7 @@ from conformance.kep_536_topology_keys.places import (
     expect_reached,
 )
 from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
-from harness import (
+from trafficdist import (
     API_SERVER,
     MUST,
     PROXY,

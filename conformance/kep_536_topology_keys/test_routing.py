@@ -21,7 +21,7 @@ from conformance.kep_536_topology_keys.places import (
     expect_rows,
     publish,
 )
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     UDP,

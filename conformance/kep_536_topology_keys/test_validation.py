@@ -17,7 +17,7 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     field_of,
     patch_service,
 )
-from harness import (
+from trafficdist import (
     API_SERVER,
     MAY,
     MUST,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, OUTAGE
 from conformance.live_changes.views import NOBODY, as_now, by_all, expect_now, ports_of
-from harness import (
+from trafficdist import (
     API_SERVER,
     MUST,
     PROXY,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS, PREFER_CLOSE, ZONE_HINTS
 from conformance.live_changes.views import expect_now
-from harness import (
+from trafficdist import (
     HOSTNAME_LABEL,
     MUST,
     PROXY,

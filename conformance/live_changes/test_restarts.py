@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS
 from conformance.live_changes.views import by_all, expect_now
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     PROXY,

@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
 from conformance.live_changes.views import NOBODY, as_now, by_all, expect_now, give_node_port, ports_of
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     SHOULD,

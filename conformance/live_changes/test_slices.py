@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS
 from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     SHOULD,

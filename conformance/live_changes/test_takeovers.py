@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY, ZONE_HINTS
 from conformance.live_changes.views import NOBODY, RATES, as_now, by_all, expect_now, give_node_port
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     SHOULD,

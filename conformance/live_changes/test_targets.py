@@ -7,7 +7,7 @@ from functools import partial
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, ROUTING
 from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now, ports_of
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.features import TRAFFIC_DISTRIBUTION_FIELD
 from conformance.kep_4444_traffic_distribution.test_validation import expect_accepted, patch_service
-from harness import MUST, Cluster, Response, manifests, path_of, requirement
+from trafficdist import MUST, Cluster, Response, manifests, path_of, requirement
 
 BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "trafficdist.dev/none"}
 """The class is one that no controller serves, so nobody else writes the status."""

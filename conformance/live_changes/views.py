@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from harness import NO_ANSWER, Cluster, Pod, Port, Question, Rates, Service, Traffic, Who, expect_together
+from trafficdist import NO_ANSWER, Cluster, Pod, Port, Question, Rates, Service, Traffic, Who, expect_together
 
 # A change takes effect or it does not, so a large fault is all that is looked for.
 RATES = Rates(leak=0.25)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP
-from harness import SHOULD, Cluster, endpoint, expect_prompt_change, expect_traffic, requirement
+from trafficdist import SHOULD, Cluster, endpoint, expect_prompt_change, expect_traffic, requirement
 
 SECONDS = 5.0
 """Our number: the SLI has none, and its authors ask each installation to choose one."""

@@ -11,7 +11,7 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from conformance.namespaces import namespace_beside
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     SHOULD,

@@ -14,7 +14,7 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from conformance.live_changes.views import give_node_port
-from harness import (
+from trafficdist import (
     SHOULD,
     UDP,
     Cluster,

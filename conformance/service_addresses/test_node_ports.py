@@ -12,7 +12,7 @@ from conformance.features import (
 )
 from conformance.service_addresses.test_endpoints import RATES
 from conformance.terminating_endpoints.test_routing import leaving
-from harness import (
+from trafficdist import (
     NO_ANSWER,
     SHOULD,
     Cluster,

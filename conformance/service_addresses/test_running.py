@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.features import CLUSTER_IP
-from harness import MUST, PROXY, Cluster, endpoint, expect_running, expect_traffic, requirement
+from trafficdist import MUST, PROXY, Cluster, endpoint, expect_running, expect_traffic, requirement
 
 ODD_ENDPOINTS: dict[str, Any] = {
     "no-conditions": {"addresses": ["10.245.9.1"]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES
 from conformance.service_addresses.test_endpoints import RATES
-from harness import (
+from trafficdist import (
     MUST,
     NO_ANSWER,
     REFUSED,

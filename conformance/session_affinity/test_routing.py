@@ -25,7 +25,7 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     SPREAD,

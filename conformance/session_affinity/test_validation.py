@@ -9,7 +9,7 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_refused,
     expect_stored,
 )
-from harness import MUST, Cluster, Response, requirement
+from trafficdist import MUST, Cluster, Response, requirement
 
 SECONDS = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
 

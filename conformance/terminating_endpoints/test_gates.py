@@ -6,7 +6,7 @@ import pytest
 
 from conformance.features import CLUSTER_IP, PROXY_RELEASES, TERMINATING_ENDPOINTS
 from conformance.terminating_endpoints.test_routing import leaving
-from harness import MUST, NO_ANSWER, PROXY, Cluster, Release, endpoint, expect_traffic, release, requirement
+from trafficdist import MUST, NO_ANSWER, PROXY, Cluster, Release, endpoint, expect_traffic, release, requirement
 
 BETA = release("1.26")
 OFF = {"by default": release("1.25"), "by its gate": release("1.26", ProxyTerminatingEndpoints=False)}

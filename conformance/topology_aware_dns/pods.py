@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.kep_536_topology_keys.places import NODES, label_nodes, switch_on
-from harness import (
+from trafficdist import (
     API_SERVER,
     Cluster,
     Pod,

@@ -11,7 +11,7 @@ from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, ZONE
 from conformance.service_addresses.test_running import write_odd_objects
 from conformance.topology_aware_dns.pods import Pods, begin, create_headless, expect_rows, kinds, publish, run
-from harness import (
+from trafficdist import (
     DNS_SERVER,
     MAY,
     MUST,

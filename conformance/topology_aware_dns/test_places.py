@@ -7,7 +7,7 @@ import pytest
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, HOST, RACK, ZONE
 from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, kinds, publish
-from harness import (
+from trafficdist import (
     MUST,
     SHOULD,
     Cluster,

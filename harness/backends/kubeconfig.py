@@ -30,6 +30,7 @@ from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import ClusterTarget, described
 from harness.backends.any_cluster.zone_canary import ZoneCanary
 from harness.backends.backend import TERMINATION_SECONDS, SteadyTraffic, WantedPod
+from harness.backends.explanation import explained
 from harness.backends.protocols import (
     METRICS_PORT,
     Explaining,
@@ -353,8 +354,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
         """Return the decisions that a Service's objects ask for: its proxies' own decisions are not known."""
-        from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
-
         follow: Literal["kep", "released"] = "kep" if self.release.follows == "kep" else "released"
         return f"what its objects ask for:\n{explained(self.api, namespace, service, follow)}"
 

@@ -9,17 +9,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from harness.binaries import source
 from harness.binaries.cache import Cache, Entry, Origin
 from harness.binaries.component import Binary, version_of
-from harness.binaries.go import Go, GoneError
 from harness.binaries.release import Releases
 from harness.binaries.versions import Version, Wanted
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 
+GROUP = "trafficdist.component_sources"
+"""The entry-point group of further sources of components, each called with the number of compilations at once."""
+
 _MODULE = re.compile(r"(\S+@v\S+): reading")  # the module in an error of Go
+
+
+class GoneError(UnavailableError):
+    """A source lists a version that it does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,9 @@ class Source(Protocol):
 
         `without` are versions whose making failed with `GoneError`.
         """
+
+    def available(self, component: Binary) -> list[Version]:
+        """Return the versions that it has, the oldest first. Raises `UnavailableError`."""
 
 
 class FromRelease:
@@ -70,29 +78,9 @@ class FromRelease:
 
         return version, make
 
-
-class FromSource:
-    """Binaries compiled here, from the official Go modules."""
-
-    name = "source"
-
-    def __init__(self, find: Callable[[], Go]) -> None:
-        """`find` returns the go command; it is called when the command is needed."""
-        self._find = find
-
-    def resolve(
-        self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
-    ) -> tuple[Version, Callable[[Path], Made]]:
-        """See `Source`."""
-        go = self._find()
-        release = source.resolve(component, wanted, go, watcher, without=without)
-
-        def make(folder: Path) -> Made:
-            binary, files = source.compile_binary(component, release, go, folder, watcher)
-            at = f"{component.module}@{release.version.tag}"
-            return Made(binary, at, go.version, tuple(files.items()))
-
-        return release.version, make
+    def available(self, component: Binary) -> list[Version]:
+        """Raise `UnavailableError`: the servers of releases list no versions."""
+        raise UnavailableError(f"releases of {component.name} cannot be listed")
 
 
 def fetch(

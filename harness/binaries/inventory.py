@@ -9,17 +9,17 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from harness.binaries import assets, source
+from harness.binaries import assets
 from harness.binaries.cache import Cache, Entry
 from harness.binaries.component import COMPONENTS, Binary, component_named, version_of
 from harness.binaries.download import Fetcher
-from harness.binaries.fetching import FromRelease, FromSource, Source, fetch
+from harness.binaries.fetching import GROUP, FromRelease, Source, fetch
 from harness.binaries.finding import find_entry
-from harness.binaries.go import find_go
 from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.binaries.watching import Terminal
 from harness.errors import UnavailableError, UsageError
+from harness.model.entry_points import installed
 from harness.model.files import sha256_of
 from harness.model.texts import as_table
 
@@ -34,9 +34,7 @@ def fetch_all(
     wishes = [parse_wanted(text) for text in names[1:] or ("",)]
     if mirrors and origin == "source":
         raise UsageError("--mirror is for --from release; for sources set GOPROXY")
-    came_from: Source = (
-        FromSource(lambda: find_go(jobs=jobs)) if origin == "source" else FromRelease(Releases(mirrors, Fetcher()))
-    )
+    came_from = _compiler(jobs) if origin == "source" else FromRelease(Releases(mirrors, Fetcher()))
     found = []
     with Terminal(Console(stderr=True)) as terminal:
         for wanted in wishes:
@@ -61,15 +59,23 @@ def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) 
 
 def offers(names: Sequence[str]) -> str:
     """Return a table of the versions that can be compiled, by minor version."""
-    go = find_go()
+    compiler = _compiler()
     rows = [("COMPONENT", "SERIES", "VERSIONS")]
     for name in names or COMPONENTS:
         series: dict[str, list[str]] = {}
-        for version in source.available(component_named(name), go):
+        for version in compiler.available(component_named(name)):
             if not version.pre:
                 series.setdefault(version.series, []).append(str(version))
         rows += [(name, minor, " ".join(versions)) for minor, versions in series.items()]
     return as_table(rows)
+
+
+def _compiler(jobs: int = 0) -> Source:
+    """Return the source that compiles components. Raises `UnavailableError` where it is not installed."""
+    for each in installed(GROUP, "source"):
+        found: Source = each.load()(jobs)
+        return found
+    raise UnavailableError("only a checkout of trafficdist compiles components; use --from release")
 
 
 def check(cache: Cache, name: str = "") -> tuple[str, bool]:

@@ -1,25 +1,22 @@
-"""The command `trafficdist`: the front door. What each command does stands in `harness.commands`, a file each."""
+"""The command `trafficdist`. Other packages add commands to it by entry points of group `trafficdist.commands`."""
 
 from __future__ import annotations
 
 import click
 
 from harness.commands.cleanup import cleanup
-from harness.commands.cluster import cluster
 from harness.commands.completion import completion
 from harness.commands.components import components
 from harness.commands.doctor import doctor
-from harness.commands.explain import explain
 from harness.commands.front import Front, examples
 from harness.commands.judge import judge
-from harness.commands.kind_image import kind_image
 from harness.commands.listing import list_requirements
 from harness.commands.proxy import proxy
 from harness.commands.report import report
 from harness.commands.reports import changes, compare
 from harness.commands.run import run
-from harness.commands.shelf import shelf
 from harness.commands.verify import verify
+from harness.model.entry_points import installed
 
 
 @click.group(
@@ -38,16 +35,13 @@ for command in (
     verify,
     report,
     list_requirements,
-    explain,
     compare,
     changes,
-    shelf,
     cleanup,
     components,
-    kind_image,
     proxy,
     doctor,
-    cluster,
     completion,
+    *(each.load() for each in installed("trafficdist.commands")),
 ):
     main.add_command(command)

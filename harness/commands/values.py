@@ -54,21 +54,6 @@ def mutants() -> Iterable[str]:
     return installed.mutants()
 
 
-def clusters() -> Iterable[str]:
-    """The clusters that run in the background."""
-    from harness.commands import cluster_state
-
-    return [state.name for state in cluster_state.running()]
-
-
-def places(cluster: str) -> Iterable[str]:
-    """Return the places in such a cluster: its nodes, its pods, and outside."""
-    from harness.commands import cluster_state
-
-    state = cluster_state.load(cluster)
-    return state.places if state else ()
-
-
 def _documents() -> Iterable[str]:
     """All ids, and for each document the pattern of its ids."""
     found = suite_files.ids()

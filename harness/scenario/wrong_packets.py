@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
+from harness.backends.explanation import explained
 from harness.judging.history import Window
 from harness.judging.verdict import Judgement, pods_of
 from harness.model.outcomes import Observation, Reached
@@ -126,8 +127,6 @@ def _heading(title: str, text: str) -> str:
 
 def asked_for(cluster: Cluster, service: str) -> str:
     """Return the decisions that the objects of a Service ask for, and why. Raises like `explained`."""
-    from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
-
     follow: Literal["kep", "released"] = "kep" if cluster.backend.release.follows == "kep" else "released"
     return explained(cluster.api, cluster.namespace, service, follow)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from harness.backends.implementation import Parts
+from harness.model.entry_points import installed
 
 GROUP = "trafficdist.mutants"
 
@@ -56,4 +56,4 @@ def benign_variants() -> Mapping[str, Mutant]:
 
 @functools.cache
 def _of_entry_point(name: str) -> Mapping[str, Mutant]:
-    return {key: mutant for each in entry_points(group=GROUP, name=name) for key, mutant in each.load().items()}
+    return {key: mutant for each in installed(GROUP, name) for key, mutant in each.load().items()}

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from harness import TCP, endpoint, expect_traffic
 from mutants import BENIGN, Mutant
 from tests.conformance.trials import Trial
+from trafficdist import TCP, endpoint, expect_traffic
 
 
 @pytest.mark.parametrize(("name", "at_the_node"), [("translates-at-the-client", False), ("takes-turns", True)])

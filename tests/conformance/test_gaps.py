@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from harness import endpoint, expect_no_loss, expect_traffic
 from harness.judging.conclusion import UnmetError
 from harness.judging.history import read
 from harness.judging.judge import judge
@@ -19,6 +18,7 @@ from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.report import reactions
 from mutants import MUTANTS, Mutant, data_planes
 from tests.conformance.trials import Trial
+from trafficdist import endpoint, expect_no_loss, expect_traffic
 
 ONE = Requirement("KEP-1/one", "A sentence.", MUST, (Feature("Routing", Profile.SERVICE_PROXY, True, "."),), "KEP-1, A")
 NEAR_MS = 10.0

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-import harness
+import trafficdist
 from conformance import oracle
 from conformance.interactions import cells, change_covering, covering
 from conformance.interactions.cell_text import as_text
@@ -88,7 +88,7 @@ def test_every_group_has_a_requirement_with_cells() -> None:
 def test_a_cell_as_a_scenario_of_its_own_says_the_same() -> None:
     for cell in GRID:
         stage = Stage()
-        names = {name: getattr(harness, name) for name in SPOKEN} | {
+        names = {name: getattr(trafficdist, name) for name in SPOKEN} | {
             name: ON_STAGE[name] for name in ("expect_kept", "expect_traffic")
         }
         exec(as_text(cell), names)

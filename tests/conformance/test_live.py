@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-import harness
+import trafficdist
 from conformance import oracle
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY
 from conformance.interactions import cells, change_covering, changes, dimensions, steps
@@ -17,9 +17,9 @@ from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, Front
 from conformance.interactions.steps import Publish, Step, Unpublish
 from conformance.interactions.test_grid import CORE
-from harness import Service
 from tests.conformance.spoken import ON_STAGE, Stage
 from tests.conformance.trials import SCENARIOS
+from trafficdist import Service
 
 LIVE = change_covering.of_all()
 TURNS = set(change_covering.turns())
@@ -137,7 +137,7 @@ class _LivingStage(Stage):
 def test_a_change_as_a_scenario_of_its_own_says_the_same() -> None:
     for change in LIVE:
         stage = _LivingStage()
-        names: dict[str, Callable[..., Any]] = {name: getattr(harness, name) for name in SPOKEN}
+        names: dict[str, Callable[..., Any]] = {name: getattr(trafficdist, name) for name in SPOKEN}
         names |= {name: ON_STAGE[name] for name in ("expect_kept", "expect_traffic")}
         exec(as_text(change), scope := names | {"replace": replace, "set_addresses": lambda *_: None})
         scope["test_change"](stage)

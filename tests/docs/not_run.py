@@ -23,13 +23,13 @@ _OWN = "it needs the package of the page; tests/docs/test_own_suites.py writes t
 _LIVES = "tests/conformance/test_generated.py writes and reads such files"
 _GRID = "tests/conformance/test_live.py writes and reads that suite"
 _VERIFIED = "it needs a report of somebody else; tests/harness/report/test_verified.py verifies good and bad ones"
-_WHOLE = "it takes a whole run, of minutes; tests/harness/report/test_shelf.py adds one of a small suite"
+_WHOLE = "it takes a whole run, of minutes; tests/tools/shelf/test_shelf.py adds one of a small suite"
 _SUBMISSION = "it needs a report to submit; tests/harness/report/test_submission.py submits good and bad ones"
-_SHELF = "it writes into the checkout; tests/harness/report/test_shelf.py makes the same index of a copy"
+_SHELF = "it writes into the checkout; tests/tools/shelf/test_shelf.py makes the same index of a copy"
 _RELEASE = "it makes a release; tests/harness/report/test_submission.py submits reports of one"
 _BUILT = "it needs a program that is compiled for minutes; tests/implementations has how, with a compiler that copies"
 _TOOL = "it needs setup-envtest, which downloads"
-_NODE_IMAGE = "it needs an engine, and compiles for minutes; tests/harness/backends/kind/node_image makes one"
+_NODE_IMAGE = "it needs an engine, and compiles for minutes; tests/tools/node_image makes one"
 
 RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
 """Programs that a session of the tests has; what starts with any other stands in the table."""

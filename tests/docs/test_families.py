@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from conformance import features
-from harness import Feature
 from tests.conformance.trials import SCENARIOS
 from tests.docs.pages import ROOT
+from trafficdist import Feature
 
 PAGE = (ROOT / "docs/families.md").read_text(encoding="utf-8")
 FEATURES = {each.name: each for each in vars(features).values() if isinstance(each, Feature)}

@@ -12,11 +12,11 @@ import yaml
 
 from harness.backends.kind.checks import find_kind
 from harness.backends.kind.engine import ContainerEngine, find_engine
-from harness.backends.kind.node_image import command
-from harness.backends.kind.node_image.gathering import Recipe
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError
 from harness.netns import sandbox
+from tools.node_image import command
+from tools.node_image.gathering import Recipe
 
 _HEAD = """
 import os, pathlib, signal

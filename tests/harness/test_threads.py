@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from emulator.kubelet.kubelet import Kubelet
 from harness import threads
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
@@ -20,7 +21,6 @@ from harness.control_planes.relay import Relay
 from harness.errors import DistrustError, InconclusiveError
 from harness.eventually import eventually
 from harness.judging.exit_codes import ExitCode
-from harness.kubelet.kubelet import Kubelet
 from harness.model import manifests
 from harness.model.topology import grid
 from harness.model.workloads import node_client

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from emulator import control as cluster_control
+from emulator import state as cluster_state
 from harness.binaries import find_entry
-from harness.commands import cluster_control, cluster_state
 from harness.errors import HarnessError
 from harness.eventually import NotYetError, eventually
 from harness.netns import process
@@ -38,7 +39,7 @@ _LIST_SECONDS = 60.0
 _WATCHER = """
 import sys
 sys.stdin.read()  # ends with its starter, however that ends
-from harness.commands import cluster_control
+from emulator import control as cluster_control
 cluster_control.down(sys.argv[1])
 """
 _numbers = itertools.count(1)

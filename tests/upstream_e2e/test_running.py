@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import cluster_control, cluster_state
+from emulator import control as cluster_control
+from emulator import state as cluster_state
 from harness.eventually import eventually
 from tests.upstream_e2e import records, running
 from tests.upstream_e2e.running import Suite

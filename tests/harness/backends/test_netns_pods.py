@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import Cluster, Port, Question, at_port, endpoint, expect_flow_answered, expect_together, node_client
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
+from trafficdist import Cluster, Port, Question, at_port, endpoint, expect_flow_answered, expect_together, node_client
 
 UDP, TCP = Port(80, "UDP", "udp"), Port(80, name="tcp")
 

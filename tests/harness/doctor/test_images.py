@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.names import Names
@@ -13,7 +14,6 @@ from harness.backends.netns import NetnsBackend
 from harness.doctor import images
 from harness.doctor.check import CheckState
 from harness.guest.snapshot import differences, snapshot
-from harness.kubelet.kubelet import Kubelet
 from harness.model.topology import THREE_ZONES
 
 NAMES = Names({node.name: node.name for node in THREE_ZONES.nodes})

@@ -12,12 +12,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from explain.service import explained
 from harness.api.client import Api, path_of
 from harness.backends.any_cluster import target
 from harness.doctor import cluster
 from harness.doctor.cluster import ClusterOptions
 from harness.errors import DistrustError, UnavailableError
-from harness.explain.service import explained
 from harness.guest import errors
 from harness.guest.labels import BEFORE_ANNOTATION, LEASE, NAMESPACE
 from harness.guest.nodes import changed, restored

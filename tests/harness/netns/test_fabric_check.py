@@ -99,7 +99,7 @@ def test_of_many_faults_the_first_are_told(network: Network) -> None:
 
 
 SUITE = """
-from harness import MUST, Cluster, Feature, Profile, requirement
+from trafficdist import MUST, Cluster, Feature, Profile, requirement
 from harness.backends.netns import NetnsBackend
 from harness.netns import iproute
 

@@ -15,12 +15,12 @@ import yaml
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
+from explain import objects
 from harness.commands.console import console
 from harness.commands.main import main
-from harness.explain import objects
 from harness.model import escaping
 from harness.report import changes, comparison
-from tests.harness.explain import building
+from tests.explain import building
 
 pytest_plugins = ["pytester"]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.report.shelf.adding import add
-from harness.report.shelf.checking import check
-from harness.report.shelf.entry import described, states
 from tests.harness.report.conftest import Kept
 from tests.harness.report.forged import Forged
+from tools.shelf.adding import add
+from tools.shelf.checking import check
+from tools.shelf.entry import described, states
 
 pytest_plugins = ["pytester"]
 

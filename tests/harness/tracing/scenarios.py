@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import Cluster
 from harness.backends.implementation import Implementation
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
 from harness.model.topology import grid
+from trafficdist import Cluster
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from harness import Cluster, Pod, endpoint, node_client
 from harness.backends.implementation import reference
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
@@ -16,6 +15,7 @@ from harness.scenario.paths import target_of
 from harness.scenario.service import Service
 from harness.scenario.traffic import measure
 from tests.harness.tracing.scenarios import paths, scenario
+from trafficdist import Cluster, Pod, endpoint, node_client
 
 
 def served(cluster: Cluster, *on: str) -> tuple[Service, list[Pod]]:

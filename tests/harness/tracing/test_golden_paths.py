@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from harness import TIMED_OUT, Cluster, Pod, endpoint, external_client, node_client
 from harness.backends.implementation import reference
 from harness.errors import UnavailableError
 from harness.model.manifests import TCP, UDP, Port
@@ -29,6 +28,7 @@ from harness.tracing.messages import OWN_TABLE
 from harness.tracing.tracer import rules_in
 from mutants import MUTANTS, data_planes
 from tests.harness.tracing.scenarios import paths, scenario
+from trafficdist import TIMED_OUT, Cluster, Pod, endpoint, external_client, node_client
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.implementation import Implementation, reference
 from harness.backends.kind.backend import KindBackend
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
-from harness.kubelet.kubelet import Kubelet
 from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 from harness.model.topology import THREE_ZONES

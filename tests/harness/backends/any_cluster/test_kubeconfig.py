@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import conformance
+from emulator.kubelet.kubelet import Kubelet
 from harness import eventually as eventually_module
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
@@ -27,7 +28,6 @@ from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.guest.labels import RUN_LABEL
 from harness.guest.snapshot import differences, snapshot
-from harness.kubelet.kubelet import Kubelet
 from harness.model import needs
 from harness.model.abilities import Ability
 from harness.model.outcomes import TIMED_OUT, Reached, Unknown

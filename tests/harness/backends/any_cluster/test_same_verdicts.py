@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from emulator import state as cluster_state
 from harness.binaries import find
-from harness.commands import cluster_state
 from harness.errors import UnavailableError
 from tests.harness.backends.verdicts import trafficdist, unlike, verdicts
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute
 
+from emulator.kubelet.kubelet import Kubelet
 from harness.backends import kubeconfig
 from harness.backends.any_cluster import pod_runner
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
@@ -24,7 +25,6 @@ from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.permissions import RULES
 from harness.judging.history import History
-from harness.kubelet.kubelet import Kubelet
 from harness.model.manifests import TARGET_PORT
 from harness.model.release import Component, Release
 from harness.model.topology import THREE_ZONES

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from emulator.kubelet.kubelet import Kubelet
 from harness.backends.containers.way import ABILITIES
 from harness.backends.implementation import Implementation, reference
 from harness.backends.kind.packets import KindPacketsBackend
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
-from harness.kubelet.kubelet import Kubelet
 from harness.model.abilities import Ability
 from harness.netns.fabric import Host, PodName
 from harness.netns.namespace import Namespace

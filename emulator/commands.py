@@ -1,0 +1,128 @@
+"""The commands `trafficdist cluster`: an embedded cluster in the background, to look at and to try things out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands import values
+from harness.commands.from_options import GroupedCommand, with_options
+from harness.commands.front import examples
+from harness.commands.paths import FILE
+from harness.settings.options import BY_NAME
+
+_MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version", "feature-gates", "mutant",
+            "topology", "families")  # fmt: skip
+
+
+def _running() -> Iterable[str]:
+    from emulator import state
+
+    return [each.name for each in state.running()]
+
+
+_CLUSTERS = values.completing(_running)
+
+_NAME = click.option(
+    "--name",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=_CLUSTERS,
+    help="Name of the cluster.",
+)
+
+
+@click.group(
+    epilog=examples("cluster up", "cluster exec a1 -- ip route", "cluster kubeconfig > kubeconfig", "cluster down")
+)
+def cluster() -> None:
+    """Manage embedded clusters that run in the background, for inspection and experiments."""
+
+
+@cluster.command(
+    cls=GroupedCommand,
+    epilog=examples(
+        "cluster up --topology a=2,b=2,c=1",
+        "cluster up --name old --kubernetes-version 1.31 --kubeconfig old.yaml",
+        "cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables",
+    ),
+)
+@with_options([BY_NAME[name] for name in _MADE_OF])
+@click.option("--name", default="default", show_default=True, metavar="NAME", help="Name of the new cluster.")
+@click.option(
+    "--kubeconfig",
+    type=FILE,
+    metavar="FILE",
+    help="Also write the kubeconfig to this file, unless it describes other clusters. `cluster down` removes it.",
+)
+def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
+    """Start a cluster in the background, and print how to use it.
+
+    Its components are chosen with the same options as for `run`. Pods created through its API run. With
+    --control-plane binaries:VERSION it has kube-scheduler too, and all controllers that need no cloud.
+    """
+    from emulator import control
+
+    click.echo(control.up(name, kubeconfig=kubeconfig, **options))
+
+
+@cluster.command(name="list", epilog=examples("cluster list"))
+def list_clusters() -> None:
+    """List running clusters and the paths of their kubeconfigs."""
+    from emulator import control
+
+    click.echo(control.listing())
+
+
+@cluster.command(epilog=examples("cluster down", "cluster down --name old"))
+@_NAME
+def down(name: str) -> None:
+    """Stop a cluster and remove everything it used. Succeeds if it is not running."""
+    from emulator import control
+
+    click.echo(control.down(name))
+
+
+@cluster.command(
+    epilog=examples("cluster kubeconfig > kubeconfig", "cluster kubeconfig old", "cluster kubeconfig --path")
+)
+@click.argument("name", default="default", metavar="[NAME]", shell_complete=_CLUSTERS)
+@click.option("--path", is_flag=True, help="Print its path instead of its content.")
+def kubeconfig(name: str, path: bool) -> None:
+    """Print the kubeconfig of a cluster.
+
+    `export KUBECONFIG=$(trafficdist cluster kubeconfig --path)` lets kubectl use it.
+    """
+    from emulator import control
+
+    where = control.kubeconfig(name)
+    click.echo(where if path else where.read_text(encoding="utf-8").rstrip())
+
+
+def _places(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    def places() -> Iterable[str]:
+        from emulator import state
+
+        cluster = state.load(context.params.get("name") or "default")
+        return cluster.places if cluster else ()
+
+    return values.completing(places)(context, parameter, incomplete)
+
+
+@cluster.command(
+    name="exec",
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples("cluster exec a1 -- ip address", "cluster exec web-b1 -- curl -s http://10.96.1.1/hostname"),
+)
+@_NAME
+@click.argument("place", metavar="NODE|POD", shell_complete=_places)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(name: str, place: str, command: Sequence[str]) -> None:
+    """Run a command in the network namespace of a node, a pod, or the client outside the cluster (`external`)."""
+    from emulator import control
+
+    control.execute(name, place, command)

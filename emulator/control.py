@@ -1,0 +1,259 @@
+"""`trafficdist cluster`: starts, lists, enters and ends clusters that run in the background."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import fcntl
+import json
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from emulator import state as cluster_state
+from emulator.state import READY, ClusterState
+from harness.api import kubeconfigs
+from harness.commands.from_options import by_name
+from harness.errors import HarnessError, UnavailableError, UsageError
+from harness.model import manifests
+from harness.model.texts import as_table
+from harness.settings.claims import REFERENCE
+from harness.settings.implementations import of_settings
+from harness.settings.options import resolve
+from harness.settings.settings import Settings
+
+_BOOT_SECONDS = 60.0
+_END_SECONDS = 10.0
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+
+
+def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | None = None, **options: Any) -> str:
+    """Boot a cluster in the background; how to look at it. Raises `UsageError`, `UnavailableError`.
+
+    `options` are those of a run that say what a cluster is made of, by key: proxy, mode, control_plane and so on. The
+    kubeconfig is written to the file `kubeconfig` too.
+    """
+    settings = _settings({"topology": topology, "families": families, **options})
+    of_settings(settings, whole=True)  # says what is missing before anything is begun
+    began = time.monotonic()
+    folder = cluster_state.folder_of(name)
+    if kubeconfig is not None:
+        kubeconfigs.check(kubeconfig)
+    with _locked(name):
+        running = cluster_state.load(name)
+        if running is not None:
+            raise UsageError(
+                f"cluster {name!r} is already up (process {running.pid}); "
+                f"end it with `trafficdist cluster down --name {name}`, or choose another --name"
+            )
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        _start(name, folder, settings)
+    state = cluster_state.load(name)
+    if state is None:
+        raise UnavailableError(f"cluster {name!r} ended as soon as it was up")
+    if kubeconfig is not None:
+        try:
+            kubeconfigs.write(kubeconfig, state.kubeconfig, folder)
+        except UsageError:
+            down(name)
+            raise
+    return _introduction(state, kubeconfig or state.kubeconfig, time.monotonic() - began)
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    """Return the settings. Beside real components a fault of the reference is none of a run, but shows well here."""
+    fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
+    settings = resolve(by_name(options))
+    if fault and settings.proxy.kind != REFERENCE:
+        raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {settings.proxy}")
+    return dataclasses.replace(settings, mutant=fault)
+
+
+def _start(name: str, folder: Path, settings: Settings) -> None:
+    """Start the process and wait until it has said something. Raises `UnavailableError` with its words."""
+    reading, writing = os.pipe()
+    log = folder / "log"
+    with log.open("wb") as output, os.fdopen(reading, "rb") as pipe:
+        told = json.dumps(settings.to_json())
+        command = [sys.executable, "-P", "-m", "emulator.daemon", name, str(folder), told, str(writing)]
+        process = subprocess.Popen(  # noqa: S603  this interpreter, with arguments that were checked
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=[writing],
+            start_new_session=True,
+        )
+        os.close(writing)
+        try:
+            ready, _, _ = select.select([pipe], [], [], _BOOT_SECONDS)
+            said = pipe.read().decode() if ready else f"it was not up within {_BOOT_SECONDS:.0f} s"
+        except KeyboardInterrupt:
+            _give_up(process, folder)
+            raise
+    if said != READY:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+        _give_up(process, folder)
+        raise UnavailableError(f"cluster {name!r} did not come up: {said or tail or 'it ended without a word'}")
+    process.returncode = 0  # it goes on without us; nobody shall wait for it, nor warn that nobody did
+
+
+def _give_up(process: subprocess.Popen[bytes], folder: Path) -> None:
+    process.kill()
+    process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def listing() -> str:
+    """The clusters that run now, a line each."""
+    states = cluster_state.running()
+    if not states:
+        return "No cluster is up. `trafficdist cluster up` boots one."
+    rows = [("NAME", "PROCESS", "TOPOLOGY", "NODES", "KUBECONFIG")]
+    rows += [(each.name, str(each.pid), each.topology, " ".join(each.zones), str(each.kubeconfig)) for each in states]
+    return as_table(rows)
+
+
+def down(name: str) -> str:
+    """End a cluster, and wait until it has ended. Raises `HarnessError` if it does not."""
+    with _locked(name):
+        state = cluster_state.load(name)
+        if state is None:
+            return f"Cluster {name} is not up."
+        kubeconfigs.remove(cluster_state.folder_of(name))
+        _end(state)
+        shutil.rmtree(cluster_state.folder_of(name), ignore_errors=True)
+    return f"Cluster {name} is down."
+
+
+def _end(state: ClusterState) -> None:
+    """SIGTERM, then SIGKILL. The descriptor, unlike the id, can never come to mean another process."""
+    try:
+        process = os.pidfd_open(state.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not state.alive:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, number)
+            ended, _, _ = select.select([process], [], [], _END_SECONDS)
+            if ended:
+                return
+    finally:
+        os.close(process)
+    raise HarnessError(f"process {state.pid} of cluster {state.name!r} does not end")
+
+
+def execute(name: str, place: str, command: Sequence[str]) -> None:
+    """Become `command`, inside the netns of a node, a pod or the external client. Does not return.
+
+    Raises `UsageError` for a cluster, place or command that is not there.
+    """
+    state = _running(name)
+    if place not in state.places:
+        raise UsageError(f"cluster {name!r} has no {place!r}: it has {', '.join(state.places)}")
+    network = os.open(state.places[place], os.O_RDONLY)
+    if state.user_namespace:
+        _enter(os.open(state.user_namespace, os.O_RDONLY), _CLONE_NEWUSER)
+    _enter(network, _CLONE_NEWNET)
+    try:
+        os.execvp(command[0], list(command))  # noqa: S606  running what the person asked for is what this is for
+    except OSError as error:
+        raise UsageError(f"cannot run {command[0]!r}: {error.strerror}") from None
+
+
+def kubeconfig(name: str) -> Path:
+    """The kubeconfig of a running cluster. Raises `UsageError` if there is none of that name."""
+    return _running(name).kubeconfig
+
+
+def _running(name: str) -> ClusterState:
+    state = cluster_state.load(name)
+    if state is None:
+        others = [each.name for each in cluster_state.running()]
+        near = f"those that are: {', '.join(others)}" if others else "none is; `trafficdist cluster up` boots one"
+        raise UsageError(f"cluster {name!r} is not up; {near}")
+    return state
+
+
+def _enter(descriptor: int, kind: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, kind) != 0:
+        raise UnavailableError(f"cannot enter the namespace: {os.strerror(ctypes.get_errno())}")
+
+
+@contextlib.contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """One command at a time for a cluster. Nothing is left of it where no cluster is."""
+    path = cluster_state.folder_of(name).with_suffix(".lock")
+    lock = _lock(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()  # only if it is empty
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    """Wait for the lock on this file; return its descriptor. Whoever had it before has removed the file."""
+    while True:
+        cluster_state.root()
+        with contextlib.suppress(FileNotFoundError):  # the folder went in between
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _is_at(path, lock):
+                return lock
+            os.close(lock)  # else who waits for the same removed file would wait for us
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether this file is still the one at this path."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _introduction(state: ClusterState, kubeconfig: Path, seconds: float) -> str:
+    first = next(iter(state.zones))
+    named = "" if state.name == "default" else f" --name {state.name}"
+    nodes = " ".join(f"{node} ({zone})" for node, zone in state.zones.items())
+    kubectl = f"kubectl --kubeconfig {shlex.quote(str(kubeconfig))}"
+    service, host = state.service, state.service["clusterIP"]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{service['port']}/hostname"
+    user = f"--user={state.user_namespace} --preserve-credentials " if state.user_namespace else ""
+    on_first = shlex.quote(json.dumps({"spec": {"nodeName": first}}))
+    return f"""Cluster {state.name} is up, in {seconds:.1f} s. Nodes and their zones: {nodes}
+
+Look at it:
+  {kubectl} get nodes,pods,services,endpointslices -o wide
+
+Enter a node ({first}), a pod (web-{first}) or the client outside (external):
+  trafficdist cluster exec{named} {first} -- ip address
+  nsenter {user}--net={state.places[first]} ip address
+
+Ask Service {service["name"]}, which prefers endpoints in the client's zone; the pod that answers says its name:
+  trafficdist cluster exec{named} web-{first} -- curl -s {shlex.quote(url)}
+
+Run a pod of your own; it names its node, as there is no scheduler, and runs netexec of agnhost or any program here:
+  {kubectl} run mine --image={manifests.IMAGE} --overrides={on_first} -- netexec
+  {kubectl} get --raw /api/v1/namespaces/default/pods/mine:8080/proxy/hostname
+  {kubectl} delete pod mine
+
+End it:
+  trafficdist cluster down{named}"""

@@ -1,0 +1,201 @@
+"""The process that keeps an embedded cluster running in the background, until it gets SIGTERM, SIGHUP or SIGINT.
+
+Its API server is reachable from outside, and a kubelet runs the pods that clients create there. Everything that the
+cluster consists of belongs to this process, so that nothing is left when it ends, however it ends.
+Started by `trafficdist cluster up` with a pipe, to which it says `ready`, or what went wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from emulator.kube_dns import KubeDns
+from emulator.kubelet.kubelet import Key, Kubelet
+from emulator.state import READY, ClusterState, save
+from harness import threads
+from harness.api.client import Api, Object, RefusedError
+from harness.backends.netns import BOOT_SECONDS, NetnsBackend
+from harness.errors import DistrustError, HarnessError, InconclusiveError
+from harness.eventually import eventually
+from harness.judging.exit_codes import ExitCode
+from harness.model import manifests
+from harness.model.manifests import has_condition
+from harness.model.workloads import external_client, node_client
+from harness.netns import sandbox
+from harness.netns.fabric import Host
+from harness.netns.process import start_time
+from harness.settings.implementations import of_settings
+from harness.settings.settings import Settings
+
+_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_EVERY = 1.0  # seconds between two looks at the threads of the cluster
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Boot, say so, wait, close. Arguments: name, folder, settings (JSON), descriptor of the pipe.
+
+    Returns 0 after a signal, 1 if it did not boot, and 12 for a cluster that is no longer whole; why stands in its log.
+    """
+    name, folder, settings, descriptor = arguments
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before there are threads, so that none of them takes the signal
+    with contextlib.ExitStack() as running:
+        try:
+            with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
+                try:
+                    _boot(name, Path(folder), Settings.from_json(json.loads(settings)), running)
+                except (HarnessError, RefusedError) as error:
+                    pipe.write(str(error))
+                    return 1
+                pipe.write(READY)
+            told = _told_to_end()
+            while not told.wait(_EVERY):
+                threads.require()
+        except BrokenPipeError:  # whoever wanted this cluster has been killed
+            pass
+        except DistrustError as error:
+            print(f"error: {error}", file=sys.stderr)  # noqa: T201
+            return ExitCode.DISTRUST
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _told_to_end() -> threading.Event:
+    """Return an event that comes with a signal to end.
+
+    A thread waits for it without a time limit: Python's sigtimedwait returns a signal that nobody has sent when the
+    process was stopped (SIGSTOP) and goes on after the limit.
+    """
+    told = threading.Event()
+
+    def wait() -> None:
+        signal.sigwait(_STOP)
+        told.set()
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+    return told
+
+
+def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitStack) -> None:
+    """Boot a cluster, which `running` closes, and write down how to reach it. Raises `HarnessError`."""
+    outside = Path("/proc/self/ns/user").stat().st_ino
+    topology = settings.topology
+    backend = NetnsBackend(
+        topology, families=settings.families, implementation=of_settings(settings, whole=True), release=settings.release
+    )
+    running.enter_context(backend)
+    own = Path("/proc/self/ns/user").stat().st_ino != outside
+    _write_privately(folder / "kubeconfig", yaml.safe_dump(_reachable(backend) if own else backend.kubeconfig()))
+    fixed = {node.name: backend.namespace_of(node_client(node.name)).proc_path for node in topology.nodes}
+    fixed["external"] = backend.namespace_of(external_client(topology.nodes[0].name)).proc_path
+    state = ClusterState(
+        name=name,
+        pid=os.getpid(),
+        start_time=start_time(os.getpid()),
+        topology=topology.name,
+        zones={node.name: node.zone for node in topology.nodes},
+        places=fixed,
+        user_namespace=f"/proc/{os.getpid()}/ns/user" if own else "",
+        service={},
+    )
+    record = _Record(folder, state)
+    dns = KubeDns(backend.kubeconfig(), backend.api, backend.network)
+    running.enter_context(dns.served())
+    running.enter_context(threads.watched(dns.threads))
+    kubelet = Kubelet(
+        backend.kubeconfig(),
+        backend.network,
+        changed=record.pods_are,
+        dns=dns.address,
+        trust=backend.control_plane.kubelets,
+    )
+    running.enter_context(kubelet)
+    running.enter_context(threads.watched(kubelet.threads))
+    record.is_up(_run_something(backend))
+
+
+class _Record:
+    """Writes the state of this cluster for other commands, once it is up and whenever its pods change."""
+
+    def __init__(self, folder: Path, state: ClusterState) -> None:
+        self._folder = folder
+        self._state = state
+        self._pods: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def pods_are(self, hosts: Mapping[Key, Host]) -> None:
+        """Pods go by their names, and outside of the namespace `default` by namespace and name."""
+        places = {
+            name if namespace == "default" else f"{namespace}/{name}": host.namespace.proc_path
+            for (namespace, name), host in hosts.items()
+        }
+        with self._lock:
+            self._pods = places
+            self._save()
+
+    def is_up(self, service: dict[str, Any]) -> None:
+        """It is; `service` is the one to look at."""
+        with self._lock:
+            self._state = dataclasses.replace(self._state, service=service)
+            self._save()
+
+    def _save(self) -> None:
+        if self._state.service:
+            save(self._folder, dataclasses.replace(self._state, places={**self._pods, **self._state.places}))
+
+
+def _reachable(backend: NetnsBackend) -> dict[str, Any]:
+    """Serve on the machine's loopback too, which this process has left; the kubeconfig for there."""
+    listening = sandbox.outside_socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    backend.control_plane.listen(listening)
+    kubeconfig = backend.kubeconfig()
+    kubeconfig["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{listening.getsockname()[1]}"
+    return kubeconfig
+
+
+def _write_privately(path: Path, text: str) -> None:
+    private = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(private, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _run_something(backend: NetnsBackend) -> dict[str, Any]:
+    """A pod on each node, and a Service that prefers the zone, so that there is something to look at."""
+    for node in backend.topology.nodes:
+        backend.api.create("pods", "default", manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"}))
+    made = _prefer_the_zone(backend.api)
+    eventually(
+        lambda: all(has_condition(pod, "Ready") for pod in backend.api.list("pods", "default")),
+        within=BOOT_SECONDS,
+        describe="a pod on each node to be ready",
+        error=InconclusiveError,
+    )
+    backend.settle()
+    return {"name": "web", "clusterIP": made["spec"]["clusterIP"], "port": made["spec"]["ports"][0]["port"]}
+
+
+def _prefer_the_zone(api: Api) -> Object:
+    """A Service in front of them that does, by the word for it that this release knows."""
+    wanted = manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferSameZone")
+    try:
+        return api.create("services", "default", wanted)
+    except RefusedError:  # before 1.34
+        wanted["spec"]["trafficDistribution"] = "PreferClose"
+        return api.create("services", "default", wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

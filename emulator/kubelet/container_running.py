@@ -1,0 +1,335 @@
+"""One container of a pod from its start to its end: its command, its state, and its readiness."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.kubelet.agnhost.answers import Process
+from emulator.kubelet.agnhost.arguments import CommandError, Program, parse
+from emulator.kubelet.agnhost.engine import Container, Engine
+from emulator.kubelet.agnhost.printed import logged
+from emulator.kubelet.agnhost.tools import FOLDER, TOOLS
+from emulator.kubelet.container_log import ContainerLog
+from emulator.kubelet.environment import ConfigError, FieldValues, environment_of, expanded
+from emulator.kubelet.images import missing, repository
+from emulator.kubelet.pod_status import ContainerState
+from emulator.kubelet.program import RunningProgram
+from emulator.kubelet.readiness import Readiness
+from emulator.kubelet.restarts import Restarts
+from emulator.kubelet.sandbox import PATH, NoProgramError, Sandbox, SandboxProcess
+from harness.errors import InconclusiveError, UnavailableError
+from harness.netns.addresses import Family
+from harness.netns.namespace import Namespace
+
+Object = dict[str, Any]
+
+_PULL_AGAIN = 10.0  # seconds until what could not be had is looked for again
+_RUNTIME = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+    "unable to start container process: error during container init"
+)
+_NOT_STARTED = 128  # the exit code that containerd gives a container whose program could not be started
+_TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of those that are run beside it, as of timeout(1)
+_NEVER = "1970-01-01T00:00:00Z"  # the start of such a container
+_NOT_SEEN = 1.0  # seconds until a kubelet looks again at a container that could not be started
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is around a pod's containers; `files` are texts that their programs see in place of the machine's.
+
+    `wake` queues the pod for another look, and is thread-safe.
+    """
+
+    fields: FieldValues
+    hostname: str
+    files: Mapping[str, str]
+    namespace: Namespace
+    node: Namespace
+    addresses: Mapping[Family, str]
+    engine: Engine
+    wake: Callable[[], None]
+
+
+def now() -> str:
+    """Return the time as the API writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class RunningContainer:
+    """One container. Methods belong to one thread at a time; the engine's thread only notes exits and probes."""
+
+    def __init__(self, spec: Object, around: Surroundings, *, policy: str, waits: str = "ContainerCreating") -> None:
+        """`policy` is its restartPolicy: Always, OnFailure or Never; `waits` is why it does not run at first."""
+        self._spec = spec
+        self._around = around
+        self._restarting = Restarts(policy)
+        self._state: Object = {"waiting": {"reason": waits}}
+        self._last: Object = {}
+        self._restarts = 0
+        self._container: Container | RunningProgram | None = None
+        self._sandbox: Sandbox | None = None
+        self._environment: dict[str, str] = {}
+        self._began = ""
+        self._exit: int | None = None
+        self._since = 0.0  # when it was started
+        self._due = 0.0
+        self._readiness: Readiness | None = None
+        self._hook: bool | None = None  # True once it is over
+        self._told_to_end = False
+        self._id = ""
+        self._seen = 0.0  # when a failed start is seen again
+        self._backing_off = ""
+        self._log: ContainerLog | None = None
+        self._previous_log: ContainerLog | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the pod."""
+        return str(self._spec["name"])
+
+    @property
+    def state(self) -> ContainerState:
+        """The state of the container, for the pod's status."""
+        ready = "running" in self._state and self._readiness is not None and self._readiness.ready
+        image = str(self._spec.get("image", ""))
+        return ContainerState(
+            self.name, image, self._state, ready, self._restarts, self._last, self._id, lasts=self.lasts
+        )
+
+    @property
+    def lasts(self) -> bool:
+        """True for a sidecar: an init container that is restarted always."""
+        return self._spec.get("restartPolicy") == "Always"
+
+    @property
+    def lets_others_begin(self) -> bool:
+        """True for an init container after which the next one begins."""
+        return (self.runs or bool(self._last)) if self.lasts else self.state.exit_code == 0
+
+    @property
+    def waits(self) -> bool:
+        """True if it is still to be started, for the first time or again."""
+        return "waiting" in self._state and self._due != float("inf")
+
+    @property
+    def known(self) -> bool:
+        """True if its readiness is known: not during its first probe."""
+        return self._readiness is None or self._readiness.known
+
+    @property
+    def runs(self) -> bool:
+        """True if it has a process."""
+        return self._container is not None
+
+    @property
+    def log(self) -> ContainerLog | None:
+        """What it has written since its last start; None before the first one. Any thread may ask."""
+        return self._log
+
+    @property
+    def previous_log(self) -> ContainerLog | None:
+        """What it had written when it ended last, or None; while it waits to be started again, that is `log`."""
+        waits = "waiting" in self._state
+        return (self._log if self._last else None) if waits else self._previous_log
+
+    def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
+        """Start a program beside the container's own, in its sandbox and with its environment. Any thread may ask.
+
+        Raises `NoProgramError`, also if the container does not run, and `UnavailableError`; see `Sandbox.start`.
+        """
+        sandbox = self._sandbox
+        if sandbox is None or not self.runs:
+            raise NoProgramError("the container does not run")
+        env, folder = ({"TERM": "xterm"} if tty else {}) | self._environment, self._folder
+        return sandbox.start(argv, env=env, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty, folder=folder)
+
+    @property
+    def _folder(self) -> str:
+        return self._spec.get("workingDir") or "/"
+
+    def look(self) -> None:
+        """Handle an exit, and start the container when it is due."""
+        if self._exit is not None:
+            self._ended(self._exit)
+        if self._container is None and "waiting" in self._state:
+            if time.monotonic() >= self._due:
+                self._start()
+            elif self._state["waiting"]["reason"] == "RunContainerError" and time.monotonic() >= self._seen:
+                self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backing_off}}
+
+    def end(self) -> None:
+        """Send SIGTERM after its preStop hook, and do not start it again. Each call takes the next step."""
+        self._due = float("inf")
+        if self._hook is None:
+            self._hook = self._begun_hook() if self.runs else True
+        if self._hook and self._container is not None and not self._told_to_end:
+            self._told_to_end = True
+            self._container.terminate()
+
+    def _begun_hook(self) -> bool:
+        """Begin the preStop hook, after which the pod is woken; return whether there is none."""
+        hook = (self._spec.get("lifecycle") or {}).get("preStop") or {}
+        if "sleep" in hook:
+            self._around.engine.after(float(hook["sleep"].get("seconds") or 0), self._end_hook)
+        elif "exec" in hook:
+            self.run_beside(hook["exec"]["command"], lambda _code: self._end_hook())
+        else:
+            return True
+        return False
+
+    def _end_hook(self) -> None:
+        self._hook = True
+        self._around.wake()
+
+    def run_beside(self, argv: Sequence[str], ended: Callable[[int], None], seconds: float | None = None) -> None:
+        """Run a program in its sandbox, and call `ended` with the exit code on the engine's thread.
+
+        The code is 124 for one that has not ended after `seconds` (it is killed), and 126 for one that cannot be run.
+        """
+
+        def run() -> None:
+            code = self._run_to_its_end(argv, seconds)
+            with contextlib.suppress(InconclusiveError):  # an engine that ended
+                self._around.engine.after(0, lambda: ended(code))
+
+        threading.Thread(target=run, name="beside", daemon=True).start()
+
+    def _run_to_its_end(self, argv: Sequence[str], seconds: float | None) -> int:
+        with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123  a device
+            number = nothing.fileno()
+            try:
+                process = self.exec(argv, stdin=number, stdout=number, stderr=number)
+            except (NoProgramError, UnavailableError):
+                return _CANNOT_RUN
+        code = process.wait(seconds)
+        process.close()
+        return _TOO_LONG if code is None else code
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self._container is not None:
+            self._container.kill()
+
+    def drop(self) -> None:
+        """End it without a report."""
+        if self._readiness is not None:
+            self._readiness.stop()
+        container, self._container = self._container, None
+        if container is not None:
+            container.drop()
+        self._close()
+
+    def _close(self) -> None:
+        """End what else runs in its sandbox, and its log."""
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            sandbox.close()
+        if self._log is not None:
+            self._log.end()
+
+    def _start(self) -> None:
+        image = str(self._spec.get("image", ""))
+        if why := missing(image):
+            tried = self._state["waiting"]["reason"] == "ErrImagePull"
+            self._wait("ImagePullBackOff" if tried else "ErrImagePull", why, _PULL_AGAIN)
+            return
+        self._restarts += bool(self._last)
+        self._since = time.monotonic()
+        self._previous_log, self._log = self._log, ContainerLog()
+        self._id = _container_id(str(self._around.fields.pod["metadata"]["uid"]), self.name, self._restarts)
+        try:
+            self._run(repository(image))
+        except ConfigError as error:
+            self._id = ""
+            self._wait("CreateContainerConfigError", str(error), _PULL_AGAIN)
+        except NoProgramError as error:
+            self._fail_to_start(f"{_RUNTIME}: {error}")
+        except UnavailableError as error:
+            self._fail_to_start(str(error))
+        except CommandError as error:
+            self._log.write(f"Error: {error}\n".encode(), "stderr")
+            self._ended(1, str(error))
+        except OSError as error:
+            self._log.write(logged(str(error)), "stderr")
+            self._ended(1, str(error))
+
+    def _run(self, image: str) -> None:
+        """Start the process and its probes. Raises `OSError` if a port is taken, and what `_start` handles."""
+        around, log = self._around, self._log
+        assert log is not None
+        given = {"PATH": f"{PATH}:{FOLDER}", "HOSTNAME": around.hostname, "HOME": "/root"}
+        self._environment = environment_of(self._spec, around.fields, given)
+        command, arguments = (
+            [expanded(each, self._environment) for each in self._spec.get(what) or ()] for what in ("command", "args")
+        )
+        self._began = now()
+        self._sandbox = Sandbox(around.namespace, hostname=around.hostname, files={**TOOLS, **around.files})
+        parsed = parse(image, command, arguments)
+        if isinstance(parsed, Program):
+            self._container = around.engine.execute(
+                parsed.argv, self._sandbox, self._environment, self._folder, log, ended=self._note
+            )
+        else:
+            process = Process(around.hostname, self._environment, log)
+            families = tuple(around.addresses)
+            self._container = around.engine.run(
+                parsed, around.namespace, families=families, process=process, ended=self._note
+            )
+        self._state = {"running": {"startedAt": self._began}}
+        address = next(iter(around.addresses.values()))
+        self._readiness = Readiness(
+            self._spec, around.node, address, engine=around.engine, changed=around.wake, run=self.run_beside
+        )
+        self._readiness.begin()
+
+    def _note(self, code: int) -> None:
+        self._exit = code
+        self._around.wake()
+
+    def _fail_to_start(self, why: str) -> None:
+        """Note that there is no process, as kubelet and containerd do: first the error, soon the pause after it."""
+        self._began = _NEVER
+        self._ended(_NOT_STARTED, why, reason="StartError")
+        if "waiting" in self._state:
+            self._backing_off = self._state["waiting"].get("message", "")
+            self._state = {"waiting": {"reason": "RunContainerError", "message": why}}
+            self._seen = time.monotonic() + _NOT_SEEN
+            self._around.engine.after(_NOT_SEEN, self._around.wake)
+
+    def _ended(self, code: int, why: str = "", reason: str = "") -> None:
+        if self._readiness is not None:
+            self._readiness.stop()
+        self._exit = self._container = None
+        self._close()
+        ended: Object = {
+            "exitCode": code,
+            "reason": reason or ("Completed" if code == 0 else "Error"),
+            "startedAt": self._began,
+            "finishedAt": now(),
+            "containerID": self._id,
+            **({"message": why} if why else {}),
+        }
+        if self._due != float("inf") and self._restarting.again(code):
+            self._last = {"terminated": ended}
+            pause = self._restarting.pause(time.monotonic() - self._since)
+            said = f"back-off {pause:.0f}s restarting failed container={self.name}: {why or f'exit code {code}'}"
+            self._wait("CrashLoopBackOff", said, pause)
+        else:
+            self._state = {"terminated": ended}
+
+    def _wait(self, reason: str, message: str, seconds: float) -> None:
+        self._state = {"waiting": {"reason": reason, "message": message}}
+        self._due = time.monotonic() + seconds
+        self._around.engine.after(seconds, self._around.wake)
+
+
+def _container_id(uid: str, name: str, restarts: int) -> str:
+    return "trafficdist://" + hashlib.sha256(f"{uid}/{name}/{restarts}".encode()).hexdigest()

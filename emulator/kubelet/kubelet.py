@@ -1,0 +1,239 @@
+"""The kubelet of an embedded cluster: runs pods that clients create through the API, on all of its nodes.
+
+One kubelet serves all nodes, since they are all in this process. It is a client of the API server like any other, over
+HTTPS, so that the reference and a real one look the same to it; when a server comes back it lists all pods again. It
+must not run pods of `NetnsBackend.run_pod` a second time: a cluster has one or the other.
+
+There is no scheduler: a pod names its node. No volumes, no liveness probes, and no evictions. Images are names:
+agnhost's servers are written here (`emulator.kubelet.agnhost`), other programs are this machine's, in a sandbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from emulator.kubelet.agnhost.engine import Engine
+from emulator.kubelet.container_running import RunningContainer
+from emulator.kubelet.pod_running import RunningPod
+from emulator.kubelet.server.server import PORT, KubeletServer
+from emulator.kubelet.work_queue import WorkQueue
+from harness.api.client import Api, RefusedError, Watch
+from harness.control_planes.kubelet_trust import KubeletTrust
+from harness.errors import HarnessError, InconclusiveError
+from harness.netns.fabric import Host, Network
+from harness.netns.namespace import Namespace
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace and name of a pod."""
+
+_WORKERS = 4
+_RETRY = 0.2  # seconds until a failed request is tried again
+
+_log = logging.getLogger(__name__)
+
+
+class Kubelet:
+    """A context manager. `close` ends all processes and netns of pods, and leaves the objects as they are."""
+
+    def __init__(
+        self,
+        kubeconfig: Mapping[str, Any],
+        network: Network,
+        *,
+        changed: Callable[[dict[Key, Host]], None] = lambda _hosts: None,
+        dns: str = "",
+        trust: KubeletTrust | None = None,
+    ) -> None:
+        """`dns` is the address of the cluster's DNS, for programs in pods; "" if there is none.
+
+        `changed` is called with the hosts of pods whenever they change, by one thread at a time. With `trust` it serves
+        logs, programs in containers and ports of pods to the API server.
+        """
+        self._api = Api(kubeconfig)
+        self._network = network
+        self._changed = changed
+        self._dns = dns
+        self._engine = Engine()
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._lock = threading.Lock()  # guards the three that follow
+        self._wanted: dict[Key, Object] = {}
+        self._running: dict[Key, RunningPod] = {}
+        self._hosts: dict[Key, Host] = {}
+        self._watch: Watch | None = None
+        self._closing = threading.Event()
+        self._trust = trust
+        self._server = KubeletServer(self)
+        self._threads = [threading.Thread(target=self._follow, name="kubelet", daemon=True)]
+        self._threads += [
+            threading.Thread(target=self._work, name=f"kubelet-{i}", daemon=True) for i in range(_WORKERS)
+        ]
+
+    def start(self) -> None:
+        """Run all present and future pods. Call it once."""
+        self._engine.start()
+        for thread in self._threads:
+            thread.start()
+        if self._trust is not None:
+            self._serve(self._trust)
+
+    def close(self) -> None:
+        """End all pods' processes. Idempotent."""
+        with self._lock:
+            self._closing.set()
+            watch = self._watch
+        if watch is not None:
+            watch.stop()
+        self._server.close()
+        self._queue.close()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+        for running in self._running.values():
+            running.remove()
+        self._running.clear()
+        self._engine.close()
+        self._api.close()
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return its threads, which run from `start` to `close`."""
+        return (*self._threads, self._engine.thread, *(() if self._trust is None else (self._server.thread,)))
+
+    def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
+        """Return a container of a pod that runs here, or None; for logs and `exec` see there."""
+        with self._lock:
+            running = self._running.get((namespace, pod))
+        return None if running is None else running.container(container)
+
+    def netns(self, namespace: str, pod: str) -> Namespace | None:
+        """Return the netns of a pod that runs here (of its node, with host network), or None; for forwarded ports."""
+        with self._lock:
+            host = self._hosts.get((namespace, pod))
+        return None if host is None else host.namespace
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _serve(self, trust: KubeletTrust) -> None:
+        """Serve at all nodes, and report where."""
+        nodes = self._network.nodes
+        addresses = [address for host in nodes.values() for address in host.addresses.values()]
+        self._server.start(nodes.values(), trust.of_kubelet(addresses))
+        for name in nodes:
+            endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": PORT}}}
+            self._api.patch("nodes", "", name, {"status": endpoint}, subresource="status")
+
+    def _follow(self) -> None:
+        """List and watch pods, again whenever a watch has ended."""
+        while not self._closing.is_set():
+            try:
+                version = self._list()
+                watch = self._api.watch("pods", resource_version=version)
+            except (InconclusiveError, RefusedError):
+                self._closing.wait(_RETRY)
+                continue
+            with self._lock:
+                self._watch = watch
+                if self._closing.is_set():
+                    watch.stop()
+            self._take(watch)
+            with self._lock:
+                self._watch = None
+
+    def _list(self) -> str:
+        """Replace the wanted pods by those of the API server. Returns the version of the list."""
+        response = self._api.request("GET", "/api/v1/pods")
+        if response.code >= 400:
+            raise RefusedError("GET", "/api/v1/pods", response)
+        found = {_key(pod): pod for pod in response.body.get("items") or () if self._is_ours(pod)}
+        with self._lock:
+            keys = {*self._wanted, *found}
+            self._wanted = found
+        for key in keys:
+            self._queue.add(key)
+        return str(response.body["metadata"]["resourceVersion"])
+
+    def _take(self, watch: Watch) -> None:
+        for kind, pod in watch:
+            if kind == "ERROR":
+                return
+            if kind not in ("ADDED", "MODIFIED", "DELETED") or not self._is_ours(pod):
+                continue
+            key = _key(pod)
+            with self._lock:
+                if kind == "DELETED":
+                    self._wanted.pop(key, None)
+                else:
+                    self._wanted[key] = pod
+            self._queue.add(key)
+
+    def _is_ours(self, pod: Object) -> bool:
+        return (pod.get("spec") or {}).get("nodeName") in self._network.nodes
+
+    def _work(self) -> None:
+        while (key := self._queue.take()) is not None:
+            try:
+                self._look(key)
+            except InconclusiveError:
+                self._later(key)
+            except (HarnessError, RefusedError, OSError) as error:
+                _log.warning("pod %s/%s: %s", *key, error)
+                self._later(key)
+            except Exception:  # noqa: BLE001  an odd pod, or a defect: it shows in the log, and ends no worker
+                _log.exception("pod %s/%s", *key)
+                self._later(key)
+            finally:
+                self._queue.done(key)
+
+    def _later(self, key: Key) -> None:
+        if not self._closing.is_set():
+            self._engine.after(_RETRY, lambda: self._queue.add(key))
+
+    def _look(self, key: Key) -> None:
+        with self._lock:
+            pod, running = self._wanted.get(key), self._running.get(key)
+        if running is not None and (pod is None or pod["metadata"]["uid"] != running.uid):
+            running.remove()
+            running = None
+            with self._lock:
+                del self._running[key]
+        if pod is None:
+            return
+        if running is None:
+            running = self._running_pod(key, pod)
+            with self._lock:
+                self._running[key] = running
+        running.look(pod)
+
+    def _running_pod(self, key: Key, pod: Object) -> RunningPod:
+        return RunningPod(
+            pod,
+            api=self._api,
+            network=self._network,
+            engine=self._engine,
+            wake=lambda: self._queue.add(key),
+            placed=lambda host: self._placed(key, host),
+            dns=self._dns,
+        )
+
+    def _placed(self, key: Key, host: Host | None) -> None:
+        """Note the host of a pod, or None before its netns is closed, and call `changed`."""
+        with self._lock:
+            if self._closing.is_set() or self._hosts.get(key) is host:
+                return
+            if host is None:
+                del self._hosts[key]
+            else:
+                self._hosts[key] = host
+            self._changed(dict(self._hosts))
+
+
+def _key(pod: Object) -> Key:
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]

@@ -1,0 +1,222 @@
+"""One pod on a node from its first event to its end.
+
+`look` compares the object with the running containers, and takes the next step; each event causes another call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from emulator.kubelet.agnhost.engine import Engine
+from emulator.kubelet.container_running import RunningContainer, Surroundings, now
+from emulator.kubelet.environment import FieldValues
+from emulator.kubelet.pod_files import files_of
+from emulator.kubelet.pod_status import Place, status_of
+from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
+from harness.errors import UsageError
+from harness.netns import sysctls
+from harness.netns.addresses import Family
+from harness.netns.fabric import Host, Network, PodName
+
+Object = dict[str, Any]
+
+_NOT_STARTED_AGAIN = ("Succeeded", "Failed")
+
+
+class RunningPod:
+    """One pod. All methods belong to one thread at a time."""
+
+    def __init__(
+        self,
+        pod: Object,
+        *,
+        api: Api,
+        network: Network,
+        engine: Engine,
+        wake: Callable[[], None],
+        placed: Callable[[Host | None], None],
+        dns: str,
+    ) -> None:
+        """`dns` is the address of the cluster's DNS, or "".
+
+        `wake` queues another `look`; `placed` is called with the pod's host, and with None before it is removed.
+        """
+        meta = pod["metadata"]
+        self.uid = str(meta["uid"])
+        self._host: Host | None = None
+        self._pod = pod
+        self._path = path_of("pods", meta["namespace"], meta["name"])
+        self._api = api
+        self._network = network
+        self._engine = engine
+        self._wake = wake
+        self._placed = placed
+        self._dns = dns
+        self._node = network.nodes[pod["spec"]["nodeName"]]
+        self._since = now()
+        self._init: list[RunningContainer] = []  # before the others; sidecars, which last, among them
+        self._containers: list[RunningContainer] = []
+        self._reported: Object = {}
+        self._begun = False
+        self._gone = False
+        self._ends_since = self._kill_at = float("inf")
+
+    @property
+    def ending(self) -> bool:
+        """True if its deletion has begun."""
+        return self._ends_since != float("inf")
+
+    def container(self, name: str) -> RunningContainer | None:
+        """Return a container by its name, or None. Any thread may ask."""
+        return next((each for each in self._all if each.name == name), None)
+
+    @property
+    def _all(self) -> list[RunningContainer]:
+        return [*self._init, *self._containers]
+
+    def look(self, pod: Object) -> None:
+        """Take the next step. Raises `InconclusiveError` if the API server does not answer."""
+        self._pod = pod
+        if self._gone:
+            return
+        if not self._begun:
+            self._begin()
+        if pod["metadata"].get("deletionTimestamp"):
+            self._end()
+        self._look_at_containers()
+        if self.ending and not any(container.runs for container in self._all):
+            self._finish()
+        elif all(container.known for container in self._all):
+            self._report()
+
+    def _look_at_containers(self) -> None:
+        """Handle exits, and start what is due: the next after an init container has succeeded, or a sidecar runs."""
+        for container in self._init:
+            container.look()
+            if not container.lets_others_begin and not self.ending:
+                return
+        for container in self._containers:
+            container.look()
+        if not any(container.runs or container.waits for container in self._containers):
+            for container in self._init:  # sidecars end last
+                container.end()
+
+    def remove(self) -> None:
+        """End it at once: processes and netns. Idempotent."""
+        self._gone = True
+        for container in self._all:
+            container.drop()
+        host, self._host = self._host, None
+        if host is not None:
+            self._placed(None)
+            if not self._on_node:
+                self._network.remove_pod(host)
+
+    @property
+    def _on_node(self) -> bool:
+        return bool(self._pod["spec"].get("hostNetwork"))
+
+    @property
+    def _addresses(self) -> Mapping[Family, str]:
+        return {} if self._host is None else self._host.addresses
+
+    def _begin(self) -> None:
+        """Create its netns and containers, unless it has ended already. Raises `HarnessError`; callers then retry."""
+        over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
+        if not over and not self._pod["metadata"].get("deletionTimestamp"):
+            try:
+                self._host = self._host or (self._node if self._on_node else self._add())
+            except UsageError as error:  # the node has no address left
+                self._refuse(str(error))
+                return
+            self._make_containers(self._host)
+        self._begun = True
+
+    def _add(self) -> Host:
+        meta = self._pod["metadata"]
+        return self._network.add_pod(self._node.name, of=PodName(meta["namespace"], meta["name"], self.uid))
+
+    def _make_containers(self, host: Host) -> None:
+        meta, spec = self._pod["metadata"], self._pod["spec"]
+        self._placed(host)
+        if not self._on_node:
+            sysctls.apply(host.namespace, sysctls.of_programs())
+        hostname = self._node.name if self._on_node else spec.get("hostname") or meta["name"][:63].rstrip("-.")
+        ips = tuple(host.addresses.values())
+        around = Surroundings(
+            FieldValues(self._pod, ips, tuple(self._node.addresses.values())),
+            hostname,
+            files_of(self._pod, ips, hostname, dns=self._dns),
+            host.namespace,
+            self._node.namespace,
+            host.addresses,
+            self._engine,
+            self._wake,
+        )
+        policy = spec.get("restartPolicy", "Always")
+        init = spec.get("initContainers") or ()
+        once = "Never" if policy == "Never" else "OnFailure"
+        self._init = [RunningContainer(each, around, policy=each.get("restartPolicy") or once) for each in init]
+        waits = "PodInitializing" if init else "ContainerCreating"
+        self._containers = [RunningContainer(each, around, policy=policy, waits=waits) for each in spec["containers"]]
+
+    def _end(self) -> None:
+        """Send SIGTERM to each container after its preStop hook, and SIGKILL at the end of the grace period."""
+        moment = time.monotonic()
+        if not self.ending:
+            self._ends_since = moment
+        kill_at = self._ends_since + float(self._pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        if kill_at < self._kill_at:
+            self._kill_at = kill_at
+            self._wake_at(kill_at)
+        for container in self._all:
+            if moment >= self._kill_at:
+                container.kill()
+            elif not container.lasts:
+                container.end()
+
+    def _wake_at(self, moment: float) -> None:
+        if moment > time.monotonic():
+            self._engine.after(moment - time.monotonic(), self._wake)
+
+    def _finish(self) -> None:
+        """Report that all processes have ended, remove the netns, and delete the object."""
+        if self._containers:
+            self._report()
+        self.remove()
+        self._gone = False  # until the object is deleted: the next `look` retries
+        self._init, self._containers = [], []
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
+        response = self._api.request("DELETE", self._path, body)
+        if response.code >= 400 and response.code not in (404, 409):
+            raise RefusedError("DELETE", self._path, response)
+        self._gone = True
+
+    def _refuse(self, why: str) -> None:
+        self._patch({"phase": "Failed", "reason": "OutOfpods", "message": why})
+        self._gone = True
+
+    def _report(self) -> None:
+        if not self._containers:
+            return
+        place = Place(
+            {str(f): ip for f, ip in self._addresses.items()},
+            {str(f): ip for f, ip in self._node.addresses.items()},
+            self._since,
+        )
+        states = [container.state for container in self._containers]
+        init = [container.state for container in self._init]
+        status = status_of(self._pod, place, states, init=init, before=self._reported, now=now())
+        if status != self._reported:
+            self._patch(status)
+            self._reported = status
+
+    def _patch(self, status: Object) -> None:
+        """Report a status of the pod with this uid: a newer pod of the same name is left alone."""
+        body = {"metadata": {"uid": self.uid}, "status": status}
+        path = f"{self._path}/status"
+        response = self._api.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+        if response.code >= 400 and response.code not in (404, 409):
+            raise RefusedError("PATCH", path, response)

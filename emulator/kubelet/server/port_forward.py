@@ -1,0 +1,177 @@
+"""Ports of a pod: connections to its loopback, over one connection of a client.
+
+Clients ask in three ways: by SPDY, by SPDY in a WebSocket (kubectl), and by the channels of a WebSocket, two for each
+port (client libraries). In all of them a connection has a stream for its bytes, and one for an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from emulator.kubelet.server import upgraded, websockets
+from emulator.kubelet.server.exec import beside
+from emulator.kubelet.server.spdy_connection import SpdyConnection, SpdyStream
+from emulator.kubelet.server.streams import Stream
+from emulator.kubelet.server.websockets import TUNNEL, V4, Channels, WebSocketWire
+
+PROTOCOL = "portforward.k8s.io"
+_CHUNK = 1 << 16
+_DIAL_SECONDS = 30.0
+_LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+
+
+class Sockets(Protocol):
+    """The netns of a pod."""
+
+    def socket(self, family: int, kind: int) -> socket.socket:
+        """Make a socket there."""
+
+
+async def serve(request: web.BaseRequest, netns: Sockets) -> web.StreamResponse:
+    """Upgrade the connection, and forward until it ends. Raises `ConnectionError`, and `ValueError` for a bad query."""
+    if request.headers.get("Upgrade", "").lower() != "websocket":
+        wire = await upgraded.to_spdy(request, PROTOCOL)
+        if isinstance(wire, upgraded.Upgraded):
+            await _by_spdy(SpdyConnection(wire), netns)
+            return wire.response
+        return wire
+    ports = _ports(request) if TUNNEL not in request.headers.get("Sec-WebSocket-Protocol", "") else []
+    websocket = await websockets.upgrade(request, (TUNNEL, V4))
+    if websocket is None:
+        return web.Response(status=403, text=f"unable to upgrade: the server accepts {TUNNEL} and {V4}\n")
+    if websocket.ws_protocol == TUNNEL:
+        await _by_spdy(SpdyConnection(WebSocketWire(websocket)), netns)
+    else:
+        await _by_channels(websocket, ports, netns)
+    await websocket.close()
+    return websocket
+
+
+async def _by_spdy(connection: SpdyConnection, netns: Sockets) -> None:
+    """Forward each pair of streams that a client opens."""
+    pairs: dict[str, dict[str, SpdyStream]] = {}
+    tasks: set[asyncio.Task[None]] = set()
+    async with beside(connection.serve()):
+        try:
+            while (stream := await connection.accept()) is not None:
+                kind = stream.headers.get("streamtype", "")
+                unnamed = str(stream.number - 2 * (kind == "data"))  # from clients of 2016, error stream first
+                pair = pairs.setdefault(stream.headers.get("requestid", unnamed), {})
+                pair[kind] = stream
+                if "data" in pair and "error" in pair:
+                    task = asyncio.create_task(_forward_pair(connection, pair["data"], pair["error"], netns))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _forward_pair(connection: SpdyConnection, data: SpdyStream, error: SpdyStream, netns: Sockets) -> None:
+    with contextlib.suppress(ConnectionError):
+        await forward(netns, int(data.headers.get("port", "0")), data, error)
+        await error.end()
+        if not data.ended:
+            await data.reset()
+        connection.forget(data)
+        connection.forget(error)
+
+
+async def _by_channels(websocket: web.WebSocketResponse, ports: Sequence[int], netns: Sockets) -> None:
+    """Forward one connection to each port, until all have ended."""
+    channels = Channels(websocket, 2 * len(ports))
+    pairs = list(zip(ports, channels.every[::2], channels.every[1::2], strict=True))
+    for port, data, error in pairs:
+        for channel in (data, error):
+            await channel.write(port.to_bytes(2, "little"))
+    async with beside(channels.serve()) as gone, beside(_forward_all(pairs, netns)) as every:
+        await asyncio.wait([every, gone], return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _forward_all(pairs: Sequence[tuple[int, Stream, Stream]], netns: Sockets) -> None:
+    await asyncio.gather(*(forward(netns, port, data, error) for port, data, error in pairs))
+
+
+async def forward(netns: Sockets, port: int, data: Stream, error: Stream) -> None:
+    """Forward one connection to its end. Raises `ConnectionError` if the client has gone."""
+    try:
+        reader, writer = await _connect(netns, port)
+    except (OSError, TimeoutError) as why:
+        said = os.strerror(why.errno).lower() if isinstance(why, OSError) and why.errno else "i/o timeout"
+        await error.write(f"error forwarding port {port}: dial tcp localhost:{port}: connect: {said}".encode())
+        return
+    there = asyncio.create_task(_to_pod(data, writer))
+    here = asyncio.create_task(_from_pod(reader, data))
+    both: tuple[asyncio.Task[Any], ...] = (here, there)
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not here.done() and not there.result():
+            await here
+    finally:
+        writer.transport.abort()
+        data.ignore()
+        for task in both:
+            task.cancel()
+        await asyncio.gather(*both, return_exceptions=True)
+
+
+async def _to_pod(data: Stream, writer: asyncio.StreamWriter) -> bool:
+    """Carry what the client says; return whether it has broken off, rather than ended its side."""
+    with contextlib.suppress(ConnectionError):  # the pod reads no more; it may go on writing
+        while chunk := await data.read():
+            writer.write(chunk)
+            await writer.drain()
+        writer.write_eof()
+    return isinstance(data, SpdyStream) and data.ended
+
+
+async def _from_pod(reader: asyncio.StreamReader, data: Stream) -> None:
+    """Carry what the pod says, until it ends the connection."""
+    while True:
+        try:
+            chunk = await reader.read(_CHUNK)
+        except OSError:  # it has broken off
+            chunk = b""
+        if not chunk:
+            await data.end()
+            return
+        await data.write(chunk)
+
+
+async def _connect(netns: Sockets, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a port of a pod's loopback. Raises `OSError`, `TimeoutError`."""
+    failed: OSError | None = None
+    for family, address in _LOOPBACK:
+        made = netns.socket(family, socket.SOCK_STREAM)
+        try:
+            made.setblocking(False)
+            async with asyncio.timeout(_DIAL_SECONDS):
+                await asyncio.get_running_loop().sock_connect(made, (address, port))
+            return await asyncio.open_connection(sock=made)
+        except OSError as error:
+            made.close()
+            failed = failed or error
+        except BaseException:
+            made.close()
+            raise
+    assert failed is not None
+    raise failed
+
+
+def _ports(request: web.BaseRequest) -> list[int]:
+    """Return the ports that are asked for, `port=80,81` or `port=80&port=81`. Raises `ValueError`."""
+    every = [each for text in request.query.getall("port", []) for each in text.split(",")]
+    if not every:
+        raise ValueError('query parameter "port" is required')
+    for each in every:
+        if not each.isdecimal() or not 0 < int(each) <= 65535:
+            raise ValueError(f'unable to parse "{each}" as a port')
+    return [int(each) for each in every]

@@ -1,0 +1,183 @@
+"""Serves HTTPS at the addresses of nodes, for the API server alone: logs, programs in containers, ports of pods.
+
+One thread and one event loop for all nodes. Words of refusals are those of Kubernetes' kubelet, as people see them:
+API servers pass them on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from aiohttp import web
+
+from emulator.kubelet.container_log import ContainerLog
+from emulator.kubelet.container_running import RunningContainer
+from emulator.kubelet.server import exec as programs
+from emulator.kubelet.server import logs, port_forward
+from harness.netns.fabric import Host
+from harness.netns.namespace import Namespace
+
+PORT = 10250
+_BACKLOG = 512
+_FOLLOWERS = 64  # threads at most that wait for lines of logs
+_TURNS = 100  # of the event loop, at most, until connections that were ended are closed
+_GRACE = 0.05  # seconds in which requests may end as they should, when the kubelet does
+
+
+class Pods(Protocol):
+    """The pods that a kubelet runs; from any thread."""
+
+    def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
+        """Return a container, or None."""
+
+    def netns(self, namespace: str, pod: str) -> Namespace | None:
+        """Return the netns of a pod, or None."""
+
+
+class KubeletServer:
+    """Serves from `start` to `close`."""
+
+    def __init__(self, pods: Pods) -> None:
+        self._pods = pods
+        self._loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self._loop.run_forever, name="kubelet-server", daemon=True)
+        self._waiters = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="kubelet-logs")
+        self._server: web.Server | None = None
+        self._listeners: list[asyncio.Server] = []
+        self._accepted: WeakSet[socket.socket] = WeakSet()
+
+    def start(self, nodes: Iterable[Host], tls: ssl.SSLContext) -> None:
+        """Listen at all addresses of these nodes. Raises `OSError` if a port is taken."""
+        listening = [_listening(node.namespace, address) for node in nodes for address in node.addresses.values()]
+        self.thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(listening, tls), self._loop).result()
+
+    def close(self) -> None:
+        """End all connections, and what runs for them. Idempotent."""
+        if self._loop.is_closed():
+            return
+        if self.thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self.thread.join()
+        self._waiters.shutdown()
+        self._loop.close()
+
+    async def _listen(self, listening: Iterable[socket.socket], tls: ssl.SSLContext) -> None:
+        self._server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        for each in listening:
+            listener = _Listener(each, self._accepted)
+            served = await self._loop.create_server(self._server, sock=listener, ssl=tls, backlog=_BACKLOG)
+            self._listeners.append(served)
+
+    async def _end(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        if self._server is not None:
+            await self._server.shutdown(timeout=_GRACE)
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._hang_up()
+        await self._loop.shutdown_default_executor()
+
+    async def _hang_up(self) -> None:
+        """End what was accepted and is still open, in whatever state."""
+        for each in self._accepted:
+            with contextlib.suppress(OSError):  # it is closed, or the client was quicker
+                each.shutdown(socket.SHUT_RDWR)
+        for _ in range(_TURNS):
+            if all(each.fileno() < 0 for each in self._accepted):
+                return
+            await asyncio.sleep(0)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            match request.path.split("/")[1:]:
+                case ["healthz"]:
+                    return web.Response(text="ok")
+                case ["containerLogs", namespace, pod, container] if request.method == "GET":
+                    return await self._logs(request, namespace, pod, container)
+                case ["exec", namespace, pod, container] if request.method in {"GET", "POST"}:
+                    return await self._exec(request, namespace, pod, container)
+                case ["portForward", namespace, pod] if request.method in {"GET", "POST"}:
+                    return await self._port_forward(request, namespace, pod)
+        except ValueError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        return web.Response(status=404, text="404 page not found\n")
+
+    async def _logs(self, request: web.BaseRequest, namespace: str, pod: str, name: str) -> web.StreamResponse:
+        wanted = logs.Wanted.parse(request.query)
+        if self._pods.netns(namespace, pod) is None and self._pods.container(namespace, pod, name) is None:
+            return web.Response(status=404, text=f'pod "{pod}" does not exist')
+        if (container := self._pods.container(namespace, pod, name)) is None:
+            return web.Response(status=404, text=f'container "{name}" not found in pod "{pod}"')
+        return await logs.serve(request, _log(container, pod, previous=wanted.previous), wanted, self._waiters)
+
+    async def _exec(self, request: web.BaseRequest, namespace: str, pod: str, name: str) -> web.StreamResponse:
+        wanted = programs.Wanted.parse(request)
+        if self._pods.netns(namespace, pod) is None:
+            return web.Response(status=404, text="pod does not exist")
+        container = self._pods.container(namespace, pod, name)
+        if container is None or not container.runs:
+            return web.Response(status=500, text=f'container not found ("{name}")')
+        return await programs.serve(request, container, wanted)
+
+    async def _port_forward(self, request: web.BaseRequest, namespace: str, pod: str) -> web.StreamResponse:
+        if (netns := self._pods.netns(namespace, pod)) is None:
+            return web.Response(status=404, text="pod does not exist")
+        return await port_forward.serve(request, netns)
+
+
+class _Listener(socket.socket):
+    """Notes the sockets that it accepts: asyncio does not show connections that are about to begin or to end."""
+
+    __slots__ = ("_accepted",)
+
+    def __init__(self, taken: socket.socket, accepted: WeakSet[socket.socket]) -> None:
+        super().__init__(fileno=taken.detach())
+        self._accepted = accepted
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        sock, address = super().accept()
+        self._accepted.add(sock)
+        return sock, address
+
+
+def _log(container: RunningContainer, pod: str, *, previous: bool) -> ContainerLog:
+    """Return a log of a container. Raises `ValueError` if there is none."""
+    if previous:
+        if container.previous_log is None:
+            raise ValueError(f'previous terminated container "{container.name}" in pod "{pod}" not found')
+        return container.previous_log
+    if container.log is None:
+        raise ValueError(
+            f'container "{container.name}" in pod "{pod}" is waiting to start: {_reason(container.state.state)}'
+        )
+    return container.log
+
+
+def _reason(state: Mapping[str, Mapping[str, str]]) -> str:
+    reason = state.get("waiting", {}).get("reason", "ContainerCreating")
+    said = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
+    return said.get(reason, reason)
+
+
+def _listening(namespace: Namespace, address: str) -> socket.socket:
+    made = namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, PORT))
+    except BaseException:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,122 @@
+"""One Service of a cluster as its causes are looked for, and the commands that change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from explain.cluster import Cluster
+from harness.api.client import Object
+from reference.endpointslice.hints import Mechanism, mechanism
+from reference.endpointslice.labels import ZONE, is_headless
+from reference.objects.endpoints import name_of
+
+PROXY_NAME = "service.kubernetes.io/service-proxy-name"
+
+
+class Case:
+    """One Service of a cluster, with what is computed of it once."""
+
+    def __init__(self, service: Object, slices: Sequence[Object], cluster: Cluster) -> None:
+        self.service, self.slices, self.cluster = service, slices, cluster
+        self.spec = service["spec"]
+        self.namespace, self.name = service["metadata"]["namespace"], service["metadata"]["name"]
+        self.decided_by: Mechanism = mechanism(service, cluster.features)
+        self.events = tuple(cluster.events(service))
+        self.pods = cluster.pods(service)
+
+    @property
+    def ends(self) -> str:
+        """The cause for which no proxy of this cluster routes the Service; "" if they do."""
+        if self.spec.get("type") == "ExternalName":
+            return "external-name"
+        if is_headless(self.service):
+            return "headless"
+        return "other-proxy" if PROXY_NAME in (self.service["metadata"].get("labels") or {}) else ""
+
+    @property
+    def families(self) -> list[str]:
+        """The IP families that the Service has slices of."""
+        return sorted({each["addressType"] for each in self.slices})
+
+    def endpoints(self, family: str) -> list[tuple[Object, Object]]:
+        """Return the endpoints of a family, each with its slice."""
+        mine = (one for one in self.slices if one["addressType"] == family)
+        return [(each, one) for one in mine for each in one.get("endpoints") or ()]
+
+    def kubectl(self, words: str) -> str:
+        """Return a command about the Service."""
+        verb, _, rest = words.partition(" ")
+        return f"kubectl -n {self.namespace} {verb} service {self.name} {rest}".rstrip()
+
+    def set_field(self, value: str = "") -> str:
+        """Return the command that lets the Service ask by field; by default for its zone, as this release says it."""
+        value = value or (
+            "PreferSameZone" if self.cluster.features.enabled("PreferSameTrafficDistribution") else "PreferClose"
+        )
+        return self.kubectl(f'patch -p \'{{"spec":{{"trafficDistribution":"{value}"}}}}\'')
+
+    def scale(self, replicas: int) -> str:
+        """Return the command that runs so many pods."""
+        return f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
+
+    def of_pod(self, verb: str, name: str) -> str:
+        """Return a command about a pod of the Service, like "describe" or "delete"."""
+        return f"kubectl -n {self.namespace} {verb} pod {name}"
+
+    @property
+    def touch(self) -> str:
+        """The command that makes the controller look at the Service again: it does with any change of it."""
+        return self.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
+
+    @property
+    def log(self) -> str:
+        """The command that shows what the controller says of the Service."""
+        pods = "-l component=kube-controller-manager --tail=-1"
+        return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}; if it does not run, start it"
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What the controller has said of the Service, and whether it runs."""
+        return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
+
+    @property
+    def _conditions(self) -> Iterator[str]:
+        """The conditions of the Service that are about topology and not met."""
+        for each in (self.service.get("status") or {}).get("conditions") or ():
+            if "Distribution" in str(each.get("type")) and each.get("status") != "True":
+                yield f"condition {each['type']} is {each.get('status')}: {each.get('message', '')}"
+
+    @property
+    def _written(self) -> str:
+        """When the controller wrote the slices last, as managed fields say; "" where they say nothing."""
+        fields = [each for one in self.slices for each in one["metadata"].get("managedFields") or ()]
+        last: Object = max(fields, key=lambda each: str(each.get("time", "")), default={})
+        return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
+
+    @property
+    def workload(self) -> str:
+        """What owns the pods, like "deployment/web"; "" where that is not known."""
+        for pod in self.pods or ():
+            for owner in pod["metadata"].get("ownerReferences") or ():
+                kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
+                template = (pod["metadata"].get("labels") or {}).get("pod-template-hash", "")
+                if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
+                    return f"deployment/{name.removesuffix(f'-{template}')}"
+                return f"{kind.lower()}/{name}"
+        return ""
+
+
+def condition(endpoint: Object, name: str, *, default: bool = False) -> bool:
+    """Return a condition of an endpoint; `default` if it does not say."""
+    value = (endpoint.get("conditions") or {}).get(name)
+    return default if value is None else bool(value)
+
+
+def first_name(endpoints: Sequence[Object]) -> str:
+    """Return the first name of endpoints."""
+    return min(map(name_of, endpoints))
+
+
+def label(node: str) -> str:
+    """Return the command that gives a node its zone."""
+    return f"kubectl label node {node} {ZONE}=ZONE"

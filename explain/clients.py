@@ -1,0 +1,115 @@
+"""Asks a Service of somebody's cluster from client pods, with the manners of a run.
+
+It holds the Lease, works in a namespace of its own, and removes both afterwards; what is left after a `kill -9` the
+next run removes, or `trafficdist cleanup`. The pods of the Service are only connected to. Servers that are the standard
+test image are asked for their name as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis
+from explain.seen import Plan, Seen, named, plan
+from harness.api.client import Api, RefusedError
+from harness.api.kubeconfig import find
+from harness.backends.any_cluster.clients import Clients
+from harness.backends.any_cluster.dialing import Dialer
+from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
+from harness.backends.any_cluster.target import takes_pods
+from harness.errors import UnavailableError, UsageError
+from harness.guest import errors, liveness
+from harness.guest.labels import new_run_id, run_labels
+from harness.guest.lease import Hold, hold
+from harness.guest.permissions import RULES
+from harness.guest.preflight import preflight
+from harness.judging.statistics import Rates
+from harness.model.outcomes import Reached
+from harness.model.topology import Node, Topology
+from harness.model.workloads import pod_client
+from harness.probes.loop import Probe
+from harness.run.signals import Signals
+
+CONNECTIONS = 10
+"""To servers that do not say who they are: more would not tell more."""
+RATES = Rates(leak=0.2)
+"""To servers that say who they are so many connections are made that a fifth that goes astray is seen."""
+
+Say = Callable[[str], None]
+
+_RESOURCES = {"namespaces", "leases", "pods", "nodes", "pods/proxy", "pods/portforward"}
+PERMISSIONS = tuple(each for each in RULES if _RESOURCES & {*each.resources} and "pods/status" not in each.resources)
+"""The rules of `deploy/rbac.yaml` that a probe needs, beside reading the Service."""
+
+
+def ask(
+    diagnosis: Diagnosis, cluster: Cluster, *, kubeconfig: str, context: str, registry: str, say: Say
+) -> tuple[Plan, list[Seen]]:
+    """Ask the Service of a diagnosis from a client pod in each zone, and wherever else something else is expected.
+
+    Raises `UsageError` for a Service without an address of this cluster, `UnavailableError` with the remedy,
+    `DistrustError` while a run is under way, and `InconclusiveError`.
+    """
+    wanted = plan(
+        diagnosis, cluster, [str(each["metadata"]["name"]) for each in cluster.objects.nodes if takes_pods(each)]
+    )
+    preflight(kubeconfig, context, rules=PERMISSIONS)
+    signals = Signals()
+    with signals.heard(), contextlib.ExitStack() as begun:
+        api = Api(find(kubeconfig, context=context), connections=100)
+        begun.callback(api.close)
+        run_id = new_run_id()
+        held = begun.enter_context(hold(api, run_id, say=say))
+        say(f"probe {run_id}: client pods on {', '.join(wanted.nodes)}")
+        begun.callback(signals.begin_end)  # what follows the last answer is not broken off
+        try:
+            return wanted, _asked(api, wanted, run_id, registry, held)
+        except RefusedError as error:
+            raise UnavailableError(errors.of(error, server=api.server)) from error
+
+
+def _asked(api: Api, wanted: Plan, run_id: str, registry: str, held: Hold) -> list[Seen]:
+    with contextlib.ExitStack() as begun:
+        runner = PodRunner(api, run_labels(run_id), registry, TROUBLED_SECONDS)
+        begun.callback(runner.close)
+        names = {each: each for each in wanted.nodes}
+        dialer = Dialer(api, partial(liveness.begin_watch, api, lambda: names))
+        begun.callback(dialer.close)
+        topology = Topology("cluster", tuple(Node(each, "") for each in wanted.nodes))
+        clients = Clients(api, runner, topology, prefix=f"td-{run_id}-main", worker=0, node_addresses=lambda _: {})
+        begun.callback(clients.delete)
+        clients.make()
+        held.check()
+        _require_addresses(api, wanted)
+        return _outcomes(wanted, clients, dialer)
+
+
+def _require_addresses(api: Api, wanted: Plan) -> None:
+    """Raise `UsageError` if an address is not one of the Service's own any more: somebody else may have it."""
+    metadata = wanted.service["metadata"]
+    now = api.get("services", metadata["namespace"], metadata["name"])
+    addresses = set(now["spec"].get("clusterIPs") or ())
+    foreign = sorted({each.address for each in wanted.questions} - addresses)
+    if foreign:
+        said = f"--probe: {', '.join(foreign)} is no address of Service {metadata['namespace']}/{metadata['name']}"
+        raise UsageError(f"{said}, which has {', '.join(sorted(addresses)) or 'none'}: nothing else is asked")
+
+
+def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:
+    probes = [
+        Probe(clients.place_of(pod_client(each.node)), "TCP", each.address, each.number) for each in wanted.questions
+    ]
+    if not wanted.told:
+        seen = [[dialer.connect(each) for _ in range(CONNECTIONS)] for each in probes]
+    else:
+        times = RATES.samples(1)
+        outcomes = dialer.probe([each for each in probes for _ in range(times)], read=Reached)
+        seen = [outcomes[begin : begin + times] for begin in range(0, len(outcomes), times)]
+    return [
+        Seen(question, Counter(named(each, question.family, wanted) for each in outcomes))
+        for question, outcomes in zip(wanted.questions, seen, strict=True)
+    ]

@@ -1,0 +1,273 @@
+"""A cluster as an explanation looks at it: its objects, found by name, and what is the same for all Services."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property, lru_cache
+
+from explain.components import API_SERVER, CONTROLLER, PROXY
+from explain.objects import CALICO, Objects, kubelet_version
+from harness.api.client import Object
+from harness.guest.lease_record import moment
+from harness.model.topology import ZONE_LABEL
+from reference.endpointslice.endpoints import is_ready
+from reference.endpointslice.labels import node_zone, service_name
+from reference.endpointslice.zones import ZoneTable, counts, milli_cpu
+from reference.features import GATES, NEWEST, OLDEST, Features, Reading, Version
+from reference.proxy.decision import Behaviour
+
+_PATIENCE = 4
+"""A holder renews its Lease several times while it lasts; after so many times its duration it does not run."""
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+ServiceName = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: its zone ("" without), the release of its proxy, and what it is to hints in proportion to CPU.
+
+    `counts`: it is ready, and no control plane node. `milli_cpu` is 0 where it is unknown. `proxy` says how the release
+    is known: from the image of its proxy, or from its kubelet.
+    """
+
+    name: str
+    zone: str
+    version: Version
+    proxy: str
+    counts: bool
+    milli_cpu: int
+    proxy_ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LateLabel:
+    """A zone label that is younger than the proxy pod of its node; `by_hand` if kubectl wrote it.
+
+    `restart` is the command that starts the proxy again, where it knows the label only from its start.
+    """
+
+    said: str
+    by_hand: bool
+    restart: str
+
+
+class Cluster:
+    """The objects of a cluster, indexed. `features` are those of its controller, with the gates that were read."""
+
+    def __init__(self, objects: Objects, follow: Reading) -> None:
+        self.objects = objects
+        images = [_image(each, CONTROLLER) for each in objects.managers]
+        self.controller_image = min(filter(None, images), default="")
+        version = version_of(self.controller_image.rpartition(":")[2]) or version_of(objects.version) or NEWEST
+        self.features = _features(version, {**self._keys, **objects.gates.get(CONTROLLER, {})}, follow)
+        self.services = {_name(each): each for each in objects.services}
+        self.slices: Mapping[ServiceName, list[Object]] = defaultdict(list)
+        for each in objects.endpointslices:
+            if name := service_name(each):
+                self.slices[each["metadata"].get("namespace", ""), name].append(each)
+        self._behaviours = lru_cache(self._behaviour)
+        self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # by namespace and label
+
+    @property
+    def _keys(self) -> dict[str, bool]:
+        """The gate of topology keys, which only an API server with that gate stores; it stands for all components."""
+        return {name: on for name, on in self.objects.gates.get(API_SERVER, {}).items() if name == "ServiceTopology"}
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name, in order."""
+        objects = sorted(self.objects.nodes, key=lambda each: str(each["metadata"]["name"]))
+        return {found.name: found for found in map(self._node, objects)}
+
+    def _node(self, node: Object) -> Node:
+        name = str(node["metadata"]["name"])
+        proxy = self._proxies.get(name)
+        image = _image(proxy, PROXY) if proxy else ""
+        by_image, kubelet = version_of(image.rpartition(":")[2]), kubelet_version(node)
+        return Node(
+            name,
+            node_zone(node),
+            by_image or version_of(kubelet) or self.features.version,
+            image if by_image else f"kubelet {kubelet or '?'}",
+            counts(node, self.features),
+            milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
+            proxy is None or is_ready(proxy),
+        )
+
+    @cached_property
+    def _proxies(self) -> Mapping[str, Object]:
+        """The pods of proxies, by node."""
+        return {str((each.get("spec") or {}).get("nodeName", "")): each for each in self.objects.proxies}
+
+    @cached_property
+    def zones(self) -> ZoneTable:
+        """The CPU of the zones, as the controller sums it up."""
+        return ZoneTable(self.features, {each["metadata"]["name"]: each for each in self.objects.nodes})
+
+    @cached_property
+    def names_of_zones(self) -> Sequence[str]:
+        """The zones that nodes are in, in order."""
+        return sorted({each.zone for each in self.nodes.values()} - {""})
+
+    def _with_label(self, namespace: str, key: str) -> Mapping[str, list[Object]]:
+        """The pods of a namespace that have a label, by its value."""
+        if (namespace, key) not in self._pods:
+            found = self._pods[namespace, key] = defaultdict(list)
+            for each in self._in_namespaces.get(namespace, ()):
+                if (value := (each["metadata"].get("labels") or {}).get(key)) is not None:
+                    found[value].append(each)
+        return self._pods[namespace, key]
+
+    @cached_property
+    def _in_namespaces(self) -> Mapping[str, list[Object]]:
+        found: dict[str, list[Object]] = defaultdict(list)
+        for each in self.objects.pods:
+            found[each["metadata"].get("namespace", "")].append(each)
+        return found
+
+    def pods(self, service: Object) -> list[Object] | None:
+        """Return the pods that a Service selects; None where that is not known."""
+        selector = service["spec"].get("selector")
+        if not selector or "pods" in self.objects.unread:
+            return None
+        wanted, (key, value) = selector.items(), next(iter(selector.items()))
+        mine = self._with_label(service["metadata"]["namespace"], key).get(value, ())
+        return [each for each in mine if wanted <= (each["metadata"].get("labels") or {}).items()]
+
+    @cached_property
+    def _events(self) -> Mapping[ServiceName, list[Object]]:
+        found: dict[ServiceName, list[Object]] = defaultdict(list)
+        for each in self.objects.events:
+            about = each.get("involvedObject") or {}
+            if about.get("kind") == "Service":
+                found[about.get("namespace", ""), about.get("name", "")].append(each)
+        return found
+
+    def events(self, service: Object) -> list[str]:
+        """Return what the newest Events of each reason say of a Service, about topology; the newest first."""
+        mine = [each for each in self._events.get(_name(service), ()) if "Topology" in str(each.get("reason", ""))]
+        newest: dict[str, Object] = {str(each["reason"]): each for each in sorted(mine, key=_time)}
+        return [
+            f"{each['reason']}: {each.get('message', '')} ({_time(each) or 'at an unknown time'})"
+            for each in sorted(newest.values(), key=_time, reverse=True)
+        ]
+
+    @cached_property
+    def _lease(self) -> Object | None:
+        """The spec of the controller's Lease."""
+        named = (each for each in self.objects.leases if each["metadata"]["name"] == CONTROLLER)
+        return next((each.get("spec") or {} for each in named), None)
+
+    def controller(self) -> str:
+        """Return what the Lease says of the controller; "" where there is none."""
+        if self._lease is None:
+            return ""
+        held = self._lease.get("holderIdentity") or "nobody"
+        at = f", read at {self.objects.at}" if self.objects.at else ""
+        return f"Lease {CONTROLLER}: held by {held}, renewed {self._lease.get('renewTime', 'never')}{at}"
+
+    @property
+    def controller_is_gone(self) -> bool:
+        """True if the controller's Lease is given up, or had ended when it was read."""
+        if self._lease is None:
+            return False
+        renewed, now = moment(self._lease.get("renewTime")), moment(self.objects.at)
+        lasts = timedelta(seconds=int(self._lease.get("leaseDurationSeconds") or 15))
+        return not self._lease.get("holderIdentity") or bool(renewed and now and now > renewed + _PATIENCE * lasts)
+
+    def log_of_proxy(self, node: str) -> str:
+        """Return the command that shows the log of a node's proxy, which has one."""
+        metadata = self._proxies[node]["metadata"]
+        return f"kubectl -n {metadata['namespace']} logs {metadata['name']}"
+
+    @cached_property
+    def late_labels(self) -> Mapping[str, LateLabel]:
+        """The nodes, by name, whose zone label was written after their proxy had started, as far as is known."""
+        found = {}
+        for node in self.objects.nodes:
+            name, written = str(node["metadata"]["name"]), _label_written(node)
+            proxy = self._proxies.get(name) or {}
+            at, started = moment(written.get("time")), moment((proxy.get("status") or {}).get("startTime"))
+            if at and started and at > started:
+                manager, pod = str(written.get("manager", "?")), proxy["metadata"]["name"]
+                said = f"zone label of {name} written by {manager} at {at:{_TIME}}, {pod} started at {started:{_TIME}}"
+                found[name] = LateLabel(said, manager.startswith("kubectl"), _restart(proxy))
+        return found
+
+    def gate_off(self, component: str, *gates: str) -> str:
+        """Return the first of these gates that is off in a component, as its metrics say; "" if none is known to be."""
+        seen = self.objects.gates.get(component, {})
+        return next((each for each in gates if seen.get(each) is False), "")
+
+    def behaviour(self, version: Version) -> Behaviour:
+        """Return what a proxy of a release decides by."""
+        return self._behaviours(version)
+
+    @cached_property
+    def newest_behaviour(self) -> Behaviour:
+        """What a proxy of the controller's release decides by, with the gates that are usual there."""
+        return Behaviour.of(Features(self.features.version, follows=self.features.follows))
+
+    def _behaviour(self, version: Version) -> Behaviour:
+        of_proxy = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
+        return Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))
+
+
+def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
+    """Return the features of a component whose metrics say these gates; those that cannot be set there do not count."""
+    usual, gates = Features(version, follows=follow), {}
+    for name, value in seen.items():
+        if name in GATES and usual.enabled(name) != value:
+            with contextlib.suppress(ValueError):
+                Features(version, {name: value})
+                gates[name] = value
+    return Features(version, gates, follow)
+
+
+def _restart(proxy: Object) -> str:
+    """Return how to start a proxy again that knows its zone only from its start; "" for kube-proxy."""
+    metadata = proxy["metadata"]
+    is_calico = (metadata.get("labels") or {}).get("k8s-app") == CALICO
+    return f"kubectl -n {metadata['namespace']} delete pod {metadata['name']}" if is_calico else ""
+
+
+def _label_written(node: Object) -> Object:
+    """Return the newest entry of managedFields that has the zone label; it may be younger than the label itself."""
+    field = f"f:{ZONE_LABEL}"
+    entries = node["metadata"].get("managedFields") or ()
+    labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]
+    return max((each for kept, each in labels if field in kept), key=lambda each: str(each.get("time", "")), default={})
+
+
+def version_of(text: str) -> Version | None:
+    """Return the Kubernetes release in "v1.34.2", or the nearest one that is known; None if there is none."""
+    match = re.match(r"v?(\d+)\.(\d+)", text)
+    return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
+
+
+def _name(obj: Object) -> ServiceName:
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _image(pod: Object, program: str) -> str:
+    containers = pod["spec"].get("containers") or ()
+    return str(next((each.get("image", "") for each in containers if program in each.get("image", "")), ""))
+
+
+def _time(event: Object) -> str:
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event.get("firstTimestamp")
+        or ""
+    )

@@ -1,0 +1,111 @@
+"""The command `trafficdist explain`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.commands.cleanup import of_cluster
+from harness.commands.from_options import with_options
+from harness.commands.front import examples, tell
+from harness.errors import UsageError
+from harness.settings.options import BY_NAME, resolve_some
+
+if TYPE_CHECKING:
+    from explain.service import Asking, Source
+
+_EXAMPLES = examples(
+    "explain web                            in the namespace of the current context",
+    "explain shop/web --context production",
+    "explain --all                          each Service that asks for topology, a line",
+    "explain --all --record here            write what was read, without Secrets, to explain it elsewhere",
+    "explain shop/web --from here",
+    "explain shop/web --probe                         with connections from a pod in each zone",
+    "explain shop/web --if scale=6 --if trafficDistribution=PreferSameZone",
+)
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("service", metavar="[[NAMESPACE/]SERVICE]", required=False, default="")
+@of_cluster
+@with_options([BY_NAME["follow"], BY_NAME["image-registry"]])
+@click.option("--all", "every", is_flag=True, help="Explain all Services that ask for topology, in a table.")
+@click.option("--namespace", metavar="NAME", default="", help="With --all: only Services of this namespace.")
+@click.option(
+    "--from", "source", metavar="DIR", default="",
+    help="Read files instead of a cluster: services.json, endpointslices.json, nodes.json (and pods, events, leases), "
+    "as `kubectl get ... -A -o json` writes them.",
+)  # fmt: skip
+@click.option("--record", metavar="DIR", default="", help="Write what was read into a folder, for --from.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text",
+    help="The form of the answer; md and html with --all.",
+)  # fmt: skip
+@click.option(
+    "--if", "assumed", metavar="KEY=VALUE", multiple=True,
+    help="What would be if: trafficDistribution, internalTrafficPolicy, annotation (topology-mode), scale (pods), "
+    "without-zone or version has this value. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--clients", metavar="WHERE", default="nodes",
+    help="With --if, where clients are: nodes (as many on each), cpu, or shares of zones like a=5,b=3. [nodes]",
+)  # fmt: skip
+@click.option(
+    "--probe", is_flag=True,
+    help="Also ask the Service's address from a client pod in each zone, and show what was seen beside what is "
+    "expected. Makes a namespace, a Lease and pods, and removes them.",
+)  # fmt: skip
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    /,
+    *,
+    service: str,
+    every: bool,
+    namespace: str,
+    source: str,
+    record: str,
+    form: str,
+    assumed: tuple[str, ...],
+    clients: str,
+    probe: bool,
+    **options: Any,
+) -> None:
+    """Explain why connections to a Service stay in their zone, or do not, on any cluster.
+
+    Read-only, but for --probe.
+
+    First the answer, then each cause with its evidence, nodes and remedy (docs/explain.md has a paragraph for each),
+    then the endpoints that each node uses. Follows released Kubernetes, unless --follow kep is given.
+
+    With --all the exit code is 1 if some Service does not get what it asks for.
+    """
+    from explain.service import Source, explain_all, explain_if, explain_service
+    from harness.commands.console import console as made
+
+    if every and assumed:
+        raise UsageError("explain --all: --if is for one Service")
+    if every == bool(service):
+        raise UsageError("explain: want one Service, like shop/web, or --all")
+    if service and (namespace or form in {"md", "html"}):
+        raise UsageError(f"explain {service}: --namespace and --format md or html are for --all")
+    if probe and (every or assumed or source):
+        raise UsageError("explain --probe: want one Service of a cluster that runs, without --all, --if and --from")
+    told = resolve_some(options)
+    registry = told.pop("image_registry")
+    told["follow"] = told["follow"] or "released"
+    read, console = Source(**told, folder=source, record=record), made()
+    if every:
+        ctx.exit(int(explain_all(namespace, read, form=form, console=console)))
+    if assumed:
+        explain_if(assumed, clients, service, read, form=form, console=console)
+        return
+    explain_service(service, read, form=form, console=console, ask=_asking(read, registry) if probe else None)
+
+
+def _asking(source: Source, registry: str) -> Asking:
+    from explain.clients import ask
+
+    return partial(ask, kubeconfig=source.kubeconfig, context=source.context, registry=registry, say=tell)

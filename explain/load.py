@@ -1,0 +1,77 @@
+"""What each endpoint of a Service bears, by where its clients are.
+
+Clients are as many on each node, as many as a node has CPU, or as a table says of zones. That preferring what is near
+may overload endpoints is a risk that the KEPs name (KEP-4444, Risks and Mitigations).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis
+from explain.routes import Route, zones_of_endpoints
+from harness.api.client import Object
+from harness.errors import UsageError
+from reference.objects.endpoints import is_ready
+from reference.proxy.objects import canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Some endpoints of a zone that bear the same: the share of all connections of each, and that of an even spread."""
+
+    zone: str
+    endpoints: int
+    share: float
+    even: float
+
+    @property
+    def load(self) -> float:
+        """What an endpoint bears, as a multiple of an even share."""
+        return self.share / self.even
+
+
+def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients: str) -> list[Share]:
+    """Return what each endpoint bears, those alike together, by zone; for the first port of each family.
+
+    `clients` is "nodes", "cpu", or a table of zones like "a=5,b=3". Raises `UsageError`.
+    """
+    weight, zones = _weights(clients, cluster), zones_of_endpoints(slices)
+    borne: dict[str, float] = {canonical(each["addresses"][0]): 0.0 for one in slices for each in _ready(one)}
+    even, total = 1 / len(borne) if borne else 0.0, 0.0
+    for route in _of_first_ports(found.routes):
+        heavy = sum(map(weight, route.nodes))
+        total += heavy
+        for address in route.endpoints:
+            borne[address] = borne.get(address, 0.0) + heavy / route.used
+    alike = Counter((zones.get(address, ""), round(each / total, 6)) for address, each in borne.items() if total)
+    return [Share(zone, count, share, even) for (zone, share), count in sorted(alike.items())]
+
+
+def _ready(endpoint_slice: Object) -> list[Object]:
+    return [each for each in endpoint_slice.get("endpoints") or () if is_ready(each)]
+
+
+def _of_first_ports(routes: Sequence[Route]) -> list[Route]:
+    first: dict[str, str] = {}
+    return [each for each in routes if first.setdefault(each.family, each.port) == each.port]
+
+
+def _weights(clients: str, cluster: Cluster) -> Callable[[str], float]:
+    if clients == "nodes":
+        return lambda _: 1.0
+    if clients == "cpu":
+        return lambda name: float(cluster.nodes[name].milli_cpu)
+    table: dict[str, float] = {}
+    for each in clients.split(","):
+        zone, sign, value = each.partition("=")
+        if not sign or not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value) or zone not in cluster.names_of_zones:
+            there = ", ".join(cluster.names_of_zones)
+            raise UsageError(f"--clients {clients}: want nodes, cpu, or shares of zones ({there}) like a=5,b=3")
+        table[zone] = float(value)
+    held = Counter(each.zone for each in cluster.nodes.values())
+    return lambda name: table.get(zone := cluster.nodes[name].zone, 0.0) / held[zone]

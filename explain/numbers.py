@@ -1,0 +1,51 @@
+"""Numbers behind hints in proportion to CPU: how much a zone would be overloaded, and how many endpoints would do."""
+
+from __future__ import annotations
+
+import heapq
+from fractions import Fraction
+
+from explain.cluster import Cluster
+from reference.endpointslice.allocation import Threshold, allocate
+from reference.endpointslice.allocation import floating_point_refuses as refuses
+from reference.endpointslice.zones import Refusal, ZoneShares
+
+_THRESHOLDS = (20, 30)  # per cent of overload (KEP-2433)
+_FAR = 1_000
+"""A remedy of more pods than that is none."""
+
+
+def overloads(shares: ZoneShares, endpoints: int) -> str:
+    """Return by how much the best distribution overloads an endpoint, and whether that is just the limit."""
+    percent = overload_percent(shares, endpoints)
+    near = round(percent) in _THRESHOLDS
+    said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
+    return f"{endpoints} endpoints over {len(shares.weights)} zones of this CPU would overload one by {said} %"
+
+
+def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
+    """The least overload in percent that any distribution has (KEP-2433, Overload). One endpoint a zone."""
+    held = dict.fromkeys(shares.weights, 1)
+    heap = [(float(-weight), zone) for zone, weight in shares.weights.items()]
+    heapq.heapify(heap)
+    for _ in range(endpoints - len(held)):
+        _, zone = heap[0]
+        held[zone] += 1
+        heapq.heapreplace(heap, (-shares.weights[zone] / held[zone], zone))
+    worst = max(Fraction(shares.weights[zone] * endpoints, shares.total * count) for zone, count in held.items())
+    return (worst - 1) * 100
+
+
+def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
+    """Return whether the controller's floating point would refuse hints for so many that exact numbers allow."""
+    shares = cluster.zones.shares
+    return cluster.features.follows == "released" and isinstance(shares, ZoneShares) and refuses(shares, endpoints)
+
+
+def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
+    """Return the next number of endpoints that every controller gives hints to; 0 if there is none that is near."""
+    for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
+        refused = isinstance(allocate(shares, number, threshold), Refusal) or refuses(shares, number)
+        if not refused and number != endpoints:
+            return number
+    return 0

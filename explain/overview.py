@@ -1,0 +1,184 @@
+"""All Services of a cluster that ask for topology, a line each: who does not get what it asks for, and why."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from explain.causes import CROSSES
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis, diagnose
+from explain.findings import many
+from explain.text import answer
+from harness.model.escaping import for_json, for_line, for_markdown
+from reference.endpointslice.hints import NoHints, mechanism, topology_annotation
+from reference.proxy.objects import UNREADABLE
+
+_HEAD = ("Service", "asks for", "nodes that do not get it", "because", "remedy")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One Service: what it asks for, how many nodes do not get it, the first cause and its remedy."""
+
+    service: str
+    asks: str
+    missed: int
+    says: str
+    cause: str = ""
+    remedy: str = ""
+    wanting: bool = False
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as texts."""
+        why = f"{self.says} [{self.cause}]" if self.cause else self.says
+        return self.service, self.asks, str(self.missed), why, self.remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The rows of the Services that ask, those first that miss most; `silent` Services ask for nothing."""
+
+    rows: tuple[Row, ...]
+    silent: int
+    nodes: int
+    unread: tuple[str, ...]
+
+    @property
+    def wanting(self) -> int:
+        """The number of Services that do not get what they ask for on some node."""
+        return sum(each.wanting for each in self.rows)
+
+    @property
+    def total(self) -> str:
+        """The sums, in a sentence."""
+        asking, pairs = len(self.rows), sum(each.missed for each in self.rows if each.wanting)
+        return (
+            f"{self.wanting} of {many(asking, 'Service')} that ask for topology do not get it everywhere: "
+            f"{pairs} of {many(asking * self.nodes, 'pair')} of a Service and a node; "
+            f"Services that ask for nothing: {self.silent}"
+        )
+
+
+def overview(cluster: Cluster, namespace: str = "") -> Overview:
+    """Look at all Services of a cluster, or of one namespace of it."""
+    known = [each for each in cluster.objects.services if namespace in {"", each["metadata"].get("namespace")}]
+    asking = [each for each in known if _asks(each, cluster)]
+    rows = sorted(
+        (_row(each, cluster) for each in asking), key=lambda each: (not each.wanting, -each.missed, each.service)
+    )
+    unread = tuple(f"{name} were not read: {why}" for name, why in sorted(cluster.objects.unread.items()))
+    return Overview(tuple(rows), len(known) - len(asking), len(cluster.nodes), unread)
+
+
+def _asks(service: Any, cluster: Cluster) -> bool:
+    """Return whether a Service asks for topology, if only in words that nobody knows."""
+    try:
+        asks = not isinstance(mechanism(service, cluster.features), NoHints)
+        return asks or bool(
+            service["spec"].get("trafficDistribution") or topology_annotation(service, cluster.features)[1]
+        )
+    except (*UNREADABLE, AttributeError):
+        return True
+
+
+def _row(service: Any, cluster: Cluster) -> Row:
+    metadata = service["metadata"]
+    name = f"{metadata.get('namespace', '')}/{metadata['name']}"
+    try:
+        found = diagnose(service, cluster)
+        key, value = topology_annotation(service, cluster.features)
+        asks = f"{key.rpartition('/')[2]} {value}" if value else str(service["spec"].get("trafficDistribution"))
+    except (*UNREADABLE, AttributeError) as error:
+        return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True)
+    first = found.findings[0] if found.findings else None
+    missed = _missed(found)
+    if first is None or first.cause.weight > CROSSES:
+        return Row(name, asks, missed, answer(found))
+    return Row(name, asks, missed, first.says, first.cause.id, first.remedy or first.cause.remedy, wanting=True)
+
+
+def _missed(found: Diagnosis) -> int:
+    """The number of nodes whose connections leave the zone or fail; all where nobody can be reached."""
+    if found.wanting and not (found.crossing or found.failing):
+        return found.nodes
+    return len({*found.crossing, *found.failing})
+
+
+# Formats
+
+
+def _text(view: Overview) -> str:
+    table = Table(*_HEAD, box=None, pad_edge=False, header_style="bold")
+    for each in view.rows:
+        table.add_row(*each.cells)
+    written = io.StringIO()
+    Console(file=written, width=200, highlight=False, markup=False).print(table)
+    lines = [line.rstrip() for line in written.getvalue().splitlines()] if view.rows else []
+    return "\n".join([*lines, "", view.total, *view.unread])
+
+
+def _json(view: Overview) -> str:
+    rows = [
+        {
+            "service": each.service,
+            "asks": each.asks,
+            "missed": each.missed,
+            "wanting": each.wanting,
+            "cause": each.cause,
+            "says": each.says,
+            "remedy": each.remedy,
+        }
+        for each in view.rows
+    ]
+    whole = {
+        "services": rows,
+        "silent": view.silent,
+        "nodes": view.nodes,
+        "wanting": view.wanting,
+        "unread": view.unread,
+    }
+    return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+def _markdown(view: Overview) -> str:
+    lines = [_HEAD, ("---",) * len(_HEAD), *(each.cells for each in view.rows)]
+    table = [f"| {' | '.join(map(for_markdown, cells))} |" for cells in lines]
+    return "\n".join([*table, "", view.total, *(f"- {for_markdown(each)}" for each in view.unread)])
+
+
+def _html(view: Overview) -> str:
+    def row(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(for_line(each))}</{tag}>" for each in cells) + "</tr>"
+
+    rows = "\n".join(row("td", each.cells) for each in view.rows)
+    unread = "".join(f"<p>{html.escape(for_line(each))}</p>" for each in view.unread)
+    return _PAGE.format(head=row("th", _HEAD), rows=rows, total=html.escape(view.total), unread=unread)
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Services that ask for topology</title>
+<meta name="viewport" content="width=device-width"><style>
+:root {{ color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }}
+table {{ border-collapse: collapse }} td, th {{ padding: .3em .8em; text-align: left; vertical-align: top }}
+tr + tr {{ border-top: 1px solid #8886 }} td:nth-child(3) {{ text-align: right }}
+</style></head><body><main><h1>Services that ask for topology</h1><p>{total}</p>{unread}
+<table><thead>{head}</thead><tbody>
+{rows}
+</tbody></table></main></body></html>"""
+
+FORMATS: dict[str, Callable[[Overview], str]] = {
+    "text": _text,
+    "json": lambda view: for_json(_json(view)),
+    "md": _markdown,
+    "html": _html,
+}
+"""The ways to write an overview."""

@@ -1,0 +1,149 @@
+"""Where the connections to a Service go from each node, as the proxies of that release decide.
+
+Nodes for which the decision is the same are asked once: those of one zone and one release, unless the node itself
+matters. So a thousand nodes cost as much as the zones that they are in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from explain.cluster import Cluster, Node
+from harness.api.client import Object
+from reference.objects.topology_keys import Labels
+from reference.proxy.decision import Decision, Endpoint, Family, Forward, Place, ServicePort, decide, describe
+from reference.proxy.node_labels import NodeLabels
+from reference.proxy.objects import UNREADABLE, annotation_key, canonical, read_slice, service_ports, topology_keys
+
+TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The way of connections to the cluster IP from some nodes of a zone, for one port and IP family.
+
+    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". The `endpoints` of these addresses take the
+    connections, `crossing` of them in another zone or in none that is known; with a node of no zone all are.
+    """
+
+    nodes: tuple[str, ...]
+    zone: str
+    port: str
+    family: Family
+    tier: str
+    endpoints: tuple[str, ...]
+    crossing: int
+    because: str
+
+    @property
+    def used(self) -> int:
+        """The number of endpoints that take the connections."""
+        return len(self.endpoints)
+
+    @property
+    def fails(self) -> bool:
+        """True if connections are dropped or refused."""
+        return not self.endpoints
+
+
+def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> list[Route] | None:
+    """Return the routes of a Service, in order of nodes; None where proxies cannot read a slice, and make no rules."""
+    labels = _labels(service, cluster)
+    try:
+        zones = zones_of_endpoints(slices)
+        by_release = {
+            version: _ports(service, slices, cluster, version, labels)
+            for version in {each.version for each in cluster.nodes.values()}
+        }
+        found: dict[Route, list[str]] = defaultdict(list)
+        for nodes in _alike(cluster.nodes.values(), _matter(service, slices)):
+            one = nodes[0]
+            place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
+            for (port, family), endpoints in by_release[one.version].items():
+                decision = decide(port, endpoints, place, cluster.behaviour(one.version))
+                route = _route(one, port, family, decision, zones)
+                found[route].extend(each.name for each in nodes)
+    except UNREADABLE:
+        return None
+    return [replace(route, nodes=tuple(names)) for route, names in found.items()]
+
+
+def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:
+    """Return the nodes of the routes that are wanted, in order."""
+    return tuple(sorted({name for each in by_proxies if wanted(each) for name in each.nodes}))
+
+
+def _matter(service: Object, slices: Iterable[Object]) -> Callable[[str], bool]:
+    """Return whether the name of a node makes a difference: by a policy, by hints for nodes, or by its labels."""
+    spec = service["spec"]
+    if topology_keys(service):
+        return lambda _: True
+    local = "Local" in {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")}
+    endpoints = [each for one in slices for each in one.get("endpoints") or ()]
+    named = {hint["name"] for each in endpoints for hint in (each.get("hints") or {}).get("forNodes") or ()}
+    if local:
+        named |= {each["nodeName"] for each in endpoints if each.get("nodeName")}
+    return named.__contains__
+
+
+def _alike(nodes: Iterable[Node], matters: Callable[[str], bool]) -> Iterable[list[Node]]:
+    groups: dict[tuple[str, tuple[int, int], str], list[Node]] = defaultdict(list)
+    for each in nodes:
+        groups[each.zone, each.version, each.name if matters(each.name) else ""].append(each)
+    return groups.values()
+
+
+def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
+    """The labels of nodes and endpoints, where the keys of a Service ask for them."""
+    if not topology_keys(service):
+        return None
+    labels = NodeLabels()
+    for node in cluster.objects.nodes:
+        labels.receive(node)
+    return labels
+
+
+def _ports(
+    service: Object, slices: Iterable[Object], cluster: Cluster, version: tuple[int, int], labels: NodeLabels | None
+) -> dict[tuple[ServicePort, Family], list[Endpoint]]:
+    behaviour = cluster.behaviour(version)
+    of_endpoint: Callable[[Mapping[str, Any]], Labels] | None = None
+    if labels is not None and behaviour.topology_keys:
+        of_endpoint = labels.of_endpoint
+    known = [each for each in map(read_slice, slices) if each is not None]
+    return {
+        (port, family): [
+            endpoint
+            for each in known
+            if each.family == family
+            for endpoint in each.endpoints((port.port_name, port.protocol), of_endpoint)
+        ]
+        for family, ports in service_ports(service, annotation_key=annotation_key(behaviour)).items()
+        for port in ports
+    }
+
+
+def zones_of_endpoints(slices: Iterable[Object]) -> dict[str, str]:
+    """Return the zones of endpoints by address."""
+    return {
+        canonical(address): str(each.get("zone") or "")
+        for one in slices
+        for each in one.get("endpoints") or ()
+        for address in each["addresses"]
+    }
+
+
+def _route(node: Node, port: ServicePort, family: Family, decision: Decision, zones: Mapping[str, str]) -> Route:
+    action = decision.cluster_ip
+    name = f"{port.port_name or port.port}/{port.protocol}"
+    if not isinstance(action, Forward):
+        because = describe(action).replace(f"node {node.name}", "the node")
+        return Route((), node.zone, name, family, "nowhere", (), 0, because)
+    crossing = sum(not node.zone or zones.get(each.address) != node.zone for each in action.endpoints)
+    tier = "local" if action.local else TIERS[decision.mode]
+    because = action.reason if action.local or decision.mode else decision.hints
+    because = because.replace(f"node {node.name}", "the node")
+    return Route((), node.zone, name, family, tier, tuple(each.address for each in action.endpoints), crossing, because)

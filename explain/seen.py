@@ -1,0 +1,278 @@
+"""What client pods saw when they asked a Service, beside what its objects let expect.
+
+Pure: `explain.clients` asks. A node stands for those from which the same is expected; who was not asked is
+said. Who took a connection is known where the server says its name, as the standard test image does; of other servers
+it is known whether they could be connected to, and nothing else is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rich.table import Table
+
+from explain.causes import CROSSES, FAILS
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis
+from explain.findings import found, listed, many
+from explain.routes import Route
+from harness.api.client import Object
+from harness.errors import UsageError
+from harness.model.outcomes import Observation, Reached, Refused, TimedOut
+from harness.netns.addresses import Family, by_family, family_of
+from reference.objects.endpoints import name_of
+from reference.proxy.objects import canonical
+
+MOST_CLIENTS = 24
+"""From so many nodes a Service is asked at most."""
+
+_TEST_IMAGE = "agnhost"
+
+Verdict = Literal["as expected", "otherwise", "connects", "not known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An endpoint: the name of its pod, its zone, and what it calls itself."""
+
+    name: str
+    zone: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question from a client pod on a node: an address of the Service, and the addresses of who should answer."""
+
+    node: str
+    zone: str
+    family: Family
+    address: str
+    number: int
+    port: str
+    expected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of a Service. `servers` are its endpoints by address; with `told` they say who they are.
+
+    `left_out` says who or what is not asked, and why.
+    """
+
+    service: Object
+    questions: tuple[Question, ...]
+    servers: Mapping[str, Server]
+    told: bool
+    left_out: tuple[str, ...]
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes from which is asked, in order."""
+        return list(dict.fromkeys(each.node for each in self.questions))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The outcomes of one question, counted. `Reached` has the address of an endpoint; "" if it is not known whose."""
+
+    question: Question
+    outcomes: Mapping[Observation, int]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether this is what the objects let expect. "connects": as far as is known, which is not who answers."""
+        expected = set(self.question.expected)
+        reached = {each.pod for each in self.outcomes if isinstance(each, Reached)}
+        lost = any(isinstance(each, Refused | TimedOut) for each in self.outcomes)
+        if (reached - {""}) - expected or (expected and lost) or (reached and not expected):
+            return "otherwise"
+        if not reached and not lost:
+            return "not known"
+        return "connects" if "" in reached else "as expected"
+
+
+def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
+    """Return what to ask of a Service; `ready` are the nodes that take client pods. Raises `UsageError`.
+
+    Only its own cluster IPs are asked, over TCP: a datagram is more than a connection.
+    """
+    service = found_now.service
+    spec, metadata = service["spec"], service["metadata"]
+    addresses = by_family(each for each in spec.get("clusterIPs") or () if each != "None")
+    if not addresses or spec.get("type") == "ExternalName":
+        kind = "ExternalName" if spec.get("type") == "ExternalName" else "headless"
+        said = (
+            f"--probe: Service {metadata['namespace']}/{metadata['name']} is {kind}: it has no address in this cluster"
+        )
+        raise UsageError(f"{said}; only the cluster IPs of a Service are asked")
+    numbers = {
+        f"{each.get('name') or each['port']}/{each.get('protocol', 'TCP')}": each["port"] for each in spec["ports"]
+    }
+    questions: list[Question] = []
+    left_out: list[str] = []
+    for route in found_now.routes:
+        if not route.port.endswith("/TCP"):
+            left_out.append(f"port {route.port}: more than a connection would be needed")
+        elif route.family in addresses and (node := _client(route, ready, [each.node for each in questions])):
+            expected, number = tuple(map(canonical, route.endpoints)), numbers[route.port]
+            address = addresses[route.family]
+            questions.append(Question(node, route.zone, route.family, address, number, route.port, expected))
+        else:
+            left_out.append(f"{listed(route.nodes)}: takes no pods" if len(route.nodes) == 1 else _nobody(route))
+    nodes = _of_each_zone(questions)
+    left_out += [f"{listed(nodes[MOST_CLIENTS:])}: {MOST_CLIENTS} clients are enough"] if nodes[MOST_CLIENTS:] else []
+    kept = tuple(each for each in questions if each.node in nodes[:MOST_CLIENTS])
+    if not kept:
+        why = "; ".join(left_out) or "no node has rules for it"
+        raise UsageError(f"--probe: nothing of Service {metadata['namespace']}/{metadata['name']} can be asked: {why}")
+    pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
+    servers = _servers(cluster.slices.get((metadata["namespace"], metadata["name"]), ()), pods)
+    return Plan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))
+
+
+def _of_each_zone(questions: Sequence[Question]) -> list[str]:
+    """Return the nodes, the first of each zone before the second of any."""
+    zones: dict[str, str] = {each.node: each.zone for each in questions}
+    held = Counter[str]()
+    turns = {}
+    for node, zone in zones.items():
+        turns[node] = held[zone]
+        held[zone] += 1
+    return sorted(zones, key=turns.__getitem__)
+
+
+def _nobody(route: Route) -> str:
+    return f"{listed(route.nodes)}: none of them takes pods"
+
+
+def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
+    """The node of a route from which is asked, one that is asked anyway if there is one; "" if none takes pods."""
+    usable = [each for each in route.nodes if each in ready]
+    return next((each for each in usable if each in asked), usable[0] if usable else "")
+
+
+def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, Server]:
+    servers: dict[str, Server] = {}
+    for one in slices:
+        for each in one.get("endpoints") or ():
+            spec = (pods.get(name_of(each)) or {}).get("spec") or {}
+            server = Server(name_of(each), str(each.get("zone") or ""), str(spec.get("hostname") or name_of(each)))
+            servers |= dict.fromkeys(map(canonical, each["addresses"]), server)
+    return servers
+
+
+def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
+    """Return whether all servers are the standard test image, which may be asked for its name."""
+    return bool(servers) and all(each.name in pods and _is_test_image(pods[each.name]) for each in servers.values())
+
+
+def _is_test_image(pod: Object) -> bool:
+    images = [str(each.get("image", "")) for each in pod["spec"].get("containers") or ()]
+    return bool(images) and all(_TEST_IMAGE in each.rpartition("/")[2] for each in images)
+
+
+def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: Cluster) -> Diagnosis:
+    """Return the diagnosis with what was seen otherwise as its first cause."""
+    other = [each for each in seen if each.verdict == "otherwise"]
+    if not other:
+        return found_now
+    nodes = tuple(dict.fromkeys(each.question.node for each in other))
+    lost = tuple(dict.fromkeys(each.question.node for each in other if _lost(each)))
+    one = other[0]
+    expected = _names(one.question.expected, plan) or "nobody"
+    says = f"a client on {one.question.node} should reach {expected}, and saw: {_outcomes(one, plan)}"
+    late = [each.said for name, each in cluster.late_labels.items() if name in nodes]
+    cause = found("proxy-does-otherwise", says, nodes=nodes, evidence=late)
+    weighed = replace(cause, cause=replace(cause.cause, weight=FAILS if lost else CROSSES))
+    findings = sorted((weighed, *found_now.findings), key=lambda each: each.cause.weight)
+    crossing = {*found_now.crossing, *(set(nodes) - set(lost))}
+    failing = {*found_now.failing, *lost}
+    return replace(
+        found_now, findings=tuple(findings), crossing=tuple(sorted(crossing)), failing=tuple(sorted(failing))
+    )
+
+
+def _lost(seen: Seen) -> bool:
+    return bool(seen.question.expected) and any(isinstance(each, Refused | TimedOut) for each in seen.outcomes)
+
+
+def _names(addresses: Sequence[str], plan: Plan) -> str:
+    named = [plan.servers[each] for each in addresses if each in plan.servers]
+    by_zone = Counter(each.zone or "(none)" for each in named)
+    zones = ", ".join(f"zone {zone}" for zone in sorted(by_zone))
+    return f"{listed(sorted(each.name for each in named))} ({zones})" if named else ""
+
+
+def _outcomes(seen: Seen, plan: Plan) -> str:
+    """What was seen, as "web-1 of zone a 30 times, no answer twice"."""
+    return ", ".join(
+        f"{_outcome(each, plan)} {count}x" for each, count in sorted(seen.outcomes.items(), key=lambda pair: -pair[1])
+    )
+
+
+def _outcome(outcome: Observation, plan: Plan) -> str:
+    match outcome:
+        case Reached(pod=""):
+            return "a connection"
+        case Reached(pod=address):
+            server = plan.servers.get(address)
+            return f"{server.name} of zone {server.zone or '(none)'}" if server else f"no endpoint, but {address!r}"
+        case Refused():
+            return "refused"
+        case TimedOut():
+            return "no answer"
+    return f"not known ({outcome.why})"
+
+
+def shown(plan: Plan, seen: Sequence[Seen]) -> Iterator[Any]:
+    """Yield the answers for a console."""
+    asked = sum(sum(each.outcomes.values()) for each in seen)
+    yield f"  probe     {many(asked, 'connection')} from client pods on {many(len(plan.nodes), 'node')}: {_who(plan)}"
+    yield from (f"  not asked {each}" for each in plan.left_out)
+    yield ""
+    table = Table("client on", "zone", "port", "expected", "seen", "so", box=None, pad_edge=False, header_style="bold")
+    for each in seen:
+        asked_for, expected = each.question, _names(each.question.expected, plan) or "nobody"
+        port = f"{asked_for.port} {asked_for.family}"
+        table.add_row(asked_for.node, asked_for.zone or "(none)", port, expected, _outcomes(each, plan), each.verdict)
+    yield table
+
+
+def _who(plan: Plan) -> str:
+    if plan.told:
+        return "the servers are the standard test image, and say who they are"
+    return "whether they could connect; who took a connection is not known, as the servers were asked nothing"
+
+
+def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
+    """Return plain values."""
+    rows = [
+        {
+            "node": each.question.node,
+            "zone": each.question.zone,
+            "address": each.question.address,
+            "port": each.question.port,
+            "family": each.question.family,
+            "expected": sorted({plan.servers[one].name for one in each.question.expected if one in plan.servers}),
+            "seen": {_outcome(one, plan): count for one, count in each.outcomes.items()},
+            "verdict": each.verdict,
+        }
+        for each in seen
+    ]
+    return {"told": plan.told, "left_out": list(plan.left_out), "rows": rows}
+
+
+def named(outcome: Observation, family: Family, plan: Plan) -> Observation:
+    """Return an outcome whose `Reached` has the text of an answer, with the address of the endpoint that says so.
+
+    The text of a stranger stays, with a question mark.
+    """
+    if not isinstance(outcome, Reached) or not outcome.pod:
+        return outcome
+    said = outcome.pod.strip()
+    theirs = (address for address, each in plan.servers.items() if each.says == said and family_of(address) == family)
+    return Reached(next(theirs, f"{said[:60]}?"))

@@ -1,0 +1,169 @@
+"""`trafficdist explain`: why connections to a Service stay in their zone, or do not, on any cluster.
+
+An adapter that knows the reference: it computes the decisions of the reference's controller and proxy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from explain import objects, seen
+from explain.cluster import Cluster, ServiceName
+from explain.diagnosis import Diagnosis, diagnose
+from explain.load import shares
+from explain.objects import Objects
+from explain.overview import FORMATS, overview
+from explain.text import ASSUMES, as_json, parts, proxies, supposition
+from explain.what_if import supposed
+from harness.api.client import Api, Object, RefusedError
+from harness.api.kubeconfig import files_of, find
+from harness.errors import InconclusiveError, UnavailableError, UsageError
+from harness.guest import errors
+from harness.model.cycles import unsearched
+from harness.model.escaping import for_json
+from reference.features import Reading
+from reference.proxy.objects import UNREADABLE
+
+_WIDTH = 160  # letters of a line of text
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where objects are read: the cluster of a kubeconfig, or the files in `folder`. `record` is a folder for them."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    folder: str = ""
+    record: str = ""
+    follow: Reading = "released"
+
+
+Asking = Callable[[Diagnosis, Cluster], tuple[seen.Plan, list[seen.Seen]]]
+"""Asks a Service from client pods."""
+
+
+def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> None:
+    """Print the explanation of Service `name` ("web", or "shop/web"), with what clients see if they are to `ask`.
+
+    Raises `UsageError`, `UnavailableError`, and what `ask` raises.
+    """
+    cluster, (namespace, short) = _read_one(name, source, console)
+    found = of(cluster, namespace, short)
+    plan, answers = ask(found, cluster) if ask else (None, [])
+    if plan:
+        found = seen.with_seen(found, plan, answers, cluster)
+    if form == "json":
+        told = as_json(found) | {
+            "gates": cluster.objects.gates,
+            "proxies": proxies(cluster),
+            "unread": cluster.objects.unread,
+        }
+        _print_json(told | ({"probe": seen.as_json(plan, answers)} if plan else {}), console)
+        return
+    show(parts(found, cluster), console)
+    if plan:
+        show(["", *seen.shown(plan, answers)], console)
+
+
+def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console) -> None:
+    """Print what would become of a Service. Raises `UsageError`, `UnavailableError`."""
+    cluster, found_as = _read_one(name, source, console)
+    before = of(cluster, *found_as)
+    with _readable(*found_as):
+        then_there = supposed(assumed, found_as, cluster)
+    then = of(then_there, *found_as)
+    bears = shares(then, then_there.slices.get(found_as, ()), then_there, clients)
+    if form == "json":
+        told = {"if": [*assumed], "clients": clients, "assumes": ASSUMES, "now": as_json(before), "then": as_json(then)}
+        borne = [
+            {"zone": each.zone, "endpoints": each.endpoints, "share": each.share, "load": each.load} for each in bears
+        ]
+        _print_json({**told, "shares": borne}, console)
+    else:
+        show(supposition(assumed, clients, before, then, bears), console)
+
+
+def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
+    """Print the overview, of one namespace or of all; True if some Service does not get what it asks for."""
+    with unsearched():  # millions of objects that all stay
+        cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
+        view = overview(cluster, namespace)
+    console.out(FORMATS[form](view), highlight=False)
+    return bool(view.wanting)
+
+
+def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
+    """Return the explanation as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
+    cluster = Cluster(objects.of_service(api, namespace, name), follow)
+    written = io.StringIO()
+    show(
+        parts(of(cluster, namespace, name), cluster), Console(file=written, width=_WIDTH, highlight=False, markup=False)
+    )
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
+
+
+def show(lines: Iterable[Any], console: Console) -> None:
+    """Print lines as they are, and tables."""
+    for each in lines:
+        console.print(each, soft_wrap=isinstance(each, str), markup=False)
+
+
+def of(cluster: Cluster, namespace: str, name: str) -> Diagnosis:
+    """Return the diagnosis of one Service. Raises `UsageError` if there is none, or it is no Service."""
+    service = cluster.services.get((namespace, name))
+    if service is None:
+        there = ", ".join(sorted(other for space, other in cluster.services if space == namespace)[:6])
+        said = f"it has {there}" if there else f"there is no Service in namespace {namespace}"
+        raise UsageError(f"Service {namespace}/{name}: not found; {said}")
+    with _readable(namespace, name):
+        return diagnose(service, cluster)
+
+
+@contextlib.contextmanager
+def _readable(namespace: str, name: str) -> Iterator[None]:
+    """What the objects of a Service break in here is a `UsageError` that names it."""
+    try:
+        yield
+    except (*UNREADABLE, AttributeError) as error:
+        raise UsageError(f"Service {namespace}/{name}: its objects cannot be read: {error!r}") from error
+
+
+def _print_json(content: Object, console: Console) -> None:
+    console.out(for_json(json.dumps(content, indent=2, ensure_ascii=False)), highlight=False)
+
+
+def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, ServiceName]:
+    """Return what was read of Service `name` ("web", or "shop/web"), and its namespace and name."""
+    namespace, _, short = name.rpartition("/")
+    cluster, namespace = _read(
+        source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
+    )
+    return cluster, (namespace, short)
+
+
+def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:
+    """Return the cluster, and the namespace that is meant; write what was read, if that is wanted."""
+    if source.folder:
+        found, namespace = objects.read(Path(source.folder)), namespace or "default"
+    else:
+        loaded = find(source.kubeconfig, context=source.context)
+        namespace, api = namespace or loaded.namespace, Api(loaded, timeout=60)
+        try:
+            found = ask(api, loaded.namespace)
+        except (InconclusiveError, RefusedError) as error:
+            said = errors.of(error, server=api.server)
+            raise UnavailableError(f"kubeconfig {files_of(source.kubeconfig)}: {said}") from error
+        finally:
+            api.close()
+    if source.record:
+        for line in objects.write(found, Path(source.record)):
+            console.print(f"--record {source.record}: {line}", soft_wrap=True, markup=False)
+    return Cluster(found, source.follow), namespace

@@ -1,0 +1,132 @@
+"""Does each node use the hints that there are?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from explain.case import Case, condition, first_name, label
+from explain.cluster import LateLabel, Node
+from explain.components import PROXY
+from explain.findings import SHOWN, Finding, found, listed, many
+from explain.routes import Route
+from harness.api.client import Object
+from reference.endpointslice.hints import topology_annotation
+from reference.endpointslice.labels import ZONE
+from reference.features import Version
+from reference.objects.endpoints import is_ready, name_of
+from reference.proxy.decision import Behaviour
+
+
+def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    """Why some nodes use endpoints elsewhere although there are hints."""
+    anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
+    nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
+    alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
+    if alone:
+        says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so that its proxy looks at no hints"
+        yield found("topology-keys", says, nodes=tuple(sorted(alone)))
+        return
+    versions = {version for version in {node.version for node in nodes.values()} if _is_old(case, version)}
+    deaf = {name: node for name, node in nodes.items() if node.version in versions}
+    off = {name: gate for name, node in deaf.items() if (gate := _gate_off(case, node))}
+    if off:
+        gates = listed(sorted(set(off.values())))
+        says = (
+            f"{many(len(off), 'node', 'runs/run')} a kube-proxy that has feature gate {gates} off, as its metrics say"
+        )
+        remedy = f"switch {gates} on in featureGates of kube-proxy's configuration, and restart it there"
+        yield found("gate-off", says, nodes=tuple(sorted(off)), remedy=remedy)
+    old = {name: node for name, node in deaf.items() if name not in off}
+    if old:
+        releases = listed(sorted({f"1.{node.version[1]} ({node.proxy})" for node in old.values()}))
+        says = f"{many(len(old), 'node', 'runs/run')} a proxy that does not use these hints: {releases}"
+        remedy = f"upgrade kube-proxy on {listed(sorted(old))} to {case.cluster.objects.version or 'a newer release'}"
+        yield found("proxy-too-old", says, nodes=tuple(sorted(old)), remedy=remedy)
+    by_zone: dict[str, list[str]] = {}
+    for each in anywhere:
+        by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in deaf)
+    for zone, names in sorted(by_zone.items()):
+        if names:
+            yield _of_zone(case, zone, tuple(dict.fromkeys(names)), [each for each, _ in known])
+
+
+def _is_old(case: Case, version: Version) -> bool:
+    """Return whether a proxy of this release ignores hints that one of the newest release would use."""
+    return _uses(case.cluster.behaviour(version), case) < _uses(case.cluster.newest_behaviour, case)
+
+
+def _gate_off(case: Case, node: Node) -> str:
+    """Return the gate that the proxy of a node has off, as its metrics say; "" if none is known to be."""
+    component = f"{PROXY} {node.version[0]}.{node.version[1]}"
+    return case.cluster.gate_off(component, "TopologyAwareHints", "PreferSameTrafficDistribution")
+
+
+def _uses(behaviour: Behaviour, case: Case) -> int:
+    """How many kinds of hints a proxy uses for the Service."""
+    _, value = topology_annotation(case.service, case.cluster.features)
+    asked = behaviour.annotation == "unused" or value in {"Auto", "auto"}
+    return (behaviour.zone_hints and asked) + behaviour.node_hints
+
+
+def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Object]) -> Finding:
+    if not zone:
+        has = "has no zone label, so it uses" if len(names) == 1 else "have no zone label, so they use"
+        says = f"{listed(names)} {has} the endpoints of all zones"
+        return found("client-node-without-zone", says, nodes=names, remedy="; ".join(map(label, names[:SHOWN])))
+    mine = [each for each in known if each.get("zone") == zone]
+    ready = [each for each in mine if is_ready(each)]
+    there = Counter(str(each.get("zone") or "(none)") for each in known if is_ready(each))
+    counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
+    evidence = (f"ready endpoints: {counted}",)
+    if ready:
+        return found("zone-not-hinted", f"zone {zone} has {many(len(ready), 'ready endpoint')}, and no hint names it",
+                      nodes=names, evidence=evidence, remedy=case.log)  # fmt: skip
+    names_of = listed(sorted(map(name_of, mine)))
+    if any(condition(each, "terminating") for each in mine):
+        says = f"the endpoints of zone {zone} are terminating: {names_of}"
+        return found("zone-terminating", says, nodes=names, evidence=evidence, remedy=_one_by_one(case))
+    if mine:
+        says = f"no endpoint of zone {zone} is ready: {names_of}"
+        remedy = case.of_pod("describe", first_name(mine))
+        return found("zone-not-ready", says, nodes=names, evidence=evidence, remedy=remedy)
+    return found("zone-without-endpoint", f"zone {zone} has no endpoint: its nodes use those of all zones",
+                  nodes=names, evidence=evidence, remedy=_spread(case))  # fmt: skip
+
+
+def _one_by_one(case: Case) -> str:
+    """The command that lets a Deployment start new pods before old ones end; "" for what is none."""
+    if not case.workload.startswith("deployment/"):
+        return ""
+    patch = '{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0}}}}'
+    return f"kubectl -n {case.namespace} patch {case.workload} -p '{patch}'; and {_spread(case)}"
+
+
+def _spread(case: Case) -> str:
+    selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
+    constraint = (
+        f"topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {ZONE}, whenUnsatisfiable: DoNotSchedule, "
+        f"labelSelector: {{matchLabels: {{{selector}}}}}}}]"
+    )
+    return f"in the pod template of {case.workload or 'the workload'}: {constraint}, with a pod for each zone at least"
+
+
+def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    late = case.cluster.late_labels if by_proxies else {}
+    deaf = {name: each for name, each in late.items() if each.restart}
+    if deaf:
+        says = f"the zone label of {listed(sorted(deaf))} is younger than the proxy there, which may not know it"
+        yield _late(says, deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
+    if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
+        says = f"the zone label of {listed(sorted(told))} is younger than kube-proxy there, which follows it"
+        yield _late(says, told, "nothing; --probe shows whether the proxy has it")
+    ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
+    if ill and by_proxies:
+        says = f"kube-proxy is not ready on {listed(ill)}: the rules there may be old"
+        remedy = "; ".join(case.cluster.log_of_proxy(each) for each in ill[:SHOWN])
+        yield found("proxy-not-ready", says, nodes=tuple(ill), remedy=remedy)
+
+
+def _late(says: str, labels: Mapping[str, LateLabel], remedy: str) -> Finding:
+    evidence = tuple(each.said for each in [*labels.values()][:SHOWN])
+    return found("zone-label-changed", says, nodes=tuple(sorted(labels)), evidence=evidence, remedy=remedy)

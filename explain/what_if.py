@@ -1,0 +1,226 @@
+"""What would become of a Service under other circumstances, before anybody changes anything.
+
+The reference controller computes the hints that would follow, and each node decides by them. It assumes that pods are
+ready, that the scheduler spreads pods evenly over the zones, then over their nodes, and that each component is of the
+same release.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+from explain.cluster import Cluster, ServiceName, version_of
+from explain.numbers import floating_point_refuses
+from explain.objects import Objects
+from harness.api.client import Object
+from harness.errors import UsageError
+from reference.endpointslice.hints import CpuHeuristic
+from reference.endpointslice.labels import SERVICE_NAME, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone, service_name
+from reference.endpointslice.plan import plan_service
+from reference.endpointslice.zones import counts
+from reference.features import NEWEST, OLDEST, Features
+from reference.objects.endpoints import is_ready
+
+FIELD = "trafficDistribution"
+MOST_PODS = 10_000
+
+
+def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) -> Cluster:
+    """Return the cluster as it would be. Raises `UsageError` for what cannot be supposed."""
+    objects, version = cluster.objects, ""
+    changes: dict[str, Callable[[Objects, str], Objects]] = {
+        FIELD: lambda seen, value: _patched(seen, name, trafficDistribution=value or None),
+        "internalTrafficPolicy": lambda seen, value: _patched(seen, name, internalTrafficPolicy=value),
+        "annotation": lambda seen, value: _annotated(seen, name, value),
+        "without-zone": _without_zone,
+        "scale": lambda seen, value: _scaled(seen, name, _number(value), cluster.features),
+    }
+    for each in assumptions:
+        key, sign, value = each.partition("=")
+        if key == "version" and sign:
+            version = _version(value)
+        elif sign and key in changes:
+            objects = changes[key](objects, value)
+        else:
+            known = ", ".join(f"{word}=…" for word in (*changes, "version"))
+            raise UsageError(f"--if {each}: want one of {known}")
+    if version:
+        objects = replace(
+            objects,
+            version=version,
+            nodes=[_of_version(each, version) for each in objects.nodes],
+            proxies=(),
+            managers=(),
+            gates={},
+        )
+    found = Cluster(replace(objects, events=()), cluster.features.follows)
+    return Cluster(_hinted(found, name), cluster.features.follows)
+
+
+def _patched(objects: Objects, name: ServiceName, **spec: str | None) -> Objects:
+    def change(service: Object) -> None:
+        service["spec"] = {key: value for key, value in (service["spec"] | spec).items() if value is not None}
+
+    return _changed(objects, name, change)
+
+
+def _annotated(objects: Objects, name: ServiceName, value: str) -> Objects:
+    def change(service: Object) -> None:
+        kept = {
+            key: text
+            for key, text in (service["metadata"].get("annotations") or {}).items()
+            if key not in {TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS}
+        }
+        service["metadata"]["annotations"] = kept | ({TOPOLOGY_MODE: value} if value else {})
+
+    return _changed(objects, name, change)
+
+
+def _changed(objects: Objects, name: ServiceName, change: Callable[[Object], None]) -> Objects:
+    services = deepcopy(list(objects.services))
+    for each in services:
+        if (each["metadata"].get("namespace", ""), each["metadata"]["name"]) == name:
+            change(each)
+    return replace(objects, services=services)
+
+
+def _without_zone(objects: Objects, zone: str) -> Objects:
+    gone = {each["metadata"]["name"] for each in objects.nodes if node_zone(each) == zone}
+    if not gone:
+        there = ", ".join(sorted({node_zone(each) for each in objects.nodes} - {""}))
+        raise UsageError(f"--if without-zone={zone}: no node is in it; there are {there or 'no zones'}")
+    nodes = [each for each in objects.nodes if each["metadata"]["name"] not in gone]
+    slices = [_without(each, gone) for each in objects.endpointslices]
+    return replace(objects, nodes=nodes, endpointslices=slices)
+
+
+def _without(endpoint_slice: Object, gone: set[str]) -> Object:
+    kept = [each for each in endpoint_slice.get("endpoints") or () if each.get("nodeName") not in gone]
+    return {**endpoint_slice, "endpoints": kept}
+
+
+def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
+    """Return the objects with so many pods: further ones where there are fewest, or fewer where there are most."""
+    nodes = {each["metadata"]["name"]: node_zone(each) for each in objects.nodes if counts(each, features)}
+    if not nodes:
+        raise UsageError("--if scale: no node is ready")
+    mine = [each for each in objects.endpointslices if _of(each) == name]
+    families = sorted({each["addressType"] for each in mine})
+    others = [each for each in objects.endpointslices if _of(each) != name]
+    made = []
+    for family in families or ["IPv4"]:
+        known = [each for each in mine if each["addressType"] == family]
+        ready = [each for one in known for each in one.get("endpoints") or () if is_ready(each)]
+        made.append(
+            {**(known[0] if known else _empty(name, family)), "endpoints": _spread(ready, wanted, nodes, family)}
+        )
+    return replace(objects, endpointslices=[*others, *made], pods=objects.pods if wanted else ())
+
+
+def _of(endpoint_slice: Object) -> ServiceName:
+    return endpoint_slice["metadata"].get("namespace", ""), service_name(endpoint_slice)
+
+
+def _empty(name: ServiceName, family: str) -> Object:
+    labels = {SERVICE_NAME: name[1]}
+    return {
+        "metadata": {"name": f"{name[1]}-if", "namespace": name[0], "labels": labels},
+        "addressType": family,
+        "ports": [],
+    }
+
+
+def _spread(ready: Sequence[Object], wanted: int, nodes: Mapping[str, str], family: str) -> list[Object]:
+    endpoints = list(ready)
+    while len(endpoints) > wanted:
+        zones = Counter(str(each.get("zone", "")) for each in endpoints)
+        endpoints.remove(max(reversed(endpoints), key=lambda each: zones[str(each.get("zone", ""))]))
+    zones = Counter(str(each.get("zone", "")) for each in endpoints)
+    held = Counter(str(each.get("nodeName", "")) for each in endpoints)
+    for number in range(len(endpoints), wanted):
+        node = min(nodes, key=lambda each: (zones[nodes[each]], held[each], each))
+        zones[nodes[node]] += 1
+        held[node] += 1
+        address = f"198.18.{number // 250}.{number % 250 + 1}" if family == "IPv4" else f"2001:db8::{number + 1:x}"
+        pod = {"kind": "Pod", "name": f"if-{number + 1}"}
+        place = {"nodeName": node} | ({"zone": nodes[node]} if nodes[node] else {})
+        endpoints.append({"addresses": [address], "conditions": {"ready": True}, "targetRef": pod, **place})
+    return endpoints
+
+
+def _of_version(node: Object, version: str) -> Object:
+    info = {**((node.get("status") or {}).get("nodeInfo") or {}), "kubeletVersion": version}
+    return {**node, "status": {**(node.get("status") or {}), "nodeInfo": info}}
+
+
+def _number(text: str) -> int:
+    if not re.fullmatch(r"\d{1,5}", text) or int(text) > MOST_PODS:
+        raise UsageError(f"--if scale={text}: want a number of pods, 0 to {MOST_PODS:,}")
+    return int(text)
+
+
+def _version(text: str) -> str:
+    if not re.fullmatch(r"v?1\.\d+(\.\d+)?", text) or version_of(text) is None:
+        known = f"1.{OLDEST[1]} to 1.{NEWEST[1]}"
+        raise UsageError(f"--if version={text}: want a release of Kubernetes, {known}")
+    return f"v{text.removeprefix('v')}"
+
+
+# Hints
+
+
+def _hinted(cluster: Cluster, name: ServiceName) -> Objects:
+    """Return the objects with the hints that the controller would give to the endpoints of a Service."""
+    service, nodes = cluster.services[name], {each["metadata"]["name"]: each for each in cluster.objects.nodes}
+    if not service["spec"].get("selector"):
+        return cluster.objects  # its slices are somebody else's
+    mine = cluster.slices.get(name, ())
+    others = [each for each in cluster.objects.endpointslices if _of(each) != name]
+    pods = [_pod(each, number, service) for number, each in enumerate(_pods_of(mine))]
+    plan = plan_service(service, pods, nodes, (), features=cluster.features)
+    ports = {each["addressType"]: each["ports"] for each in mine}
+    ready = Counter(each["addressType"] for each in plan.create for endpoint in each["endpoints"] if is_ready(endpoint))
+    slices = []
+    for number, each in enumerate(plan.create):
+        family, endpoints = each["addressType"], each["endpoints"]
+        if isinstance(plan.mechanism, CpuHeuristic) and floating_point_refuses(cluster, ready[family]):
+            endpoints = [_plain(endpoint) for endpoint in endpoints]
+        metadata = {**each["metadata"], "name": f"{name[1]}-{number + 1}", "namespace": name[0]}
+        slices.append({**each, "metadata": metadata, "ports": ports.get(family, each["ports"]), "endpoints": endpoints})
+    return replace(cluster.objects, endpointslices=[*others, *slices])
+
+
+def _plain(endpoint: Object) -> Object:
+    return {key: value for key, value in endpoint.items() if key != "hints"}
+
+
+def _pods_of(slices: Sequence[Object]) -> list[list[Object]]:
+    """Group the endpoints of all families by pod."""
+    found: dict[str, list[Object]] = defaultdict(list)
+    for one in slices:
+        for each in one.get("endpoints") or ():
+            found[str((each.get("targetRef") or {}).get("name") or each["addresses"][0])].append(each)
+    return list(found.values())
+
+
+def _pod(endpoints: Sequence[Object], number: int, service: Object) -> Object:
+    first = endpoints[0]
+    name = (first.get("targetRef") or {}).get("name") or f"if-{number}"
+    conditions = first.get("conditions") or {}
+    metadata = {"name": name, "namespace": service["metadata"]["namespace"], "uid": name}
+    if conditions.get("terminating"):
+        metadata["deletionTimestamp"] = "2000-01-01T00:00:00Z"
+    serving = conditions.get("serving")
+    ready = is_ready(first) if serving is None else serving
+    ips = [{"ip": address} for each in endpoints for address in each["addresses"][:1]]
+    status = {
+        "phase": "Running",
+        "podIP": ips[0]["ip"],
+        "podIPs": ips,
+        "conditions": [{"type": "Ready", "status": str(bool(ready))}],
+    }
+    return {"metadata": metadata, "spec": {"nodeName": first.get("nodeName"), "containers": []}, "status": status}

@@ -1,0 +1,180 @@
+"""A kubelet's server for one node on loopback, whose containers are programs of this machine, behind an API server."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from emulator.kubelet.container_log import ContainerLog
+from emulator.kubelet.sandbox import NoProgramError
+from emulator.kubelet.server.server import PORT, KubeletServer
+from harness.control_planes.kubelet_trust import KubeletTrust
+from harness.netns.fabric import Host
+from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
+
+
+class Outside:
+    """A netns in which sockets are made: that of the test."""
+
+    def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
+        return socket.socket(family, kind)
+
+
+class Program:
+    """A program without a sandbox."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+        self._descriptor = os.pidfd_open(popen.pid)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def poll(self) -> int | None:
+        code = self._popen.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self._popen.send_signal(signal.SIGKILL)
+            select.select([self._descriptor], [], [])
+            self._popen.wait()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class State:
+    def __init__(self, **state: Any) -> None:
+        self.state = state
+
+
+class Container:
+    """A container named `c`; `programs` are those that run."""
+
+    name = "c"
+
+    def __init__(self) -> None:
+        self.log: ContainerLog | None = ContainerLog()
+        self.previous_log: ContainerLog | None = None
+        self.runs = True
+        self.state = State(running={})
+        self.programs: list[subprocess.Popen[bytes]] = []
+
+    def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> Program:
+        try:
+            made = subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
+        except OSError as error:
+            raise NoProgramError(f'exec: "{argv[0]}": executable file not found in $PATH') from error
+        self.programs.append(made)
+        return Program(made)
+
+
+class Pods:
+    """One pod, `p`."""
+
+    def __init__(self) -> None:
+        self.only = Container()
+
+    def container(self, namespace: str, pod: str, container: str) -> Any:
+        return self.only if (namespace, pod, container) == ("default", "p", "c") else None
+
+    def netns(self, namespace: str, pod: str) -> Any:
+        return Outside() if (namespace, pod) == ("default", "p") else None
+
+
+@pytest.fixture
+def address() -> str:
+    """An address of loopback for the node: the port is always the same."""
+    number = os.getpid() % (1 << 16)
+    return f"127.{100 + os.urandom(1)[0] % 100}.{number >> 8}.{number & 255 or 1}"
+
+
+@pytest.fixture
+def pods() -> Pods:
+    return Pods()
+
+
+@pytest.fixture
+def container(pods: Pods) -> Container:
+    return pods.only
+
+
+@pytest.fixture
+def trust() -> KubeletTrust:
+    return KubeletTrust()
+
+
+@pytest.fixture
+def kubelet(pods: Pods, trust: KubeletTrust, address: str) -> Iterator[KubeletServer]:
+    node: Any = Outside()
+    server = KubeletServer(pods)
+    server.start([Host("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def api(address: str) -> ApiServer:
+    """Knows the node, the pod, and one that is on no node."""
+    api = ApiServer()
+    made = api.create("nodes", "", {"metadata": {"name": "a1"}})
+    status = {
+        "addresses": [{"type": "InternalIP", "address": address}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": PORT}},
+    }
+    api.update_status("nodes", "", {**made, "status": status})
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    made = api.create("pods", "default", {"metadata": {"name": "p"}, "spec": {**spec, "nodeName": "a1"}})
+    api.update_status("pods", "default", {**made, "status": {"phase": "Running", "podIP": "10.244.1.2"}})
+    api.create("pods", "default", {"metadata": {"name": "gone"}, "spec": {**spec, "nodeName": "a1"}})
+    api.create("pods", "default", {"metadata": {"name": "waiting"}, "spec": spec})
+    return api
+
+
+@pytest.fixture
+def server(api: ApiServer, trust: KubeletTrust, kubelet: KubeletServer) -> Iterator[HttpServer]:
+    server = HttpServer(api, kubelet_tls=trust.of_api_server())
+    server.reach_pods(socket.socket)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def kubeconfig(server: HttpServer, tmp_path: Path) -> Path:
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(server.kubeconfig()))
+    return path
+
+
+@pytest.fixture
+def kubectl(kubeconfig: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run kubectl to its end."""
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not on PATH")
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
+
+    def run(*arguments: str, stdin: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["kubectl", *arguments],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run

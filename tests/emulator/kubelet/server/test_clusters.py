@@ -1,0 +1,120 @@
+"""kubectl and the Python client with a whole cluster: pods in their sandboxes, and either API server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client, config, stream
+
+from emulator.kubelet.kubelet import Kubelet
+from harness.backends.netns import NetnsBackend
+from harness.errors import UnavailableError
+from harness.eventually import eventually
+from harness.model.manifests import has_condition
+from harness.model.topology import grid
+from harness.settings.implementations import of_settings
+from harness.settings.options import resolve
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+SPEC = {
+    "nodeName": "b1",
+    "containers": [
+        {"name": "shell", "image": "agnhost", "command": ["/bin/sh", "-c", "echo begun; exec sleep 1000"]},
+        {"name": "server", "image": "agnhost", "args": ["netexec", "--http-port=8080"]},
+    ],
+}
+
+
+@pytest.fixture(scope="module", params=["embedded", pytest.param("binaries:1.37", marks=pytest.mark.slow)])
+def backend(request: pytest.FixtureRequest) -> Iterator[NetnsBackend]:
+    """A cluster with a pod `p` of two containers."""
+    implementation = of_settings(resolve({"control_plane": request.param}))
+    try:
+        booted = NetnsBackend(grid("two", {"a": 1, "b": 1}), implementation=implementation).start()
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+    with closing(booted), Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
+        booted.api.create("pods", "default", {"metadata": {"name": "p"}, "spec": SPEC})
+        eventually(
+            lambda: has_condition(booted.api.get("pods", "default", "p"), "Ready"), within=20, describe="the pod"
+        )
+        yield booted
+
+
+@pytest.fixture
+def kubeconfig(backend: NetnsBackend, tmp_path: Path) -> Path:
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(backend.kubeconfig()))
+    return path
+
+
+def test_kubelets_say_where_they_serve(backend: NetnsBackend) -> None:
+    for node in backend.api.list("nodes", ""):
+        assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+
+
+def test_kubectl_shows_logs(kubectl: Kubectl) -> None:
+    assert kubectl("logs", "p", "-c", "shell").stdout == "begun\n"
+    assert "Started HTTP server on port 8080" in kubectl("logs", "p", "-c", "server").stdout
+
+
+@pytest.mark.parametrize("container", ["shell", "server"])
+@pytest.mark.parametrize("websockets", ["true", "false"])
+def test_kubectl_runs_programs(kubectl: Kubectl, container: str, websockets: str) -> None:
+    script = "hostname; cat; echo bad >&2; exit 3"
+    done = kubectl(
+        "exec",
+        *("-i", "p", "-c", container, "--", "sh", "-c", script),
+        stdin="hello\n",
+        KUBECTL_REMOTE_COMMAND_WEBSOCKETS=websockets,
+    )
+    assert (done.returncode, done.stdout) == (3, "p\nhello\n")
+    assert done.stderr == "bad\ncommand terminated with exit code 3\n"
+
+
+@pytest.mark.parametrize("websockets", ["true", "false"])
+def test_kubectl_forwards_ports(kubectl: Kubectl, kubeconfig: Path, tmp_path: Path, websockets: str) -> None:
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
+    with subprocess.Popen(
+        ["kubectl", "port-forward", "p", ":8080"],
+        env=environment | {"KUBECTL_PORT_FORWARD_WEBSOCKETS": websockets},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as forwarding:
+        assert forwarding.stdout is not None
+        port = int(forwarding.stdout.readline().rpartition(" -> ")[0].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as sock, sock.makefile("rb") as answer:
+            sock.sendall(b"GET /hostname HTTP/1.0\r\n\r\n")
+            assert answer.read().endswith(b"\r\n\r\np")
+        forwarding.kill()
+
+
+def test_python_client_runs_programs_with_a_terminal(kubeconfig: Path) -> None:
+    if not shutil.which("stty"):
+        pytest.skip("stty is not on PATH")
+    with config.new_client_from_config(str(kubeconfig)) as connection:
+        program: Any = stream.stream(
+            client.CoreV1Api(connection).connect_get_namespaced_pod_exec,
+            *("p", "default"),
+            container="shell",
+            command=["sh", "-c", "read line; stty size; echo $TERM; exit 7"],
+            stdin=True,
+            stdout=True,
+            tty=True,
+            _preload_content=False,
+        )
+        program.write_channel(4, '{"Width": 123, "Height": 45}')
+        program.write_stdin("go\n")
+        program.run_forever(timeout=20)
+        assert program.read_stdout().split() == ["go", "45", "123", "xterm"]
+        assert program.returncode == 7
+        program.sock.shutdown()

@@ -1,0 +1,87 @@
+"""What containers write is kept by line, with its time, up to a size."""
+
+from __future__ import annotations
+
+import threading
+
+from emulator.kubelet.container_log import ContainerLog, LogLine
+
+
+def texts(log: ContainerLog, **which: int) -> list[bytes]:
+    return [line.text for line in log.lines(**which)]
+
+
+def test_bytes_become_lines_of_their_streams() -> None:
+    log = ContainerLog()
+    log.write(b"one\ntw")
+    log.write(b"bad\n", "stderr")
+    log.write(b"o\nthree")
+    assert [(line.stream, line.text) for line in log.lines()] == [
+        ("stdout", b"one"),
+        ("stderr", b"bad"),
+        ("stdout", b"two"),
+    ]
+    log.end()
+    assert log.lines()[-1].cri.endswith(b" stdout P three\n")
+
+
+def test_lines_are_as_container_runtimes_write_them() -> None:
+    line = LogLine(1_795_485_600_123_456_789, "stdout", b"text")
+    assert line.cri == b"2026-11-24T02:00:00.123456789Z stdout F text\n"
+    assert line.shown() == b"text\n"
+    assert line.shown(timestamps=True) == b"2026-11-24T02:00:00.123456789Z text\n"
+
+
+def test_long_line_is_kept_in_parts() -> None:
+    log = ContainerLog()
+    log.write(b"x" * 40_000 + b"\nend\n")
+    assert [(len(line.text), line.whole) for line in log.lines()] == [
+        (16384, False),
+        (16384, False),
+        (7232, True),
+        (3, True),
+    ]
+    assert b"".join(line.shown() for line in log.lines(tail=2)) == b"x" * 40_000 + b"\nend\n"
+
+
+def test_tail_and_time_choose_lines() -> None:
+    log = ContainerLog()
+    log.write(b"1\n2\n3\n")
+    assert texts(log, tail=2) == [b"2", b"3"]
+    assert texts(log, tail=0) == []
+    assert texts(log, tail=9) == [b"1", b"2", b"3"]
+    second = log.lines()[0].at // 10**9
+    assert texts(log, since=second) == [b"1", b"2", b"3"]
+    assert texts(log, since=second + 5) == []
+
+
+def test_oldest_lines_go_when_the_log_is_full() -> None:
+    log = ContainerLog(most=1000)
+    for number in range(100):
+        log.write(b"%d\n" % number)
+    assert texts(log)[-1] == b"99"
+    assert 10 <= len(log.lines()) < 20
+
+
+def test_follower_sees_present_and_later_lines_to_the_end() -> None:
+    log = ContainerLog()
+    log.write(b"before\n")
+    following = log.follow(patience=0.01)
+    first = next(following)
+    assert first is not None
+    assert first.text == b"before"
+    assert next(following) is None, "it says when nothing has come for a while"
+    log.write(b"after\n")
+    log.end()
+    assert [line.text for line in following if line is not None] == [b"after"]
+
+
+def test_follower_is_woken_by_the_end() -> None:
+    log = ContainerLog()
+    seen: list[object] = []
+    thread = threading.Thread(target=lambda: seen.extend(log.follow(patience=30)))
+    thread.start()
+    log.end()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert seen == []

@@ -1,0 +1,26 @@
+"""Containers are started again as a kubelet does it."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.kubelet.restarts import Restarts
+
+
+def test_pauses_grow_from_none_to_five_minutes() -> None:
+    restarts = Restarts("Always")
+    assert [restarts.pause(1) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_who_ran_well_is_started_at_once() -> None:
+    restarts = Restarts("Always")
+    assert [restarts.pause(ran) for ran in (1, 1, 1, 601, 1)] == [0, 10, 20, 0, 10]
+
+
+@pytest.mark.parametrize(
+    ("policy", "after_success", "after_failure"),
+    [("Always", True, True), ("OnFailure", False, True), ("Never", False, False)],
+)
+def test_policy_decides(policy: str, after_success: bool, after_failure: bool) -> None:
+    restarts = Restarts(policy)
+    assert (restarts.again(0), restarts.again(1)) == (after_success, after_failure)

@@ -1,0 +1,339 @@
+"""A cluster in the background: booted, entered, listed, ended; and nothing left of one that was killed."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from emulator import control as cluster_control
+from emulator import state as cluster_state
+from harness.api.client import Api
+from harness.commands.main import main
+from harness.errors import UnavailableError, UsageError
+from harness.eventually import eventually
+from harness.model.manifests import pod
+
+ASK = "import urllib.request as r; print(r.urlopen('http://{clusterIP}:{port}/hostname', timeout=10).read().decode())"
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """State goes to a folder of the test's own, and no cluster outlives it."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    yield tmp_path / "trafficdist"
+    for state in cluster_state.running():
+        cluster_control.down(state.name)
+
+
+def enter(place: str, *command: str, name: str = "default") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from harness.commands.main import main; main()",
+            "cluster",
+            "exec",
+            "--name",
+            name,
+            place,
+            "--",
+            *command,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_up_list_enter_down(runtime: Path) -> None:
+    said = cluster_control.up("default", "a=1,b=1", "IPv4,IPv6")
+    assert "a1 (a) b1 (b)" in said
+    assert "default" in cluster_control.listing()
+    (service,) = [state.service for state in cluster_state.running()]
+    answered = enter("web-b1", sys.executable, "-c", ASK.format(**service))
+    assert "web-b1" in answered.stdout, answered.stderr
+    assert cluster_control.down("default") == "Cluster default is down."
+    assert cluster_control.listing().startswith("No cluster is up.")
+    assert list(runtime.iterdir()) == []
+
+
+def test_a_cluster_that_was_killed_leaves_nothing_once_it_is_taken_down(runtime: Path) -> None:
+    cluster_control.up("one", "a=1", "IPv4")
+    (state,) = cluster_state.running()
+    os.kill(state.pid, signal.SIGKILL)
+    eventually(lambda: not state.alive, within=10, describe="its end")
+    (runtime / "one.lock").touch()  # a command that was killed with it had the lock
+    assert cluster_control.down("one") == "Cluster one is not up."
+    assert not runtime.exists() or list(runtime.iterdir()) == []
+
+
+def test_a_cluster_that_was_stopped_for_more_than_a_second_goes_on() -> None:
+    cluster_control.up("default", "a=1", "IPv4")
+    (state,) = cluster_state.running()
+    process = os.pidfd_open(state.pid)
+    try:
+        os.kill(state.pid, signal.SIGSTOP)
+        assert not _ends(process, within=1.5)
+        os.kill(state.pid, signal.SIGCONT)
+        assert not _ends(process, within=2)
+    finally:
+        os.close(process)
+    assert enter("web-a1", "true").returncode == 0
+
+
+def _ends(process: int, *, within: float) -> bool:
+    return bool(select.select([process], [], [], within)[0])
+
+
+def test_it_has_the_fault_of_a_mutant(runtime: Path) -> None:
+    cluster_control.up("default", "a=1,b=1", "IPv4", mutant="ignores-zone-hints")
+    (service,) = [state.service for state in cluster_state.running()]
+    asked = enter("web-a1", sys.executable, "-c", f"for _ in range(40): {ASK.format(**service)}")
+    assert {*asked.stdout.split()} == {"web-a1", "web-b1"}, asked.stderr
+
+
+def test_with_real_components_it_runs_what_their_controllers_make_and_a_controller_with_a_fault_stands_in(
+    runtime: Path,
+) -> None:
+    try:
+        cluster_control.up("default", "a=1,b=1", "IPv4", control_plane="binaries:1.37", mutant="writes-no-hints")
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+    with closing(Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))) as api:
+        app = {"app": "each"}
+        template = {"metadata": {"labels": app}, "spec": {"containers": [{"name": "c", "image": "pause:3"}]}}
+        spec = {"selector": {"matchLabels": app}, "template": template}
+        api.request(
+            "POST",
+            "/apis/apps/v1/namespaces/default/daemonsets",
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "each"}, "spec": spec},
+        )
+        placed = partial(_nodes_of_running, api, "app=each")
+        eventually(lambda: placed() == {"a1", "b1"}, within=30, describe="a pod of the DaemonSet on each node to run")
+        assert api.get("namespaces", "", "default")["status"]["phase"] == "Active"
+        slices = api.list("endpointslices", "default", label_selector="kubernetes.io/service-name=web")
+        endpoints = [endpoint for each in slices for endpoint in each["endpoints"]]
+        assert (len(endpoints), [each for each in endpoints if each.get("hints")]) == (2, [])
+
+
+def _nodes_of_running(api: Api, labels: str) -> set[str]:
+    pods = api.list("pods", "default", label_selector=labels)
+    return {each["spec"].get("nodeName", "") for each in pods if each["status"]["phase"] == "Running"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mutant": "no-such"}, "unknown mutant"),
+        ({"mutant": "loses-the-field", "control_plane": "binaries:1.37"}, "has its own: leave that out"),
+        ({"mutant": "writes-no-hints", "controller": "kube-controller-manager:1.37"}, "leave out --controller"),
+        ({"mutant": "ignores-zone-hints", "proxy": "kube-proxy"}, "does not go with --proxy kube-proxy"),
+    ],
+)
+def test_a_mutant_that_cannot_be_there_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        cluster_control.up("default", "a=1", "IPv4", **options)
+
+
+def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path) -> None:
+    cluster_control.up("default", "a=1", "IPv4", kubernetes_version="1.30", feature_gates=("TopologyAwareHints=false",))
+    api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
+    assert api.request("GET", "/version").body["minor"] == "30"
+    api.create("namespaces", "", {"metadata": {"name": "other"}})
+    api.create("pods", "other", pod("mine", "a1"))
+    eventually(lambda: "other/mine" in cluster_state.running()[0].places, within=10, describe="the pod to run")
+    assert "mine" in enter("other/mine", sys.executable, "-c", ASK.format(clusterIP="127.0.0.1", port=8080)).stdout
+    api.close()
+
+
+def test_what_a_recipe_names_is_found_from_where_the_command_was_given(
+    runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = "import signal\nopen('began', 'w').close()\nprint('began', flush=True)\nsignal.pause()\n"
+    Path("here.py").write_text(program, encoding="utf-8")
+    recipe = {"name": "mine", "command": [sys.executable, "here.py"], "ready": [{"log": "began"}]}
+    Path("mine.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    cluster_control.up("default", "a=1", "IPv4", proxy="mine.yaml")
+    assert Path("began").exists()
+
+
+@pytest.mark.parametrize("option", [{"proxy": "what"}, {"feature_gates": ("Odd",)}, {"control_plane": "binaries"}])
+def test_what_no_cluster_can_be_made_of_is_refused_beforehand(runtime: Path, option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        cluster_control.up("default", "a=1", "IPv4", **option)
+    assert not (runtime / "default").exists()
+
+
+@pytest.mark.parametrize(("version", "value"), [("1.33", "PreferClose"), ("1.34", "PreferSameZone")])
+def test_its_service_prefers_the_zone_in_the_words_of_the_release(runtime: Path, version: str, value: str) -> None:
+    cluster_control.up("default", "a=1", "IPv4", kubernetes_version=version)
+    api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
+    assert api.get("services", "default", "web")["spec"]["trafficDistribution"] == value
+    api.close()
+
+
+def test_a_command_ends_with_its_own_status() -> None:
+    cluster_control.up("default", "a=1", "IPv4")
+    assert enter("a1", "sh", "-c", "exit 7").returncode == 7
+    assert enter("a9", "true").returncode == 4
+    absent = enter("external", "no-such-program")
+    assert (absent.returncode, "cannot run 'no-such-program'" in absent.stderr) == (4, True)
+
+
+def test_the_kubeconfig_is_private_and_complete(runtime: Path) -> None:
+    cluster_control.up("default", "a=1", "IPv4")
+    kubeconfig = runtime / "default" / "kubeconfig"
+    assert kubeconfig.stat().st_mode & 0o777 == 0o600
+    loaded = yaml.safe_load(kubeconfig.read_text())
+    assert loaded["clusters"][0]["cluster"]["server"].startswith("https://127.0.0.1:")
+
+
+def test_kubeconfig_is_printed_and_its_path(runtime: Path) -> None:
+    cluster_control.up("one", "a=1", "IPv4")
+    path = runtime / "one" / "kubeconfig"
+    assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one"]).stdout == path.read_text()
+    assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one", "--path"]).stdout == f"{path}\n"
+    assert str(path) in cluster_control.listing()
+    absent = CliRunner().invoke(main, ["cluster", "kubeconfig", "two"])
+    assert (absent.exit_code, "'two' is not up; those that are: one" in absent.stderr) == (4, True)
+
+
+def test_kubeconfig_is_written_where_it_is_wanted_and_goes_with_the_cluster(tmp_path: Path) -> None:
+    wanted = tmp_path / "mine.yaml"
+    assert str(wanted) in cluster_control.up("one", "a=1", "IPv4", kubeconfig=wanted)
+    assert wanted.read_text() == cluster_control.kubeconfig("one").read_text()
+    assert wanted.stat().st_mode & 0o777 == 0o600
+    cluster_control.down("one")
+    assert not wanted.exists()
+
+
+def test_kubeconfig_of_an_earlier_cluster_of_ours_is_replaced(tmp_path: Path) -> None:
+    wanted = tmp_path / "mine.yaml"
+    cluster_control.up("one", "a=1", "IPv4", kubeconfig=wanted)
+    before = wanted.read_text()
+    cluster_control.up("two", "a=1", "IPv4", kubeconfig=wanted)
+    assert wanted.read_text() != before
+    cluster_control.down("one")
+    assert wanted.read_text() == cluster_control.kubeconfig("two").read_text()
+
+
+def test_kubeconfig_of_other_clusters_is_left_alone(tmp_path: Path) -> None:
+    others = tmp_path / "config"
+    text = yaml.safe_dump({"clusters": [{"name": "production"}, {"name": "trafficdist"}]})
+    others.write_text(text)
+    with pytest.raises(UsageError, match="not about a cluster of ours alone"):
+        cluster_control.up("one", "a=1", "IPv4", kubeconfig=others)
+    assert others.read_text() == text
+    assert cluster_state.running() == []
+
+
+def test_a_cluster_whose_kubeconfig_cannot_be_written_does_not_stay_up() -> None:
+    with pytest.raises(UsageError, match=r"--kubeconfig /proc/mine.yaml: cannot be written|/proc may not be written"):
+        cluster_control.up("one", "a=1", "IPv4", kubeconfig=Path("/proc/mine.yaml"))
+    assert cluster_state.running() == []
+
+
+def test_two_clusters_have_two_names() -> None:
+    cluster_control.up("one", "a=1", "IPv4")
+    with pytest.raises(UsageError, match="'one' is already up"):
+        cluster_control.up("one", "a=1", "IPv4")
+    cluster_control.up("two", "a=1", "IPv4")
+    assert [state.name for state in cluster_state.running()] == ["one", "two"]
+
+
+def test_what_a_killed_cluster_left_is_cleaned_up(runtime: Path) -> None:
+    cluster_control.up("default", "a=1", "IPv4")
+    (state,) = cluster_state.running()
+    process = os.pidfd_open(state.pid)
+    signal.pidfd_send_signal(process, signal.SIGKILL)
+    os.waitpid(state.pid, 0)
+    os.close(process)
+    assert cluster_control.down("default") == "Cluster default is not up."
+    assert not (runtime / "default").exists()
+
+
+def test_an_id_that_is_used_again_is_not_taken_for_the_cluster(runtime: Path) -> None:
+    folder = cluster_state.folder_of("old")
+    folder.mkdir(mode=0o700)
+    state = cluster_state.ClusterState("old", os.getpid(), 1, "three_zones", {}, {}, "", {})
+    cluster_state.save(folder, state)
+    assert cluster_control.down("old") == "Cluster old is not up."
+
+
+def test_a_folder_that_others_can_enter_is_refused(runtime: Path) -> None:
+    runtime.mkdir(mode=0o755)
+    runtime.chmod(0o755)
+    with pytest.raises(UnavailableError, match="mode 0700"):
+        cluster_control.listing()
+    runtime.chmod(0o700)
+
+
+def test_what_goes_wrong_at_boot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(UnavailableError, match="did not come up"):
+        cluster_control.up("default", "a=1", "IPv4")
+    assert cluster_state.running() == []
+
+
+@pytest.fixture
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temp folder and a home of the test's own, and no folder that the system keeps for this user."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    return tmp_path / "temp"
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_down_leaves_nothing(temp: Path) -> None:
+    cluster_control.up("one", "a=1", "IPv4")
+    while_up = files(temp.parent)
+    cluster_control.down("one")
+    assert ([name for name in while_up if "one/kubeconfig" in name], files(temp.parent)) == (
+        ["home/.local/state/trafficdist/clusters/one/kubeconfig"],
+        [],
+    )
+    assert not (temp.parent / "home/.local/state/trafficdist/clusters").exists()
+
+
+def test_no_name_in_the_temp_folder_is_one_that_others_can_take(temp: Path) -> None:
+    assert cluster_state.root().is_relative_to(temp.parent / "home")
+
+
+def test_commands_that_wait_for_each_other_find_the_same_lock(runtime: Path) -> None:
+    turns: list[str] = []
+
+    def take(name: str) -> None:
+        for _ in range(50):
+            with cluster_control._locked("one"):
+                turns.append(f"{name} in")
+                turns.append(f"{name} out")
+
+    threads = [threading.Thread(target=take, args=(str(number),), daemon=True) for number in range(20)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    assert len(turns) == 2000
+    assert [turn.replace("in", "out") for turn in turns[::2]] == turns[1::2]
+    assert not runtime.exists() or list(runtime.iterdir()) == []

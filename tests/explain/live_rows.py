@@ -1,0 +1,436 @@
+"""Causes on a cluster that runs: how each is made, what is told, and how its remedy is applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explain.findings import Finding
+from harness.model.release import Component, Release
+from harness.scenario.service import same_node, same_zone
+from tests.explain.building import AUTO, MODE, ZONES, lease
+from tests.explain.shop import (
+    EACH_NODE,
+    EACH_ZONE,
+    SYSTEM,
+    WEB,
+    Change,
+    Heal,
+    Shop,
+    auto,
+    by,
+    commands,
+    in_turn,
+    other_commands,
+    scale,
+    served,
+)
+
+OLD_KEY = "service.kubernetes.io/topology-aware-hints"
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a cause is made, its name and nodes, the remedy that is told, and how it is applied.
+
+    `real` says why Kubernetes' own components are not asked; "" if they are, and `embedded` why the reference is not.
+    `release` is that of the cluster, with a gate that is on; a note is no first cause.
+    """
+
+    cause: str
+    make: Change
+    heal: Heal
+    remedy: str
+    nodes: str = ""
+    real: str = ""
+    release: str = ""
+    gates: str = ""
+    embedded: str = ""
+    note: bool = False
+
+
+def _outside(shop: Shop) -> None:
+    shop.run(EACH_ZONE)
+    spec = {"type": "ExternalName", "externalName": "example.com"}
+    shop.api.create("services", shop.namespace, {"metadata": {"name": "web"}, "spec": spec})
+
+
+def _inside(shop: Shop) -> None:
+    spec = {"type": "ClusterIP", "externalName": None, "selector": WEB, "trafficDistribution": "PreferSameZone"}
+    shop.api.patch("services", shop.namespace, "web", {"spec": {**spec, "ports": [{"port": 80, "targetPort": 8080}]}})
+
+
+def _anew(shop: Shop) -> None:
+    shop.cluster.delete_service(shop.service)
+    shop.serve()
+
+
+def _ask(shop: Shop) -> None:
+    shop.patch(trafficDistribution="PreferSameZone")
+
+
+def _lease(shop: Shop) -> None:
+    shop.create("leases", lease(renewed="2020-01-01T00:00:00.000000Z"))
+
+
+def _renewed(shop: Shop) -> None:
+    spec = {"renewTime": "2099-01-01T00:00:00.000000Z"}
+    shop.api.patch("leases", SYSTEM, "kube-controller-manager", {"spec": spec})
+    shop.start_controller()
+
+
+def _old_controller(shop: Shop) -> None:
+    image, labels = "registry.k8s.io/kube-controller-manager:v1.32.4", {"component": "kube-controller-manager"}
+    shop.run_component("kube-controller-manager-cp", "a1", image, labels)
+    shop.cluster.restart(Component.CONTROLLER, Release("1.32"))
+    shop.serve(on=EACH_ZONE, asks="PreferSameNode")
+
+
+def _upgrade(shop: Shop) -> None:
+    for component in (Component.API_SERVER, Component.CONTROLLER, Component.PROXY):
+        shop.cluster.restart(component, Release("1.24"))
+
+
+def _without_keys(shop: Shop) -> None:
+    shop.patch(topologyKeys=None)
+    for component in (Component.PROXY, Component.CONTROLLER, Component.API_SERVER):
+        shop.cluster.restart(component, Release("1.34"))
+
+
+def _two_annotations(shop: Shop) -> None:
+    """API servers since 1.27 want both to be the same, and keep what was written before."""
+    shop.serve(on=EACH_NODE, annotations={OLD_KEY: "Disabled", **AUTO}, asks=None)
+    for component in (Component.API_SERVER, Component.CONTROLLER, Component.PROXY):
+        shop.cluster.restart(component, Release())
+
+
+def _not_again(shop: Shop) -> None:
+    """A controller of before 1.34 does not look again when a node gets its label; one that is stopped plays it."""
+    shop.move("b2", None)
+    shop.serve(on=EACH_NODE, annotations=AUTO, asks=None)
+    shop.stop_controller()
+    shop.move("b2", "b")
+    for each in shop.cluster.slices(shop.service):
+        given = [{**one, "zone": ZONES[one["nodeName"]]} for one in each["endpoints"]]
+        shop.api.patch("endpointslices", shop.namespace, each["metadata"]["name"], {"endpoints": given})
+
+
+def by_older_controller(shop: Shop, finding: Finding) -> None:
+    """Do what is told, and let the controller look."""
+    commands(shop, finding)
+    shop.start_controller()
+
+
+def _two_slices(shop: Shop) -> None:
+    """A slice of the controller that it has not given hints, as one that it has just written."""
+    shop.serve(on=EACH_ZONE)
+    shop.stop_controller()
+    first = shop.cluster.slices(shop.service)[0]
+    (last,) = [each for each in first["endpoints"] if each["nodeName"] == "c1"]
+    labels = first["metadata"]["labels"]
+    second = {**first, "metadata": {"name": "web-second", "labels": labels}, "endpoints": [{**last, "hints": None}]}
+    shop.api.create("endpointslices", shop.namespace, second)
+
+
+def _by_hand(shop: Shop) -> None:
+    shop.serve(on=EACH_ZONE)
+    shop.publish("a1 ")
+
+
+def _republish(shop: Shop) -> None:
+    shop.cluster.publish(shop.service, [same_zone(each) for each in shop.pods])
+
+
+def _node_hints(shop: Shop) -> None:
+    shop.serve(selector=None)
+    shop.pods = shop.cluster.run_servers(on=EACH_ZONE.split())
+    shop.cluster.publish(shop.service, [same_node(each) for each in shop.pods], unasked=True)
+
+
+def _old_proxies(shop: Shop) -> None:
+    shop.set_kubelet("a1 b1", "v1.22.4")
+    shop.cluster.restart(Component.PROXY, Release("1.22"), on=["a1", "b1"])
+    shop.serve(on=EACH_ZONE)
+
+
+def _new_proxies(shop: Shop) -> None:
+    shop.cluster.restart(Component.PROXY, on=["a1", "b1"])
+    shop.set_kubelet("a1 b1", "v1.37.0")
+
+
+def _ill_proxy(shop: Shop) -> None:
+    shop.serve(on=EACH_ZONE)
+    image, status = "registry.k8s.io/kube-proxy:v1.37.0", {"conditions": [{"type": "Ready", "status": "False"}]}
+    shop.run_component("kube-proxy-a1", "a1", image, {"k8s-app": "kube-proxy"}, **status)
+
+
+def _ready_proxy(shop: Shop) -> None:
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    shop.api.patch("pods", SYSTEM, "kube-proxy-a1", {"status": status}, subresource="status")
+
+
+def _late_label(shop: Shop) -> None:
+    """Whoever applies a label on the server's side is noted with the time."""
+    shop.serve(on=EACH_ZONE)
+    labels = {"k8s-app": "calico-node"}
+    shop.run_component("calico-node-x", "c1", "calico/node:v3.30", labels, startTime="2020-01-01T00:00:00Z")
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "c1", "labels": {"topology.kubernetes.io/zone": "c"}},
+    }
+    query = {"fieldManager": "kubectl", "force": "true"}
+    path = "/api/v1/nodes/c1"
+    answered = shop.api.request("PATCH", path, body, query=query, content_type="application/apply-patch+yaml")
+    assert answered.code == 200, answered.body
+
+
+def _moved(shop: Shop) -> None:
+    shop.serve(on=EACH_ZONE)
+    shop.stop_controller()
+    shop.move("c1", "d")
+
+
+def _no_longer_ready(*nodes: str) -> Change:
+    def change(shop: Shop) -> None:
+        for each in nodes:
+            shop.cluster.nodes.report(each, ready=False)
+
+    return change
+
+
+def _ready_again(shop: Shop) -> None:
+    for each in ("b1", "b2", "c1"):
+        shop.cluster.nodes.report(each, ready=True)
+
+
+def _terminate_all(shop: Shop) -> None:
+    shop.serve(on=EACH_ZONE)
+    shop.end("web-1", "web-2", "web-3")
+
+
+LOCAL = {"internal_traffic_policy": "Local"}
+OF_RELEASES = "only one release of them is installed"
+NO_GATE = "no release of them has the gate"
+FIELD = 'patch service web -p \'{"spec":{"trafficDistribution":"PreferSameZone"}}\''
+RUNS = "kubectl -n kube-system logs -l component=kube-controller-manager"
+ROWS = {
+    "another name": Row("external-name", _outside, by(_inside), '"type":"ClusterIP","externalName":null,"selector":'),
+    "headless": Row("headless", served(clusterIP="None"), by(_anew), "| kubectl replace --force -f -"),
+    "another proxy": Row(
+        "other-proxy",
+        served(labels={"service.kubernetes.io/service-proxy-name": "mesh"}),
+        commands,
+        "label service web service.kubernetes.io/service-proxy-name-",
+    ),
+    "topology keys": Row(
+        "topology-keys",
+        served(topologyKeys=["topology.kubernetes.io/zone"]),
+        by(_without_keys),
+        "switch feature gate ServiceTopology off",
+        real=NO_GATE,
+        release="1.34",
+        gates="ServiceTopology",
+    ),
+    "a Service that does not ask": Row("asks-for-nothing", served(asks=None), commands, FIELD),
+    "an annotation that is no value": Row("asks-for-nothing", auto(EACH_ZONE, {MODE: "AUTO"}), commands, FIELD),
+    "no selector and no slice": Row(
+        "no-selector",
+        served(selector=None),
+        by(lambda shop: shop.patch(selector=WEB)),
+        '{"spec":{"selector":{"KEY":"VALUE"}}}',
+    ),
+    "a selector of nobody": Row(
+        "selector-matches-nobody",
+        served(selector={"app": "other"}),
+        by(lambda shop: shop.patch(selector=WEB)),
+        "get pods --show-labels; then correct spec.selector or the labels",
+    ),
+    "pods without slices": Row("no-slices", in_turn(Shop.stop_controller, served()), by(Shop.start_controller), RUNS),
+    "no pod is ready": Row(
+        "no-ready-endpoint",
+        in_turn(served(on=""), lambda shop: shop.run(EACH_ZONE, ready=False)),
+        by(lambda shop: shop.set_ready("web-1", "web-2", "web-3")),
+        "describe pod web-1",
+    ),
+    "all pods end": Row("terminating-only", _terminate_all, by(lambda shop: shop.run(EACH_ZONE)), "wait for new pods"),
+    "internal policy": Row(
+        "internal-policy-local", served(**LOCAL), commands, '"trafficDistribution":"PreferSameNode"', "a2 b2"
+    ),
+    "external policy": Row(
+        "external-policy-local",
+        served(type="NodePort", external_traffic_policy="Local"),
+        by(lambda shop: shop.patch(externalTrafficPolicy="Cluster")),
+        "nothing, if the addresses of clients are to be kept",
+        note=True,
+    ),
+    "clients outside": Row(
+        "external-clients",
+        served(type="NodePort"),
+        by(lambda shop: shop.patch(type="ClusterIP")),
+        "let the load balancer enter in the zone of the client",
+        note=True,
+    ),
+    "an annotation that says nothing": Row(
+        "annotation-unknown",
+        auto(EACH_NODE, {MODE: "AUTO"}, asks="PreferSameZone"),
+        commands,
+        "annotate service web service.kubernetes.io/topology-mode=Auto --overwrite",
+        note=True,
+    ),
+    "two annotations": Row(
+        "annotation-hidden",
+        _two_annotations,
+        commands,
+        "annotate service web service.kubernetes.io/topology-aware-hints-",
+        note=True,
+        real=OF_RELEASES,
+        release="1.26",
+    ),
+    "annotation and field": Row(
+        "annotation-overrides-field",
+        auto(asks="PreferSameZone"),
+        commands,
+        "annotate service web service.kubernetes.io/topology-mode-",
+        note=True,
+    ),
+    "a gate that is off": Row(
+        "gate-off",
+        auto(EACH_NODE, {OLD_KEY: "auto"}),
+        by(_upgrade),
+        "use Kubernetes 1.24 or newer, or start kube-controller-manager with --feature-gates=TopologyAwareHints=true",
+        real=OF_RELEASES,
+        release="1.23",
+    ),
+    "a controller that is older than the value": Row(
+        "value-unknown-to-the-controller",
+        _old_controller,
+        commands,
+        '"trafficDistribution":"PreferClose"',
+        real=OF_RELEASES,
+    ),
+    "a worker without a zone": Row(
+        "node-without-zone",
+        in_turn(lambda shop: shop.move("b2", None), auto()),
+        commands,
+        "kubectl label node b2 topology.kubernetes.io/zone=ZONE",
+    ),
+    "a worker without CPU": Row(
+        "node-without-cpu",
+        in_turn(lambda shop: shop.cluster.nodes.report("b2", cpu_milli=0), auto()),
+        by(lambda shop: shop.cluster.nodes.report("b2", cpu_milli=4000)),
+        "kubectl get node b2 -o jsonpath='{.status.allocatable}'",
+    ),
+    "workers of one zone": Row(
+        "one-zone",
+        in_turn(_no_longer_ready("b1", "b2", "c1"), auto()),
+        by(_ready_again),
+        "kubectl get nodes -L topology.kubernetes.io/zone",
+    ),
+    "fewer pods than zones": Row("too-few-endpoints", auto("a1 b1"), scale, "scale deployment/NAME --replicas=5; or"),
+    "an overload, and the number of pods": Row(
+        "overload", auto("a1 a2 b1 c1"), scale, "scale deployment/NAME --replicas=5; or"
+    ),
+    "an overload, and the field": Row("overload", auto("a1 a2 b1 c1"), other_commands, FIELD),
+    "exactly 20 per cent": Row(
+        "floating-point", auto(EACH_ZONE), other_commands, FIELD, embedded="the reference computes exactly"
+    ),
+    "what kept hints away stands no more": Row(
+        "hints-not-back",
+        _not_again,
+        by_older_controller,
+        "annotate service web",
+    ),
+    "hints that nobody writes": Row(
+        "hints-not-written",
+        in_turn(served(asks=None), Shop.stop_controller, _ask),
+        by(Shop.start_controller),
+        RUNS,
+    ),
+    "a controller that is gone": Row(
+        "controller-gone",
+        in_turn(served(asks=None), Shop.stop_controller, _lease, _ask),
+        by(_renewed),
+        "get pods -l component=kube-controller-manager",
+    ),
+    "a pod on a node without a zone": Row(
+        "endpoint-without-zone",
+        in_turn(lambda shop: shop.move("c1", None), served()),
+        commands,
+        "kubectl label node c1 topology.kubernetes.io/zone=ZONE",
+    ),
+    "a pod on a node that is gone": Row(
+        "endpoint-on-a-missing-node",
+        in_turn(served(publishNotReadyAddresses=True), lambda shop: shop.run("z9")),
+        commands,
+        "delete pod web-4",
+    ),
+    "a slice by hand": Row(
+        "slice-of-another-manager",
+        _by_hand,
+        by(lambda shop: shop.cluster.unpublish(shop.service)),
+        "delete endpointslices web-slice-ipv4, or let their manager write hints",
+    ),
+    "a slice without hints": Row("slices-disagree", _two_slices, by(Shop.start_controller), RUNS),
+    "hints for another zone": Row("hinted-for-another-zone", auto("a1 a2 b1 c1 c1"), commands, FIELD),
+    "hints by hand": Row(
+        "hints-of-somebody-else",
+        in_turn(served(on="", selector=None), lambda shop: shop.publish("a1 a", "b1 c", "c1 b")),
+        by(_republish),
+        "--show-managed-fields",
+    ),
+    "hints for nodes": Row("node-hints-not-asked", _node_hints, by(_republish), "find who writes them", note=True),
+    "a node that lost its label": Row(
+        "client-node-without-zone",
+        in_turn(served(), lambda shop: shop.move("b2", None)),
+        commands,
+        "kubectl label node b2 topology.kubernetes.io/zone=ZONE",
+        "b2",
+    ),
+    "a node that has moved": Row(
+        "endpoint-of-a-former-zone", _moved, by_older_controller, "annotate service web trafficdist.dev/touched", "c1"
+    ),
+    "a label younger than the proxy": Row(
+        "zone-label-changed", _late_label, commands, "kubectl -n kube-system delete pod calico-node-x", "c1", note=True
+    ),
+    "a zone without a pod": Row(
+        "zone-without-endpoint",
+        served(on="a1 b1"),
+        by(lambda shop: shop.run("c1")),
+        "topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone",
+        "c1",
+    ),
+    "a pod that is not ready": Row(
+        "zone-not-ready",
+        in_turn(served(on="a1 b1"), lambda shop: shop.run("c1", ready=False)),
+        by(lambda shop: shop.set_ready("web-3")),
+        "describe pod web-3",
+        "c1",
+    ),
+    "a zone that a rollout empties": Row(
+        "zone-terminating",
+        in_turn(served(), lambda shop: shop.end("web-3")),
+        by(lambda shop: shop.run("c1")),
+        "maxUnavailable: 0",
+        "c1",
+    ),
+    "a zone that no hint names": Row(
+        "zone-not-hinted",
+        in_turn(auto("", selector=None), lambda shop: shop.publish("a1 a", "a2 a", "b1 b", "b2 b", "c1 b")),
+        by(_republish),
+        RUNS,
+        "c1",
+    ),
+    "proxies before the feature": Row(
+        "proxy-too-old",
+        _old_proxies,
+        by(_new_proxies),
+        "upgrade kube-proxy on a1 b1 to v1.37.0",
+        "a1 b1",
+        real=OF_RELEASES,
+    ),
+    "a proxy that is not ready": Row(
+        "proxy-not-ready", _ill_proxy, by(_ready_proxy), "kubectl -n kube-system logs kube-proxy-a1", "a1", note=True
+    ),
+}
+"""Not here: slice-unreadable, since API servers refuse such a slice; and proxy-does-otherwise, which only a probe sees:
+tests/explain/test_clients.py."""

@@ -1,0 +1,30 @@
+"""The paragraphs of docs/explain.md, one for each cause: `python -m tests.explain.page` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from explain.causes import Cause, causes
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/explain.md"
+_BEGIN = "## Causes\n"
+_WORDS = {"fails": "connections fail", "crosses": "crosses zones", "as_asked": "as asked", "note": "a note"}
+
+
+def stale() -> list[str]:
+    """The page, if its paragraphs are not those of the causes."""
+    return [] if PAGE.read_text(encoding="utf-8") == _whole() else [PAGE.name]
+
+
+def _whole() -> str:
+    before = PAGE.read_text(encoding="utf-8").partition(_BEGIN)[0]
+    return f"{before}{_BEGIN}\n" + "\n".join(map(_paragraph, causes().values()))
+
+
+def _paragraph(cause: Cause) -> str:
+    what = _WORDS[cause.weight.name.lower()]
+    return f"### `{cause.id}`\n\n{cause.means} ({what})\n\nRemedy: {cause.remedy}. Source: {cause.source}\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(_whole(), encoding="utf-8")

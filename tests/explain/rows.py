@@ -1,0 +1,449 @@
+"""Clusters as a recording has them, and the cause that is told first of each, or beside it as a note."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explain.objects import Objects
+from tests.explain.building import (
+    AUTO,
+    EACH_ZONE,
+    MODE,
+    by_annotation,
+    endpoint,
+    event,
+    labelled,
+    lease,
+    node,
+    nodes,
+    objects,
+    of_slice,
+    owned,
+    pod,
+    proxy,
+    service,
+    unhinted,
+)
+
+OLD_KEY = "service.kubernetes.io/topology-aware-hints"
+CONTROL_PLANE = ("node-role.kubernetes.io/control-plane",)
+OF_C = (endpoint("c1", hints="a"), endpoint("c1", number=7, hints="b"))
+IPV6 = {**endpoint("a1"), "addresses": ["fd00::1"]}
+TWO_FAMILIES = service(clusterIPs=["10.96.0.9", "fd00:96::9"], ipFamilies=["IPv4", "IPv6"])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cluster; the first cause, the nodes that it concerns, and texts of the answer, of a remedy and of evidence."""
+
+    cause: str
+    seen: Objects
+    says: str = ""
+    remedy: str = ""
+    nodes: str = ""
+    evidence: str = ""
+    crossing: str = ""
+    failing: str = ""
+
+
+ALL = "a1 a2 b1 b2 c1"
+EARLY = "2026-11-22T09:00:00Z"
+AT = "2026-11-22T10:00:00Z"
+NO_HINTS = of_slice(*unhinted("a1", "b1", "c1"))
+ENDING = endpoint("a1", ready=False, serving=True, terminating=True)
+NODE_HINTS = of_slice(*(endpoint(each, nodes=[each]) for each in ("a1", "b1", "c1")))
+AUTO_UNEVEN = nodes(
+    a2=None, b2=None, a1=node("a1", "a", cpu="2"), b1=node("b1", "b", cpu="2"), c1=node("c1", "c", cpu="1")
+)
+EDGE = nodes(a2=None, b2=None, a1=node("a1", "a", cpu="20"), b1=node("b1", "b", cpu="16"), c1=node("c1", "c", cpu="14"))
+MORE_THAN_EDGE = [*EDGE[:2], node("c1", "c", cpu="12")]
+
+ROWS = {
+    "external name": Row(
+        "external-name", objects(service(type="ExternalName", externalName="example.com")), "example.com", "type"
+    ),
+    "headless": Row("headless", objects(service(clusterIP="None", clusterIPs=["None"])), "clients choose"),
+    "service proxy name": Row(
+        "other-proxy",
+        objects(service(labels={"service.kubernetes.io/service-proxy-name": "mesh"})),
+        "leaves the Service to proxy 'mesh'",
+        "label service web service.kubernetes.io/service-proxy-name-",
+    ),
+    "asks for nothing": Row(
+        "asks-for-nothing",
+        objects(service(asks=""), of_slice(*unhinted("a1", "b1", "c1"))),
+        "connections leave their zone from all 5 nodes: neither trafficDistribution nor",
+        'patch service web -p \'{"spec":{"trafficDistribution":"PreferSameZone"}}\'',
+        crossing=ALL,
+    ),
+    "no selector": Row(
+        "no-selector", objects(service(selector=None), of_slice()), "neither a selector nor", failing=ALL
+    ),
+    "a selector of nobody": Row(
+        "selector-matches-nobody",
+        objects(service(), of_slice(), pods=[pod("other", "a1", app="other")]),
+        "no pod in namespace shop has the labels of the selector, app=web",
+        "get pods --show-labels",
+        failing=ALL,
+    ),
+    "no slices for pods": Row(
+        "no-slices",
+        objects(service(), of_slice(), pods=[pod("web-1", "a1")]),
+        "no EndpointSlice of the Service has an endpoint",
+        evidence="1 pod matches app=web",
+        failing=ALL,
+    ),
+    "pods that may not be read": Row(
+        "no-slices", objects(service(), of_slice(), unread={"pods": "403"}), evidence="could not be read", failing=ALL
+    ),
+    "nobody is ready": Row(
+        "no-ready-endpoint",
+        objects(service(), of_slice(endpoint("a1", ready=False), endpoint("b1", ready=False))),
+        "connections fail: none of 2 endpoints is ready: web-a1 web-b1",
+        "describe pod web-a1",
+        failing=ALL,
+    ),
+    "an address that is none": Row(
+        "slice-unreadable",
+        objects(service(), of_slice({**endpoint("a1"), "addresses": ["010.1.1.1"]})),
+        "connections fail",
+    ),
+    "internal policy": Row(
+        "internal-policy-local",
+        objects(service(internalTrafficPolicy="Local")),
+        "connections fail on 2 of 5 nodes: internalTrafficPolicy is Local",
+        "PreferSameNode",
+        nodes="a2 b2",
+        failing="a2 b2",
+    ),
+    "gate off": Row(
+        "gate-off",
+        objects(service({OLD_KEY: "auto"}, asks=""), of_slice(*unhinted("a1", "b1", "c1")), version="v1.23.4"),
+        "feature gate TopologyAwareHints is off",
+        "1.24",
+        crossing=ALL,
+    ),
+    "a value that is too new": Row(
+        "value-unknown-to-the-controller",
+        objects(service(asks="PreferSameNode"), of_slice(*unhinted("a1", "b1", "c1")), version="v1.32.0"),
+        "PreferSameNode means nothing to this controller",
+        "PreferClose",
+        crossing=ALL,
+    ),
+    "a value that is none": Row(
+        "value-unknown-to-the-controller",
+        objects(service(asks="Nearby"), of_slice(*unhinted("a1", "b1", "c1"))),
+        "Nearby means nothing",
+        crossing=ALL,
+    ),
+    "a worker without a zone": Row(
+        "node-without-zone",
+        objects(
+            by_annotation(),
+            of_slice(*unhinted("a1", "b1", "c1")),
+            on=nodes(a0=node("a0", labels=CONTROL_PLANE), a00=node("a00", ready=False), d1=node("d1")),
+            events=[event("TopologyAwareHintsDisabled", "Insufficient Node information")],
+        ),
+        "node d1 is ready and has no zone label",
+        "kubectl label node d1 topology.kubernetes.io/zone=ZONE",
+        evidence="Insufficient Node information",
+        crossing="a0 a00 a1 a2 b1 b2 c1 d1",
+    ),
+    "a worker without CPU": Row(
+        "node-without-cpu",
+        objects(
+            by_annotation(),
+            of_slice(*unhinted("a1", "b1", "c1")),
+            on=nodes(a0=node("a0", "a", cpu="", labels=CONTROL_PLANE), b2=node("b2", "b", cpu="")),
+        ),
+        "node b2 is ready and does not say how much CPU",
+        "get node b2",
+        crossing="a0 a1 a2 b1 b2 c1",
+    ),
+    "workers of one zone": Row(
+        "one-zone",
+        objects(
+            by_annotation(),
+            of_slice(*unhinted("a1", "b1", "c1")),
+            on=[node("a1", "a"), node("a2", "a"), node("b1", "b", ready=False), node("c0", "c", labels=CONTROL_PLANE)],
+        ),
+        "all 2 nodes that count are in zone a; not ready, or of the control plane: b1 c0",
+        crossing="a1 a2 b1 c0",
+    ),
+    "fewer endpoints than zones": Row(
+        "too-few-endpoints",
+        objects(by_annotation(), of_slice(*unhinted("a1", "b1")), on=nodes(a2=None, b2=None)),
+        "2 ready endpoints are too few for 3 zones: each needs one",
+        "--replicas=3",
+        crossing="a1 b1 c1",
+    ),
+    "three endpoints over zones of 2:2:1": Row(
+        "floating-point",
+        objects(
+            by_annotation(),
+            of_slice(*unhinted("a1", "b1", "c1")),
+            on=AUTO_UNEVEN,
+            events=[event("TopologyAwareHintsDisabled", "Unable to allocate minimum required endpoints")],
+        ),
+        "3 endpoints over 3 zones of this CPU would overload one by exactly 20 %, which is allowed",
+        "annotate service web service.kubernetes.io/topology-mode-",
+        evidence="TopologyAwareHintsDisabled: Unable to allocate",
+        crossing="a1 b1 c1",
+    ),
+    "floating point": Row(
+        "floating-point",
+        objects(by_annotation(), of_slice(*unhinted("a1", "a1", "b1", "b1", "c1", "c1")), on=EDGE),
+        "exactly 20 %, which is allowed; rounding lets kube-controller-manager take it for more",
+        "--replicas=",
+        crossing="a1 b1 c1",
+    ),
+    "more than twenty per cent": Row(
+        "overload",
+        objects(
+            by_annotation(),
+            of_slice(*unhinted("a1", "b1", "c1", "a1")),
+            on=MORE_THAN_EDGE,
+            pods=[owned("web-7f-x", "a1")],
+        ),
+        "4 endpoints over 3 zones of this CPU would overload one by",
+        "scale deployment/web --replicas=",
+        evidence="CPU of the zones: a 42%, b 33%, c 25%",
+        crossing="a1 b1 c1",
+    ),
+    "what kept hints away stands no more": Row(
+        "hints-not-back",
+        objects(
+            by_annotation(),
+            of_slice(*unhinted("a1", "b1", "c1")),
+            on=nodes(a2=None, b2=None),
+            events=[event("TopologyAwareHintsDisabled", "Insufficient Node information")],
+        ),
+        "none of 3 ready endpoints has hints",
+        "annotate service web",
+        evidence="TopologyAwareHintsDisabled",
+        crossing="a1 b1 c1",
+    ),
+    "hints are due": Row(
+        "hints-not-written",
+        objects(service(), of_slice(*unhinted("a1", "b1", "c1"))),
+        "none of 3 ready endpoints has hints, though trafficDistribution is PreferSameZone",
+        crossing=ALL,
+    ),
+    "hints in proportion to CPU are due": Row(
+        "hints-not-written",
+        objects(by_annotation(), of_slice(*unhinted("a1", "b1", "c1")), on=nodes(a2=None, b2=None)),
+        "none of 3 ready endpoints has hints",
+        crossing="a1 b1 c1",
+    ),
+    "an endpoint on an unlabelled node": Row(
+        "endpoint-without-zone",
+        objects(service(), of_slice(*EACH_ZONE, endpoint("d1", zone="")), on=nodes(d1=node("d1"))),
+        "1 of 4 ready endpoints has no hints, so that proxies use no hints at all: endpoint web-d1 is on node d1",
+        "kubectl label node d1",
+        crossing="a1 a2 b1 b2 c1 d1",
+    ),
+    "a slice older than the label": Row(
+        "endpoint-without-zone",
+        objects(service(), of_slice(*EACH_ZONE, endpoint("a2", zone=""))),
+        "its slice was written before node a2 had its label",
+        "annotate service web trafficdist.dev/touched",
+        crossing=ALL,
+    ),
+    "an endpoint on a node that is gone": Row(
+        "endpoint-on-a-missing-node",
+        objects(service(), of_slice(*EACH_ZONE, endpoint("z9", zone=""))),
+        "node z9 of endpoint web-z9 does not exist",
+        "delete pod web-z9",
+        crossing=ALL,
+    ),
+    "a slice of another manager": Row(
+        "slice-of-another-manager",
+        objects(service(), of_slice(*EACH_ZONE), of_slice(*unhinted("a1"), name="mine", manager="me.example.com")),
+        "slice mine is managed by me.example.com",
+        crossing=ALL,
+    ),
+    "slices disagree": Row(
+        "slices-disagree",
+        objects(service(), of_slice(*EACH_ZONE), of_slice(*unhinted("a1"), name="web-2")),
+        "1 of 4 ready endpoints has no hints, so that proxies use no hints at all: look at slice web-2",
+        crossing=ALL,
+    ),
+    "hints cross zones": Row(
+        "hinted-for-another-zone",
+        objects(
+            by_annotation(),
+            of_slice(endpoint("a1"), endpoint("a2", hints="c"), endpoint("b1"), endpoint("a1", number=7)),
+            on=nodes(a2=None, b2=None, a1=node("a1", "a", cpu="8")),
+        ),
+        "web-a2 of zone a for zone c",
+        crossing="c1",
+    ),
+    "hints of somebody else": Row(
+        "hints-of-somebody-else",
+        objects(
+            service(), of_slice(endpoint("a1"), endpoint("b1"), endpoint("c1", hints="b"), endpoint("a2", hints="c"))
+        ),
+        "2 endpoints have other hints than PreferSameZone asks for: web-c1 of zone c is hinted for zone b",
+        crossing="b1 b2 c1",
+    ),
+    "a node without a zone": Row(
+        "client-node-without-zone",
+        objects(service(), on=nodes(d1=node("d1"))),
+        "connections leave their zone from 1 of 6 nodes: d1 has no zone label",
+        "kubectl label node d1",
+        nodes="d1",
+        crossing="d1",
+    ),
+    "a zone without an endpoint": Row(
+        "zone-without-endpoint",
+        objects(service(), of_slice(endpoint("a1"), endpoint("b1"))),
+        "connections leave their zone from 1 of 5 nodes: zone c has no endpoint",
+        "topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone",
+        nodes="c1",
+        evidence="1 in zone a, 1 in zone b",
+        crossing="c1",
+    ),
+    "a zone whose pod is not ready": Row(
+        "zone-not-ready",
+        objects(service(), of_slice(endpoint("a1"), endpoint("b1"), endpoint("c1", hints="", ready=False))),
+        "no endpoint of zone c is ready: web-c1",
+        "describe pod web-c1",
+        nodes="c1",
+        crossing="c1",
+    ),
+    "a zone that a rollout empties": Row(
+        "zone-terminating",
+        objects(
+            service(),
+            of_slice(
+                endpoint("a1"), endpoint("b1"), endpoint("c1", hints="", ready=False, serving=True, terminating=True)
+            ),
+        ),
+        "the endpoints of zone c are terminating: web-c1",
+        "maxUnavailable: 0",
+        nodes="c1",
+        crossing="c1",
+    ),
+    "a zone that no hint names": Row(
+        "zone-not-hinted",
+        objects(
+            by_annotation(),
+            of_slice(*EACH_ZONE[:2], *(endpoint(each, number=7, hints=each[0]) for each in ("a1", "b1")), *OF_C),
+            on=nodes(a2=None, b2=None),
+        ),
+        "zone c has 2 ready endpoints, and no hint names it",
+        nodes="c1",
+        crossing="a1 b1 c1",
+    ),
+    "proxies before the feature": Row(
+        "proxy-too-old",
+        objects(
+            service(),
+            on=nodes(a1=node("a1", "a", version="v1.22.1"), b1=node("b1", "b", version="v1.29.3")),
+        ),
+        "connections leave their zone from 2 of 5 nodes: 2 nodes run a proxy that does not use these hints: 1.22",
+        nodes="a1 b1",
+        crossing="a1 b1",
+    ),
+    "a proxy that is older than its node": Row(
+        "proxy-too-old",
+        objects(service(), proxies=[proxy("a1", "v1.29.3"), proxy("b1")]),
+        "registry.k8s.io/kube-proxy:v1.29.3",
+        nodes="a1",
+        crossing="a1",
+    ),
+    "nobody is ready in one family": Row(
+        "no-ready-endpoint",
+        objects(TWO_FAMILIES, of_slice(*EACH_ZONE), of_slice({**IPV6, "conditions": {"ready": False}}, family="IPv6")),
+        "IPv6: no endpoint is ready",
+        failing=ALL,
+    ),
+    "a zone without an endpoint in one family": Row(
+        "zone-without-endpoint",
+        objects(TWO_FAMILIES, of_slice(*EACH_ZONE), of_slice(IPV6, family="IPv6", name="web-6")),
+        "IPv6: zone b has no endpoint",
+        nodes="b1 b2",
+        crossing="b1 b2 c1",
+    ),
+    "a gate that the controller has off": Row(
+        "gate-off",
+        objects(
+            service(),
+            NO_HINTS,
+            version="v1.34.1",
+            gates={"kube-controller-manager": {"PreferSameTrafficDistribution": False}},
+        ),
+        "feature gate PreferSameTrafficDistribution is off in kube-controller-manager, as its metrics say",
+        "start kube-controller-manager with --feature-gates=PreferSameTrafficDistribution=true",
+        evidence="PreferSameZone means nothing to this controller",
+        crossing=ALL,
+    ),
+    "a gate that the API server has off": Row(
+        "asks-for-nothing",
+        objects(
+            service(asks=""),
+            NO_HINTS,
+            version="v1.32.1",
+            gates={"kube-apiserver": {"ServiceTrafficDistribution": False}},
+        ),
+        "neither trafficDistribution nor",
+        "start kube-apiserver with --feature-gates=ServiceTrafficDistribution=true; then kubectl",
+        evidence="it drops trafficDistribution",
+        crossing=ALL,
+    ),
+    "a gate that a proxy has off": Row(
+        "gate-off",
+        objects(
+            service(),
+            on=nodes(a1=node("a1", "a", version="v1.30.1"), b1=node("b1", "b", version="v1.30.1")),
+            gates={"kube-proxy 1.30": {"TopologyAwareHints": False}},
+        ),
+        "2 nodes run a kube-proxy that has feature gate TopologyAwareHints off, as its metrics say",
+        "featureGates",
+        nodes="a1 b1",
+        crossing="a1 b1",
+    ),
+    "a controller whose Lease has ended": Row(
+        "controller-gone",
+        objects(service(), NO_HINTS, leases=[lease(renewed="2026-11-22T09:50:00Z")], at=AT),
+        "kube-controller-manager does not run",
+        "get pods -l component=kube-controller-manager",
+        evidence="held by cp-1, renewed 2026-11-22T09:50:00Z, read at 2026-11-22T10:00:00Z",
+        crossing=ALL,
+    ),
+    "a controller that gave its Lease up": Row(
+        "controller-gone",
+        objects(service(), NO_HINTS, leases=[lease(holder="")], at=AT),
+        evidence="held by nobody",
+        crossing=ALL,
+    ),
+    "a controller whose Lease is fresh": Row(
+        "hints-not-written", objects(service(), NO_HINTS, leases=[lease()], at=AT), evidence="renewed", crossing=ALL
+    ),
+    "an endpoint whose node has moved": Row(
+        "endpoint-of-a-former-zone",
+        objects(service(), on=nodes(c1=labelled("c1", "d")), proxies=[proxy("c1", started=EARLY)]),
+        "1 endpoint has a former zone: web-c1 says zone c, and node c1 is in zone d",
+        "annotate service web trafficdist.dev/touched",
+        nodes="c1",
+        evidence="zone label of c1 written by kubectl-label at 2026-11-22T10:00:00Z",
+        crossing="c1",
+    ),
+    "only endpoints that end": Row(
+        "terminating-only",
+        objects(service(), of_slice(ENDING)),
+        "connections leave their zone from 3 of 5 nodes: no endpoint is ready, and those that end but still serve",
+        "wait for new pods",
+        crossing="b1 b2 c1",
+    ),
+}
+NOTES = {
+    "annotation-unknown": objects(service({MODE: "AUTO"})),
+    "annotation-hidden": objects(service({OLD_KEY: "", MODE: "Auto"})),
+    "annotation-overrides-field": objects(service(AUTO), on=nodes(a2=None, b2=None)),
+    "external-policy-local": objects(service(type="NodePort", externalTrafficPolicy="Local")),
+    "external-clients": objects(service(type="LoadBalancer")),
+    "node-hints-not-asked": objects(service(), NODE_HINTS),
+    "proxy-not-ready": objects(service(), proxies=[proxy("a1", ready=False)]),
+    "zone-label-changed": objects(service(), on=nodes(a2=labelled("a2", "a")), proxies=[proxy("a2", started=EARLY)]),
+}

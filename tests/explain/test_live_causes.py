@@ -1,0 +1,111 @@
+"""Causes made on a cluster with a controller: each is told with its nodes and remedy, and after that all is well.
+
+The cluster is the embedded one of the reference; a slow test makes the same ones with Kubernetes' own API server,
+controller manager and proxies, where their binaries are installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from explain.causes import causes
+from explain.text import answer
+from harness.api.client import RefusedError
+from harness.backends.netns import NetnsBackend
+from harness.errors import UnavailableError
+from harness.model.release import Release
+from harness.settings.implementations import of_settings
+from harness.settings.options import resolve
+from tests.explain.live_rows import ROWS, Row
+from tests.explain.shop import EACH_ZONE, Shop, commands, in_shop
+
+WELL = "connections stay in the zone of their client, from all 5 nodes"
+
+
+def expect_told_and_healed(row: Row, shop: Shop) -> None:
+    row.make(shop)
+    ill = shop.diagnosis()
+    told = [each for each in ill.findings if each.cause.id == row.cause]
+    assert told, (answer(ill), ill.findings)
+    assert row.note or told[0] == ill.findings[0], answer(ill)
+    assert (" ".join(told[0].nodes), row.remedy in (told[0].remedy or told[0].cause.remedy)) == (row.nodes, True), told
+    row.heal(shop, told[0])
+    well = shop.diagnosis()
+    while well.wanting and "touched" in well.findings[0].remedy and well.findings[0] != told[0]:
+        told = [well.findings[0]]  # the next thing to do: controllers do not look again by themselves
+        commands(shop, told[0])
+        well = shop.diagnosis()
+    assert answer(well) == WELL
+    assert row.cause not in {each.cause.id for each in well.findings}
+
+
+@pytest.fixture(scope="module")
+def backends() -> Iterator[Callable[[str, str], NetnsBackend]]:
+    """Clusters by release and gate that is on; each is booted once."""
+    booted: dict[tuple[str, str], NetnsBackend] = {}
+
+    def of_release(version: str, gate: str) -> NetnsBackend:
+        if (version, gate) not in booted:
+            release = Release(version, gates={gate: True} if gate else {}, follows="released")
+            booted[version, gate] = NetnsBackend(release=release).start()
+        return booted[version, gate]
+
+    yield of_release
+    for each in booted.values():
+        each.close()
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=name) for name, row in ROWS.items() if not row.embedded])
+def test_cause_is_told_and_after_its_remedy_all_is_well(
+    row: Row, backends: Callable[[str, str], NetnsBackend], tmp_path: Path
+) -> None:
+    with in_shop(backends(row.release, row.gates), tmp_path) as shop:
+        expect_told_and_healed(row, shop)
+
+
+def test_each_cause_is_made_or_it_is_said_why_not() -> None:
+    assert {each.cause for each in ROWS.values()} == causes().keys() - {"slice-unreadable", "proxy-does-otherwise"}
+
+
+def _unreadable(shop: Shop) -> None:
+    shop.serve(on=EACH_ZONE)
+    labels = {"kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "me.example.com"}
+    bad = {
+        "metadata": {"name": "bad", "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.300"]}],
+        "ports": [],
+    }
+    shop.api.create("endpointslices", shop.namespace, bad)
+
+
+def test_no_api_server_takes_a_slice_that_proxies_cannot_read(
+    backends: Callable[[str, str], NetnsBackend], tmp_path: Path
+) -> None:
+    with in_shop(backends("", ""), tmp_path) as shop, pytest.raises(RefusedError, match="422"):
+        _unreadable(shop)
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[NetnsBackend]:
+    """A cluster of Kubernetes' own components."""
+    chosen = {"control-plane": "binaries:1.37", "proxy": "kube-proxy", "mode": "nftables"}
+    settings = resolve(chosen, environment={})
+    try:
+        backend = NetnsBackend(implementation=of_settings(settings), release=settings.release).start()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    yield backend
+    backend.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [pytest.param(row, id=name) for name, row in ROWS.items() if not row.real])
+def test_cause_is_told_where_the_components_are_those_of_kubernetes(
+    row: Row, real: NetnsBackend, tmp_path: Path
+) -> None:
+    with in_shop(real, tmp_path) as shop:
+        expect_told_and_healed(row, shop)

@@ -1,0 +1,160 @@
+"""All Services in one view, and clusters from files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from explain import objects as files
+from explain.cluster import Cluster
+from explain.objects import Objects
+from explain.overview import FORMATS, overview
+from harness.api.client import Object
+from harness.commands.main import main
+from harness.errors import UsageError
+from tests.explain.building import EACH_ZONE, endpoint, objects, of_slice, owned, pod, proxy, service
+
+
+def named(name: str, of: Object) -> Object:
+    return {**of, "metadata": {**of["metadata"], "name": name}}
+
+
+def shop(**more: object) -> Objects:
+    """Three Services that ask, one of them well, and one that does not ask."""
+    asked = service()
+    services = [named("well", asked), named("one", asked), named("none", asked), named("silent", service(asks=""))]
+    slices = [
+        of_slice(*EACH_ZONE, service="well"),
+        of_slice(endpoint("a1"), endpoint("b1"), service="one"),
+        of_slice(endpoint("a1", ready=False), service="none"),
+        of_slice(*EACH_ZONE, service="silent"),
+    ]
+    return replace(objects(asked, *slices, pods=[owned("web-7f-x", "a1")]), services=services, **more)  # type: ignore[arg-type]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["explain", *arguments], env={"COLUMNS": "160"})
+
+
+def test_those_that_miss_most_come_first_and_those_that_do_not_ask_are_counted() -> None:
+    view = overview(Cluster(shop(), "released"))
+    assert [(each.service, each.missed, each.cause) for each in view.rows] == [
+        ("shop/none", 5, "no-ready-endpoint"),
+        ("shop/one", 1, "zone-without-endpoint"),
+        ("shop/well", 0, ""),
+    ]
+    assert (view.wanting, view.silent) == (2, 1)
+    assert "2 of 3 Services that ask for topology do not get it everywhere: 6 of 15 pairs" in view.total
+
+
+def test_one_namespace_alone_can_be_looked_at() -> None:
+    assert overview(Cluster(shop(), "released"), "other").rows == ()
+
+
+def test_a_service_that_cannot_be_read_is_a_row_and_no_end() -> None:
+    odd = replace(shop(), services=[*shop().services, {"metadata": {"name": "odd", "namespace": "shop"}}])
+    rows = {each.service: each for each in overview(Cluster(odd, "released")).rows}
+    assert "cannot be read" in rows["shop/odd"].says
+    assert len(rows) == 4
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_form_has_each_row_and_what_was_not_read(form: str) -> None:
+    said = FORMATS[form](overview(Cluster(shop(unread={"events": "403"}), "released")))
+    assert all(each in said for each in ("shop/none", "shop/one", "shop/well", "zone-without-endpoint", "403"))
+
+
+@pytest.mark.parametrize(("form", "hidden"), [("html", "<b>|`"), ("md", "<b>|`")])
+def test_what_others_wrote_is_text(form: str, hidden: str) -> None:
+    asked = service(asks=hidden)
+    said = FORMATS[form](overview(Cluster(objects(asked), "released")))
+    assert hidden not in said
+    assert "<b>" not in said
+
+
+def test_the_page_is_well_formed() -> None:
+    open_now: list[str] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag != "meta":
+                open_now.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_now.pop() == tag
+
+    Parser().feed(FORMATS["html"](overview(Cluster(shop(), "released"))))
+    assert open_now == []
+
+
+def test_what_was_recorded_is_explained_as_the_cluster_was(tmp_path: Path) -> None:
+    known = {"gates": {"kube-apiserver": {"PreferSameTrafficDistribution": False}}, "at": "2026-11-22T10:00:00Z"}
+    seen = shop(**known, proxies=[proxy("a1", "v1.30.1")], pods=[owned("web-7f-x", "a1"), proxy("a1", "v1.30.1")])
+    files.write(seen, tmp_path)
+    again = files.read(tmp_path)
+    assert overview(Cluster(again, "released")) == overview(Cluster(seen, "released"))
+    assert Cluster(again, "released").nodes == Cluster(seen, "released").nodes
+    assert (again.gates, again.at) == (seen.gates, seen.at)
+
+
+def test_nothing_but_what_is_looked_at_is_recorded_of_pods(tmp_path: Path) -> None:
+    secret = pod("web-1", "a1")
+    secret["spec"]["containers"] = [{"name": "web", "image": "web:1", "env": [{"name": "KEY", "value": "hidden"}]}]
+    secret["metadata"]["annotations"] = {"key": "hidden"}
+    files.write(shop(pods=[secret]), tmp_path)
+    assert not [each for each in tmp_path.iterdir() if "hidden" in each.read_text()]
+    assert "web:1" in (tmp_path / "pods.json").read_text()
+
+
+def test_a_recording_replaces_nothing(tmp_path: Path) -> None:
+    files.write(shop(), tmp_path)
+    with pytest.raises(UsageError, match="File exists"):
+        files.write(shop(), tmp_path)
+
+
+BROKEN = {
+    "no nodes": ("nodes.json", "", "kubectl get nodes -A -o json"),
+    "no JSON": ("services.json", "{", "services.json"),
+    "a list": ("services.json", "[]", "want a list of objects"),
+    "no objects": ("endpointslices.json", '{"items": [5]}', "want a list of objects"),
+    "no names": ("nodes.json", '{"items": [{"metadata": {}}]}', "want a list of objects"),
+    "no version": ("version.json", "5", "kubectl version -o json"),
+    "no gates": ("gates.json", '{"kube-apiserver": 5}', "want gates by component"),
+    "no spec": ("services.json", '{"items": [{"metadata": {"name": "web", "namespace": "shop"}}]}', "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "said"), BROKEN.values(), ids=BROKEN)
+def test_files_that_are_none_are_refused_by_name(name: str, text: str, said: str, tmp_path: Path) -> None:
+    files.write(objects(), tmp_path)
+    (tmp_path / name).unlink(missing_ok=True)
+    if text:
+        (tmp_path / name).write_text(text)
+    result = run("shop/web", "--from", str(tmp_path))
+    assert (result.exit_code, said in result.output) == (4, True), result.output
+
+
+def test_exit_code_says_whether_all_get_what_they_ask_for(tmp_path: Path) -> None:
+    files.write(objects(), tmp_path / "well")
+    files.write(shop(), tmp_path / "ill")
+    assert [run("--all", "--from", str(tmp_path / each)).exit_code for each in ("well", "ill")] == [0, 1]
+    assert run("shop/one", "--from", str(tmp_path / "ill")).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("web", "--all"), ("web", "--format", "md"), ("web", "--namespace", "shop"), ("--from", "x")]
+)
+def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 4
+
+
+def test_one_service_for_programs(tmp_path: Path) -> None:
+    files.write(shop(), tmp_path)
+    told = json.loads(run("shop/one", "--from", str(tmp_path), "--format", "json").output)
+    assert (told["crossing"], [each["id"] for each in told["causes"]]) == (["c1"], ["zone-without-endpoint"])
+    assert (told["gates"], told["proxies"], [*told["unread"]]) == ({}, {"kubelet v1.37.0": 5}, [])

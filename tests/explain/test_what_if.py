@@ -1,0 +1,135 @@
+"""What would become of a Service: the nodes' decisions, and what each endpoint bears."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from explain import objects as files
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis, diagnose
+from explain.load import Share, shares
+from explain.objects import Objects
+from explain.what_if import supposed
+from harness.commands.main import main
+from harness.errors import UsageError
+from tests.explain.building import AUTO, by_annotation, endpoint, node, nodes, objects, of_slice, service
+
+WEB = ("shop", "web")
+TWO_ZONES = of_slice(endpoint("a1"), endpoint("a2"), endpoint("b1"))
+EVEN = nodes(a2=None, b2=None)
+EDGE = [node("a1", "a", cpu="20"), node("b1", "b", cpu="16"), node("c1", "c", cpu="14")]
+
+SUPPOSED = [
+    (objects(service(), TWO_ZONES), (), "zone-without-endpoint", "c1"),
+    (objects(service(), TWO_ZONES), ("scale=4",), "", ""),
+    (objects(service(), TWO_ZONES), ("scale=1",), "zone-without-endpoint", "b1 b2 c1"),
+    (objects(service(), TWO_ZONES), ("scale=0",), "selector-matches-nobody", ""),
+    (objects(), ("without-zone=c",), "", ""),
+    (objects(), ("without-zone=c", "scale=1"), "zone-without-endpoint", "b1 b2"),
+    (objects(), ("trafficDistribution=",), "asks-for-nothing", "a1 a2 b1 b2 c1"),
+    (objects(), ("version=1.29",), "value-unknown-to-the-controller", "a1 a2 b1 b2 c1"),
+    (objects(service(asks="PreferClose")), ("version=1.31",), "", ""),
+    (objects(), ("internalTrafficPolicy=Local",), "internal-policy-local", ""),
+    (objects(on=EVEN), ("annotation=Auto",), "annotation-overrides-field", ""),
+    (objects(on=EVEN), ("annotation=Auto", "scale=4"), "overload", "a1 b1 c1"),
+    (objects(by_annotation(), on=EVEN), ("annotation=", "trafficDistribution=PreferClose"), "", ""),
+    (objects(by_annotation(), on=EDGE), ("scale=6",), "floating-point", "a1 b1 c1"),
+    (objects(by_annotation(), on=EDGE), ("scale=106",), "hinted-for-another-zone", "a1"),
+    (objects(by_annotation(), on=EVEN), ("scale=6",), "", ""),
+    (objects(service(selector=None)), ("trafficDistribution=PreferSameNode",), "hints-not-written", ""),
+]
+
+
+def then(seen: Objects, *assumed: str) -> tuple[Diagnosis, Cluster]:
+    cluster = supposed(assumed, WEB, Cluster(seen, "released"))
+    return diagnose(cluster.services[WEB], cluster), cluster
+
+
+def first_cause(found: Diagnosis) -> str:
+    return found.findings[0].cause.id if found.findings else ""
+
+
+def bears(seen: Objects, clients: str, *assumed: str) -> list[Share]:
+    found, cluster = then(seen, *assumed)
+    return shares(found, cluster.slices[WEB], cluster, clients)
+
+
+@pytest.mark.parametrize(
+    ("seen", "assumed", "cause", "crossing"),
+    SUPPOSED,
+    ids=[f"{number} {' '.join(each[1]) or 'nothing'}" for number, each in enumerate(SUPPOSED)],
+)
+def test_causes_are_those_that_would_be(seen: Objects, assumed: Sequence[str], cause: str, crossing: str) -> None:
+    found, _ = then(seen, *assumed)
+    assert (first_cause(found), " ".join(found.crossing)) == (cause, crossing)
+
+
+def test_nothing_that_was_given_is_changed() -> None:
+    seen = objects(service(AUTO))
+    before = json.dumps(seen.services), json.dumps(seen.endpointslices), json.dumps(seen.nodes)
+    then(seen, "annotation=", "scale=9", "without-zone=a", "version=1.31")
+    assert (json.dumps(seen.services), json.dumps(seen.endpointslices), json.dumps(seen.nodes)) == before
+
+
+def test_further_pods_go_where_there_are_fewest_and_never_to_nodes_that_are_not_ready() -> None:
+    seen = objects(service(), TWO_ZONES, on=nodes(c0=node("c0", "c", ready=False)))
+    _, cluster = then(seen, "scale=6")
+    places = sorted(each["nodeName"] for one in cluster.slices[WEB] for each in one["endpoints"])
+    assert places == ["a1", "a2", "b1", "b2", "c1", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("clients", "assumed", "expected"),
+    [
+        ("nodes", ("scale=6", "version=1.36"), [("a", 2, 0.2, 1.2), ("b", 2, 0.2, 1.2), ("c", 2, 0.1, 0.6)]),
+        ("a=1,b=1,c=1", (), [("a", 1, 0.333333, 1.0), ("b", 1, 0.333333, 1.0), ("c", 1, 0.333333, 1.0)]),
+        ("c=1", (), [("a", 1, 0.0, 0.0), ("b", 1, 0.0, 0.0), ("c", 1, 1.0, 3.0)]),
+        ("nodes", ("trafficDistribution=", "scale=2"), [("a", 1, 0.5, 1.0), ("b", 1, 0.5, 1.0)]),
+    ],
+)
+def test_what_endpoints_bear_follows_from_where_clients_are(
+    clients: str, assumed: Sequence[str], expected: list[tuple[str, int, float, float]]
+) -> None:
+    found = bears(objects(), clients, *assumed)
+    assert [(each.zone, each.endpoints, each.share, pytest.approx(each.load, abs=1e-4)) for each in found] == expected
+
+
+def test_clients_by_cpu_weigh_nodes() -> None:
+    seen = objects(on=nodes(a2=None, b2=None, c1=node("c1", "c", cpu="8")))
+    assert [(each.zone, each.share) for each in bears(seen, "cpu")] == [("a", 0.25), ("b", 0.25), ("c", 0.5)]
+
+
+@pytest.mark.parametrize("clients", ["", "z=1", "a", "a=x", "a=-1", "a=1e9"])
+def test_clients_that_are_nowhere_are_refused(clients: str) -> None:
+    with pytest.raises(UsageError, match="--clients"):
+        bears(objects(), clients)
+
+
+@pytest.mark.parametrize(
+    "assumed",
+    ["scale", "scale=", "scale=-1", "scale=99999", "version=2", "version=1.x", "without-zone=z", "other=1", "="],
+)
+def test_what_cannot_be_supposed_is_refused_by_name(assumed: str) -> None:
+    with pytest.raises(UsageError, match="--if"):
+        then(objects(), assumed)
+
+
+def test_the_command_tells_both_answers(tmp_path: Path) -> None:
+    files.write(objects(service(), TWO_ZONES), tmp_path)
+
+    def run(*arguments: str) -> str:
+        return (
+            CliRunner()
+            .invoke(main, ["explain", "shop/web", "--from", str(tmp_path), "--if", "scale=6", *arguments])
+            .output
+        )
+
+    assert "If scale=6: connections stay in the zone of their client, from all 5 nodes" in run()
+    told = json.loads(run("--format", "json"))
+    assert (told["now"]["crossing"], told["then"]["crossing"]) == (["c1"], [])
+    assert [each["load"] for each in told["shares"]] == pytest.approx([1.2, 1.2, 0.6])

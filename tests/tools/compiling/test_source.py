@@ -1,0 +1,193 @@
+"""Components compiled by the real Go, from modules that a folder serves in place of the module proxy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from harness.binaries.cache import Cache
+from harness.binaries.component import component_named
+from harness.binaries.fetching import fetch
+from harness.binaries.versions import Version, parse_wanted
+from harness.errors import UnavailableError, UsageError
+from tests.harness.binaries.servers import Heard
+from tools.compiling import source
+from tools.compiling.from_source import FromSource
+from tools.compiling.go import Go, explain, find_go
+
+KUBE_PROXY = component_named("kube-proxy")
+BASE = "k8s.io/component-base"
+MAIN = f"""package main
+import ("os"; "{BASE}/version")
+func main() {{ os.Stdout.WriteString("Kubernetes " + version.Get() + "\\n") }}
+"""
+VERSION = 'package version\nvar gitVersion = "v0.0.0"\nfunc Get() string { return gitVersion }\n'
+
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="unavailable: there is no Go")
+
+
+class Modules:
+    """A folder with the layout of a module proxy."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def publish(self, module: str, version: str, go_mod: str, files: Mapping[str, str], *, listed: bool = True) -> None:
+        """A version of a module."""
+        place = self.folder / module / "@v"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{version}.info").write_text(json.dumps({"Version": version, "Time": "2026-01-02T03:04:05Z"}))
+        (place / f"{version}.mod").write_text(go_mod)
+        with zipfile.ZipFile(place / f"{version}.zip", "w") as packed:
+            for name, text in {"go.mod": go_mod, **files}.items():
+                packed.writestr(f"{module}@{version}/{name}", text)
+        if listed:
+            with (place / "list").open("a") as lines:
+                lines.write(f"{version}\n")
+
+    def kubernetes(self, patch: int, *, go: str = "1.21", listed: bool = True) -> None:
+        """Kubernetes 1.34.<patch>, and its staging module."""
+        needs = f"require {BASE} v0.0.0\nreplace {BASE} => ./staging/src/{BASE}\n"
+        own = f"module k8s.io/kubernetes\ngo {go}\n{needs}"
+        self.publish("k8s.io/kubernetes", f"v1.34.{patch}", own, {"cmd/kube-proxy/proxy.go": MAIN}, listed=listed)
+        self.publish(
+            BASE, f"v0.34.{patch}", f"module {BASE}\ngo 1.21\n", {"version/version.go": f"{VERSION}// {uuid4()}"}
+        )
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
+    """An empty module proxy, and an empty module cache; the compiler's cache is the person's own."""
+    served = Modules(tmp_path / "proxy")
+    settings = {
+        "GOPROXY": f"file://{served.folder}",
+        "GOSUMDB": "off",
+        "GOFLAGS": "-modcacherw",
+        "GOTOOLCHAIN": "local",
+    }
+    for name, value in {**settings, "GOMODCACHE": str(tmp_path / "modules")}.items():
+        monkeypatch.setenv(name, value)
+    return served
+
+
+@pytest.fixture
+def go() -> Go:
+    """The Go of this machine."""
+    return find_go()
+
+
+def resolve(wanted: str, go: Go, heard: Heard | None = None) -> str:
+    return str(source.resolve(KUBE_PROXY, parse_wanted(wanted), go, heard or Heard()).version)
+
+
+@needs_go
+def test_a_component_is_compiled_with_its_staging_modules_and_says_its_version(
+    modules: Modules, go: Go, cache: Cache
+) -> None:
+    modules.kubernetes(2)
+    heard = Heard()
+    entry = fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(lambda: go), cache, heard)
+    assert subprocess.check_output([entry.path, "--version"], text=True) == "Kubernetes v1.34.2\n"
+    assert entry.origin is not None
+    assert (entry.origin.at, entry.origin.made_with) == ("k8s.io/kubernetes@v1.34.2", go.version)
+    assert f"{BASE} => {BASE} v0.34.2" in (entry.path.parent / "go.mod").read_text()
+    assert f"{BASE} v0.34.2 h1:" in (entry.path.parent / "go.sum").read_text()
+    assert heard.begun[0][0] >= 3  # two packages that no compiler has seen yet, and linking
+
+
+@needs_go
+def test_a_minor_version_is_its_newest_patch_also_where_only_staging_lists_it(modules: Modules, go: Go) -> None:
+    modules.kubernetes(9)
+    modules.kubernetes(10, listed=False)
+    assert resolve("1.34", go) == "1.34.10"
+    assert resolve("", go) == "1.34.10"
+
+
+@needs_go
+def test_a_patch_that_is_listed_but_not_served_is_passed_over_and_said(modules: Modules, go: Go) -> None:
+    modules.kubernetes(9)
+    modules.publish(BASE, "v0.34.10", f"module {BASE}\n", {})
+    heard = Heard()
+    assert resolve("1.34", go, heard) == "1.34.9"
+    assert heard.lines[0].startswith("kube-proxy 1.34.10 is listed, but cannot be had")
+
+
+@needs_go
+def test_a_patch_whose_staging_modules_are_not_all_there_gives_way_to_an_older_one(
+    modules: Modules, go: Go, cache: Cache
+) -> None:
+    modules.kubernetes(9)
+    modules.kubernetes(10)
+    (modules.folder / BASE / "@v" / "v0.34.10.zip").unlink()
+    heard = Heard()
+    assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(lambda: go), cache, heard).version) == "1.34.9"
+    said = f"kube-proxy 1.34.10 is listed, but {BASE}@v0.34.10 cannot be had; an older one is tried"
+    assert said in heard.lines
+    with pytest.raises(UnavailableError, match=r"v0\.34\.10"):
+        fetch(KUBE_PROXY, parse_wanted("1.34.10"), FromSource(lambda: go), cache, heard)
+
+
+@needs_go
+def test_a_version_that_does_not_exist_names_those_that_do(modules: Modules, go: Go) -> None:
+    modules.kubernetes(2)
+    modules.kubernetes(3)
+    with pytest.raises(UsageError, match=r"no kube-proxy 1\.34\.7 .*of 1\.34 it has 1\.34\.2, 1\.34\.3"):
+        resolve("1.34.7", go)
+    with pytest.raises(UsageError, match=r"no kube-proxy 1\.99 .*it has 1\.34\.3 \(the newest of each"):
+        resolve("1.99", go)
+
+
+@needs_go
+def test_a_go_that_is_too_old_is_said_with_the_remedy(modules: Modules, go: Go) -> None:
+    modules.kubernetes(2, go="1.99")
+    with pytest.raises(UnavailableError, match=r"Go 1\.99 or newer is needed.*GOTOOLCHAIN=auto"):
+        resolve("1.34", go)
+
+
+@needs_go
+def test_a_module_proxy_that_is_down_is_said_with_the_remedy(
+    modules: Modules, go: Go, closed_port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOPROXY", closed_port)
+    with pytest.raises(UnavailableError, match=r"module proxy cannot be reached.*GOPROXY"):
+        resolve("1.34", go)
+    with pytest.raises(UnavailableError, match=r"module proxy cannot be reached.*GOPROXY"):
+        resolve("1.34.2", go)
+
+
+@needs_go
+def test_a_compilation_that_fails_leaves_nothing_but_its_complaint(modules: Modules, go: Go, cache: Cache) -> None:
+    modules.kubernetes(2)
+    modules.publish(
+        "k8s.io/kubernetes", "v1.34.3", "module k8s.io/kubernetes\ngo 1.21\n", {"cmd/kube-proxy/p.go": "oops"}
+    )
+    with pytest.raises(UnavailableError, match="expected 'package'"):
+        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(lambda: go), cache, Heard())
+    assert cache.entries() == []
+    assert list((cache.folder / "partial").rglob("module-*")) == []
+
+
+def test_no_go_at_all_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnavailableError, match=r"no `go` on the PATH.*--from release"):
+        find_go()
+
+
+def test_a_full_disk_is_said_with_the_remedy() -> None:
+    words = "k8s.io/api/core/v1: write $WORK/b001/_pkg_.a: no space left on device"
+    assert "GOCACHE" in str(explain(words, ["build"]))
+
+
+@needs_go
+def test_little_room_is_said_before_the_work(monkeypatch: pytest.MonkeyPatch, modules: Modules, tmp_path: Path) -> None:
+    monkeypatch.setattr(source, "_ROOM", 1 << 62)
+    release = source.SourceRelease(Version(1, 34, 2), tmp_path)
+    with pytest.raises(UnavailableError, match=r"are free for the cache .* make room"):
+        source.compile_binary(KUBE_PROXY, release, find_go(), tmp_path, Heard())

@@ -1,0 +1,8 @@
+"""The fixtures of the harness's own tests, for tests of maintainers' commands."""
+
+from __future__ import annotations
+
+from tests.harness.conftest import certify, engine, network, node_image, pytest_collection_modifyitems, sample_suite
+from tests.harness.report.conftest import *  # noqa: F403
+
+__all__ = ["certify", "engine", "network", "node_image", "pytest_collection_modifyitems", "sample_suite"]

@@ -1,0 +1,58 @@
+"""What `trafficdist kind-image` says and leaves, with engines that are a few lines of shell."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.binaries.cache import Cache
+from harness.binaries.versions import parse_wanted
+from harness.binaries.watching import Silent
+from harness.errors import UnavailableError, UsageError
+from tools.node_image import command
+from tools.node_image.gathering import Recipe
+
+Install = Callable[[str, str], Path]
+
+
+def test_newest_image_of_the_release_is_found(install: Install) -> None:
+    install("docker", "printf 'v1.34.2\\nv1.34.12\\nv1.33.9\\n'")
+    assert command.there(Recipe(parse_wanted("1.34"))) == "trafficdist.dev/kind-node:v1.34.12"
+
+
+def test_image_that_is_not_there_is_named_with_the_command_that_makes_it(install: Install) -> None:
+    install("docker", "echo v1.33.9")
+    with pytest.raises(UnavailableError, match=r"make kind-image KUBERNETES=1\.34"):
+        command.there(Recipe(parse_wanted("1.34")))
+
+
+def test_engine_that_does_not_answer_is_named_before_any_work(install: Install, tmp_path: Path) -> None:
+    install("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
+    install("go", "exit 99")
+    with pytest.raises(UnavailableError, match="docker does not answer; start it"):
+        command.make(Recipe(parse_wanted("1.34")), cache=Cache(tmp_path), watcher=Silent())
+
+
+def test_release_that_is_too_old_needs_no_engine_to_be_refused(install: Install, tmp_path: Path) -> None:
+    install("docker", "exit 1")
+    with pytest.raises(UsageError, match=r"not of 1\.30"):
+        command.make(Recipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Silent())
+
+
+@pytest.mark.parametrize("arguments", [("create", "--bundle", "BUNDLE", "id"), ("exec", "--process", "PROCESS", "id")])
+def test_runtime_asks_for_everything_but_the_one_capability(
+    install: Install, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    said = command.put_runtime(tmp_path / "runtime")
+    runtime = tmp_path / "runtime" / "runc-without-sys-resource"
+    assert f"--add-runtime without-sys-resource={runtime}" in said
+    install("runc", 'echo "$@"')
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"bounding": ["CAP_KILL", "CAP_SYS_RESOURCE", "CAP_SYSLOG"]}, separators=(",", ":")))
+    given = [each.replace("BUNDLE", str(tmp_path)).replace("PROCESS", str(config)) for each in arguments]
+    done = subprocess.run([runtime, *given], capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert done.stdout.split() == given
+    assert json.loads(config.read_text()) == {"bounding": ["CAP_KILL", "CAP_SYSLOG"]}

@@ -1,0 +1,65 @@
+"""Which images a node needs, from the names that kubeadm lists."""
+
+import pytest
+
+from harness.binaries.versions import Version, parse_wanted
+from harness.errors import UsageError
+from tools.node_image.contents import (
+    Named,
+    check,
+    image_of_release,
+    nearest,
+    parse_list,
+)
+
+LISTED = """\
+registry.k8s.io/kube-apiserver:v1.34.12
+registry.k8s.io/kube-proxy:v1.34.12
+registry.k8s.io/coredns/coredns:v1.12.1
+registry.k8s.io/pause:3.10.1
+registry.k8s.io/etcd:3.6.5-0
+"""
+
+
+def test_each_image_says_its_program_and_version() -> None:
+    assert parse_list(LISTED) == [
+        Named("registry.k8s.io/kube-apiserver:v1.34.12", "kube-apiserver", "1.34.12"),
+        Named("registry.k8s.io/kube-proxy:v1.34.12", "kube-proxy", "1.34.12"),
+        Named("registry.k8s.io/coredns/coredns:v1.12.1", "coredns", "1.12.1"),
+        Named("registry.k8s.io/pause:3.10.1", "pause", "3.10.1"),
+        Named("registry.k8s.io/etcd:3.6.5-0", "etcd", "3.6.5"),
+    ]
+
+
+def test_image_without_version_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match=r"registry\.k8s\.io/etcd:newest"):
+        parse_list("registry.k8s.io/etcd:newest")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [
+        (Version(3, 6, 5), Version(3, 6, 5)),
+        (Version(3, 6, 6), Version(3, 6, 8)),  # the newest of the same minor version
+        (Version(3, 4, 1), Version(3, 7, 0)),  # of none: the newest of all, without pre-releases
+    ],
+)
+def test_version_that_is_not_to_be_had_has_a_nearest_one(wanted: Version, taken: Version) -> None:
+    assert nearest(wanted, [Version(3, 7, 0), Version(3, 6, 8), Version(3, 6, 5), Version(3, 8, 0, "alpha.0")]) == taken
+
+
+def test_nothing_is_nearest_where_nothing_is_listed() -> None:
+    assert nearest(Version(3, 6, 5), []) is None
+
+
+def test_component_of_another_release_is_called_as_kubeadm_would_call_it() -> None:
+    image = image_of_release(parse_list(LISTED), "kube-proxy", Version(1, 33, 7))
+    assert image == "registry.k8s.io/kube-proxy:v1.33.7"
+
+
+def test_release_that_is_too_old_is_refused() -> None:
+    for allowed in ("1.31", "1.31.4", "newest"):
+        check(parse_wanted(allowed))
+    for refused in ("1.30", "1.30.14"):
+        with pytest.raises(UsageError, match=rf"1\.31 and newer, not of {refused}"):
+            check(parse_wanted(refused))

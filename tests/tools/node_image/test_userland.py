@@ -1,0 +1,68 @@
+"""Debian packages taken out of a Debian file system."""
+
+import io
+import tarfile
+
+from tools.node_image.userland import closure, needs, place, take
+
+STATUS = """\
+Package: nftables
+Status: install ok installed
+Depends: libnftables1 (>= 1.0.6), libc6 (>= 2.34)
+Description: a program
+ with more text: here
+
+Package: libnftables1
+Pre-Depends: dpkg (>= 1)
+Depends: libjansson4 (>= 2.14) | libjansson5, libc6:any
+
+Package: libjansson4
+
+Package: libc6
+Depends: debconf | debconf-2.0
+
+Package: dpkg
+
+Package: perl
+"""
+
+
+def test_what_packages_need_is_read_without_versions_and_alternatives() -> None:
+    assert needs(STATUS)["nftables"] == {"libnftables1", "libc6"}
+    assert needs(STATUS)["libnftables1"] == {"dpkg", "libjansson4", "libc6"}
+
+
+def test_closure_has_what_is_needed_at_any_distance_but_no_installers() -> None:
+    assert closure(["nftables"], needs(STATUS)) == ["libc6", "libjansson4", "libnftables1", "nftables"]
+
+
+def test_files_are_where_merged_folders_have_them() -> None:
+    assert place("/sbin/modprobe") == "./usr/sbin/modprobe"
+    assert place("/lib64/ld-linux-x86-64.so.2") == "./usr/lib64/ld-linux-x86-64.so.2"
+    assert place("/usr/sbin/nft") == "./usr/sbin/nft"
+
+
+def _file_system(files: dict[str, str]) -> tarfile.TarFile:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return tarfile.open(fileobj=io.BytesIO(written.getvalue()))
+
+
+def test_files_of_other_packages_stay_behind() -> None:
+    archive = _file_system(
+        {
+            "./var/lib/dpkg/status": "Package: kmod\nDepends: libkmod2\n\nPackage: libkmod2\n\nPackage: perl\n",
+            "./var/lib/dpkg/info/kmod.list": "/.\n/sbin/modprobe\n/usr/share/doc/kmod",
+            "./var/lib/dpkg/info/libkmod2:amd64.list": "/lib/x/libkmod.so.2",
+            "./var/lib/dpkg/info/perl.list": "/usr/bin/perl",
+            "./usr/sbin/modprobe": "program",
+            "./usr/lib/x/libkmod.so.2": "library",
+            "./usr/bin/perl": "perl",
+        }
+    )
+    taken = {member.name: content for member, content in take(archive, ["kmod"]) if member.isreg()}
+    assert taken == {"./usr/sbin/modprobe": b"program", "./usr/lib/x/libkmod.so.2": b"library"}

@@ -1,0 +1,375 @@
+"""The shelf takes what `verify` accepts, and its index says of each report whose it is, what holds, and who says so."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from harness.commands.main import main
+from harness.errors import UsageError
+from harness.model import judged
+from harness.model.escaping import for_markdown
+from harness.model.judged import DECISIONS
+from harness.model.requirements import Requirement
+from harness.report.verified import verify
+from tests.harness.report.browser import Page
+from tests.harness.report.forged import Forged
+from tools.shelf import index, memory
+from tools.shelf.adding import add
+from tools.shelf.checking import check
+from tools.shelf.entry import Entry, Unmet, states
+from tools.shelf.markdown import section
+from tools.shelf.page import as_html
+from tools.shelf.place import place_of
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[3]
+TODAY = datetime.date(2026, 11, 24)
+KUBE_PROXY = {"organization": "The Kubernetes authors", "project": "kube-proxy", "version": "v1.37.2"}
+ODD = "<script>x</script>|`[a](b)\u202e"
+
+
+@pytest.fixture
+def run(publishable: Forged) -> Forged:
+    return publishable
+
+
+def shelved(run: Forged, shelf: Path) -> Path:
+    """Put the run on a shelf, as the run of kube-proxy that it is not; its folder there."""
+    target, refused = add(str(run.folder), shelf, lambda: run.requirements)
+    assert [str(each) for each in refused] == []
+    return target
+
+
+def command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["shelf", *map(str, arguments)])
+
+
+def refuse() -> Sequence[Requirement]:
+    raise AssertionError("nothing need be verified")
+
+
+def entry(place: str = "1.37/a-b/1-x", **more: Any) -> Entry:
+    values = {
+        "place": place, "digest": "", **KUBE_PROXY, "mode": "nftables", "url": "https://kubernetes.io",
+        "kubernetes": "v1.37", "date": "2026-11-21T10:00:00Z", "suite": "trafficdist 0.1.0", "catalogue": "sha256:now",
+        "refused": "", "uncertifiable": "", "met": "✓ 12", "features": {"DNS": {"ServiceDNS": "✓ 12"}},
+        "unmet": (), "unclaimed": (),
+    }  # fmt: skip
+    return Entry(**{**values, **more})
+
+
+def unmet(name: str = "KEP-1/r", *, mark: str = "✗", sentence: str = "") -> Unmet:
+    return Unmet(name, "MUST", mark, "no", "", "DNS", ("ServiceDNS",), sentence)
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ({}, "1.37/kubernetes-kube-proxy/1.37.2-nftables"),
+        ({"version": "main/../.."}, "1.37/kubernetes-kube-proxy/main-nftables"),
+        ({"organization": "Acme, Inc.", "project": "Über Proxy"}, "1.37/acme-inc-ber-proxy/1.37.2-nftables"),
+        ({"version": "vanilla 2"}, "1.37/kubernetes-kube-proxy/vanilla-2-nftables"),
+    ],
+)
+def test_the_folder_follows_from_the_report(said: dict[str, str], place: str) -> None:
+    report = {"implementation": KUBE_PROXY | said, "mode": "nftables", "kubernetesVersion": "v1.37.1-eks.2"}
+    assert str(place_of(report)) == place
+    assert str(place_of({**report, "judges": DECISIONS})) == f"{place}-decisions"
+
+
+@pytest.mark.parametrize(
+    ("profiles", "last"), [(["DNS"], "1.37.2"), (["API-SERVER", "CLUSTER"], "1.37.2-nftables"), ([], "1.37.2-nftables")]
+)
+def test_the_folder_names_a_mode_where_a_proxy_was_judged(profiles: list[str], last: str) -> None:
+    """Beside a DNS server runs a proxy of some mode too, of which nothing is said."""
+    asked = [{"name": each} for each in profiles]
+    report = {"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "v1.37", "profiles": asked}
+    assert place_of(report).name == last
+
+
+@pytest.mark.parametrize("made", [section, as_html])
+def test_the_matrix_says_whose_decisions_alone_were_judged(made: Callable[..., str]) -> None:
+    shown = made([entry("1.37/a/b", judges=DECISIONS)], TODAY)
+    assert "kube-proxy v1.37.2 nftables (decisions)" in shown
+    assert judged.KEY in shown
+    assert "decisions" not in made([entry("1.37/a/b")], TODAY)
+
+
+@pytest.mark.parametrize("name", ["organization", "project", "version"])
+def test_a_report_without_a_name_has_no_folder(name: str) -> None:
+    report = {"implementation": KUBE_PROXY | {name: "../"}, "mode": "nftables", "kubernetesVersion": "v1.37"}
+    with pytest.raises(UsageError, match=f"the report has no {name} "):
+        place_of(report)
+
+
+def test_a_report_of_an_unknown_kubernetes_has_no_folder() -> None:
+    with pytest.raises(UsageError, match="which Kubernetes it was: unknown"):
+        place_of({"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "unknown"})
+
+
+def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged, tmp_path: Path) -> None:
+    target = shelved(run, tmp_path / "shelf")
+    assert target.parent.name == "o-p"
+    assert target.name.startswith("1.0-")
+    named = {each["path"] for each in run.report["artifacts"]} - {"run.jsonl"}
+    found = {str(each.relative_to(target)) for each in target.rglob("*") if each.is_file()}
+    assert found == named | {"README.md", "report.yaml", "run.jsonl.gz"}
+    assert any(name.startswith("evidence/") for name in found)
+    assert verify(target, run.requirements) == []
+    assert CliRunner().invoke(main, ["judge", str(target)]).exit_code == 1  # as the run, in which some are not met
+    assert list((tmp_path / "shelf").glob(".*")) == []
+
+
+def test_the_page_beside_a_report_says_what_is_not_met_and_how_to_check(run: Forged, tmp_path: Path) -> None:
+    said = (shelved(run, tmp_path) / "README.md").read_text(encoding="utf-8")
+    assert said.startswith("# p 1.0 ")
+    assert "- ✗ `KEP-2/leaks` (MUST): *" in said
+    assert for_markdown(next(each.sentence for each in run.requirements if each.id == "KEP-2/leaks")) in said
+    assert "([evidence](<evidence/KEP-2/leaks/>))" in said
+    assert "    trafficdist verify .\n" in said
+
+
+def test_a_newer_report_takes_the_place_of_an_older_one(run: Forged, tmp_path: Path) -> None:
+    (shelved(run, tmp_path) / "evidence/of-before.txt").write_text("old")
+    assert not (shelved(run, tmp_path) / "evidence/of-before.txt").exists()
+
+
+def test_what_verify_refuses_does_not_come_onto_the_shelf(run: Forged, tmp_path: Path) -> None:
+    before = shelved(run, tmp_path / "shelf") / "report.yaml"
+    text = before.read_text()
+    run.report["run"]["retries"] = 1
+    run.checks()
+    target, refused = add(str(run.folder), tmp_path / "shelf", lambda: run.requirements)
+    assert [each.check for each in refused] == ["run", "identity"]
+    assert (target / "report.yaml").read_text() == text
+    shutil.rmtree(tmp_path / "shelf")
+    result = command("add", run.folder, "--shelf", tmp_path / "shelf")
+    assert result.exit_code == 13
+    assert "run: 1 tests were repeated" in result.output
+    assert not (tmp_path / "shelf").exists()
+
+
+def test_a_report_that_no_release_made_stands_on_the_shelf_and_is_not_verified(run: Forged, shelf: Path) -> None:
+    run.report["suite"]["version"] = "1.1.dev0"
+    run.rewrite(_of_a_checkout)
+    assert run.checks() == ["release"]
+    target, refused = add(str(run.folder), shelf, lambda: run.requirements)
+    assert [each.check for each in refused] == ["release"]
+    assert "of no known revision: no released version made it" in (target / "README.md").read_text(encoding="utf-8")
+    found = {each.project: each for each in index.write(shelf, refuse, TODAY)}
+    assert found["p"].refused == "no released version made it"
+    assert memory.entries(shelf, refuse) == list(found.values())
+    for name in ("README.md", "index.html"):
+        text = (shelf / name).read_text(encoding="utf-8")
+        assert "2 reports, 0 of them verified. 1 made by a version that is not released cannot be verified." in text
+        assert "not verified: no released version made it" in text
+    today = datetime.datetime.now(datetime.UTC).date()  # that of the run
+    assert [each.check for each in check(target, run.requirements, today)] == ["release"]
+
+
+def _of_a_checkout(record: dict[str, Any]) -> dict[str, Any]:
+    if about := record.get("facts", {}).get("report"):
+        about |= {"kubernetesVersion": "v1.37", "suite": about["suite"] | {"version": "1.1.dev0"}}
+    return record
+
+
+def test_a_run_without_a_file_that_its_report_names_is_refused(run: Forged, tmp_path: Path) -> None:
+    (run.folder / "junit.xml").unlink()
+    _, refused = add(str(run.folder), tmp_path / "shelf", lambda: run.requirements)
+    assert [str(each) for each in refused] == ["artifacts: junit.xml is not there"]
+
+
+def test_what_is_no_folder_of_a_run_is_wrong_use(run: Forged, tmp_path: Path) -> None:
+    assert command("add", tmp_path / "nothing").exit_code == 4
+    (run.folder / "report.yaml").unlink()
+    result = command("add", run.folder)
+    assert result.exit_code == 4
+    assert "want the folder of a run that has ended" in result.output
+
+
+def test_each_report_has_its_state() -> None:
+    newest = entry("new")
+    odd = [
+        entry("forged", refused="verdicts: no", date="2026-11-23T10:00:00Z", catalogue="sha256:forged"),
+        entry("old", catalogue="sha256:before"),
+        entry("late", date="2025-11-01T10:00:00Z"),
+        entry("some", uncertifiable="--run-test chose requirements"),
+    ]
+    told = states([newest, *odd], TODAY)
+    assert told["new"].texts == ["verified", "holds until 2027-11-21"]
+    assert told["forged"].texts == ["not verified: verdicts: no", "older catalogue"]
+    assert told["old"].texts == ["verified", "older catalogue", "holds until 2027-11-21"]
+    assert told["late"].texts == ["verified", "expired 2026-11-01"]
+    assert told["some"].texts[1] == "certifies nothing: --run-test chose requirements"
+    assert {name for name, each in told.items() if each.holds} == {"new"}
+
+
+@pytest.fixture
+def shelf(run: Forged, tmp_path: Path) -> Path:
+    """A shelf with a verified report, and one of before there were histories."""
+    place = tmp_path / "shelf"
+    shelved(run, place)
+    shutil.copytree(ROOT / "reports/kube-proxy/1.35-nftables", place / "kube-proxy/1.35-nftables")
+    (place / "README.md").write_text("# Mine\n\n<!-- the shelf: made by `trafficdist shelf index` -->\nx\n"
+                                     "<!-- end of the shelf -->\n\nAfter.\n")  # fmt: skip
+    return place
+
+
+def made(run: Forged, shelf: Path) -> dict[str, Entry]:
+    return {each.project: each for each in index.write(shelf, lambda: run.requirements, TODAY)}
+
+
+def test_the_index_is_made_from_the_folder_alone(run: Forged, shelf: Path) -> None:
+    found = made(run, shelf)
+    assert found["p"].refused == ""
+    assert found["p"].features["SERVICE-PROXY"] == {"PreferSameNode": "✓ 1", "Routing": "✗ 2/4"}
+    assert found["kube-proxy"].refused == "no history"
+    page, text = ((shelf / name).read_text(encoding="utf-8") for name in ("index.html", "README.md"))
+    assert text.startswith("# Mine\n\n<!--")
+    assert text.endswith("-->\n\nAfter.\n")
+    for shown in (page, text):
+        assert "not verified: no history" in shown
+        assert "KEP-4444/hints-come-and-go-without-loss" in shown
+        assert "2 reports, 1 of them verified" in shown
+        assert f"{found['p'].place}/evidence/KEP-2/leaks/" in shown
+
+
+def test_an_index_needs_its_place_in_the_page(run: Forged, shelf: Path) -> None:
+    (shelf / "README.md").write_text("# Mine\n")
+    with pytest.raises(UsageError, match="between which the index goes"):
+        made(run, shelf)
+    assert not (shelf / "index.html").exists()
+
+
+def test_what_was_verified_is_remembered_until_a_file_changes(run: Forged, shelf: Path) -> None:
+    before = made(run, shelf)
+    assert memory.entries(shelf, refuse) == list(before.values())
+    next((shelf / before["p"].place / "evidence").rglob("*.*")).write_text("nothing to see here")
+    assert made(run, shelf)["p"].refused.startswith("artifacts: ")
+    (shelf / "index.json").write_text('{"reports": [{"place": "kube-proxy"}]}')
+    assert made(run, shelf)["kube-proxy"] == before["kube-proxy"]
+
+
+def test_what_was_verified_stays_so_when_requirements_change(run: Forged, shelf: Path) -> None:
+    made(run, shelf)
+    changed = run.requirements[1:]
+    assert index.write(shelf, lambda: changed, TODAY)[0].refused == ""
+    assert index.write(shelf, lambda: changed, TODAY, again=True)[0].refused.startswith("suite: its catalogue is not")
+    assert index.write(shelf, lambda: run.requirements, TODAY)[0].refused == ""
+
+
+def test_what_was_verified_stays_so_when_a_later_release_shows_more_of_it(run: Forged, shelf: Path) -> None:
+    before = made(run, shelf)
+    of_before = json.loads((shelf / "index.json").read_text(encoding="utf-8"))
+    for each in of_before["reports"]:
+        del each["met"]
+    (shelf / "index.json").write_text(json.dumps(of_before), encoding="utf-8")
+    assert memory.entries(shelf, refuse) == list(before.values())
+
+
+def test_a_shelf_without_reports_is_wrong_use(tmp_path: Path) -> None:
+    result = command("index", "--shelf", tmp_path)
+    assert result.exit_code == 4
+    assert "there is no report.yaml in it" in result.output
+
+
+def test_the_section_names_the_worst_ten_of_a_report() -> None:
+    bad = tuple(unmet(f"KEP-1/r-{number}") for number in range(13))
+    said = section([entry("1.37/a-b/1-x", unmet=bad)], TODAY)
+    assert said.count("- ✗ `KEP-1/r-") == 10
+    assert "- and 3 more: [its folder](<1.37/a-b/1-x/>)" in said
+
+
+def test_names_of_others_are_shown_and_not_obeyed() -> None:
+    page = as_html([entry(project=ODD, url=f"javascript:{ODD}")], TODAY)
+    assert "<script" not in page
+    assert "\u202e" not in page
+    assert 'href="javascript' not in page
+
+
+REPORTS = 200
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """Two hundred reports as large as real ones, remembered as two hundred verified ones would be."""
+    real, history = ROOT / "reports/kube-proxy/1.35-nftables/report.yaml", bytes(range(256)) * 2000
+    report = yaml.load(real.read_bytes(), Loader=yaml.CSafeLoader)
+    (tmp_path / "one").mkdir()
+    shutil.copy(real, tmp_path / "one")
+    [one] = memory.entries(tmp_path, list)
+    shutil.rmtree(tmp_path / "one")
+    assert len(report["tests"]) > 300
+    known = []
+    for number in range(REPORTS):
+        folder = tmp_path / f"1.{number % 9}/acme-proxy/{number}-nftables"
+        folder.mkdir(parents=True)
+        shutil.copy(real, folder)
+        (folder / "run.jsonl.gz").write_bytes(history)
+        place = str(folder.relative_to(tmp_path))
+        known.append(replace(one, place=place, digest=memory.digest_of(folder), version=str(number), refused=""))
+    (tmp_path / "index.json").write_text(memory.as_json(known))
+    return tmp_path
+
+
+def test_the_index_of_two_hundred_reports_takes_less_than_five_seconds(many: Path) -> None:
+    begun = time.process_time()
+    found = index.write(many, refuse, TODAY)
+    took = time.process_time() - begun
+    assert len(found) == REPORTS
+    assert (many / "index.html").read_text(encoding="utf-8").count("<tr") > 2 * REPORTS
+    assert took < 5.0
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_index_has_no_error_asks_nobody_and_axe_finds_nothing_serious(
+    chromium: Page, run: Forged, shelf: Path, axe: str, dark: bool
+) -> None:
+    made(run, shelf)
+    chromium.errors.clear()
+    chromium.requests.clear()
+    for width in (390, 820, 1440):
+        chromium.size(width, dark=dark)
+        chromium.open((shelf / "index.html").as_uri())
+        assert chromium.run("document.documentElement.scrollWidth") <= width
+    assert chromium.serious(axe) == []
+    assert chromium.errors == []
+    assert [each for each in chromium.requests if not each.startswith(("file:", "about:"))] == []
+
+
+def test_a_matrix_keeps_its_features_and_implementations_in_sight_as_it_scrolls(chromium: Page) -> None:
+    chromium.size(700)
+    chromium.open((ROOT / "reports" / "index.html").as_uri())
+    chromium.run("document.querySelector('.scroll').scrollTo({top: 300, left: 200, behavior: 'instant'})")
+    seen = chromium.run("""(() => {
+        const box = document.querySelector('.scroll'), at = element => element.getBoundingClientRect(), from = at(box);
+        const names = ['thead th', 'thead th.feature', 'tbody th'];
+        const [corner, head, row] = names.map(each => at(box.querySelector(each)));
+        return [box.scrollTop, box.scrollLeft, corner.top - from.top, corner.left - from.left,
+                head.top - from.top, row.left - from.left].map(Math.round).join();
+    })()""")
+    assert seen == "300,200,0,0,0,0"
+
+
+def test_the_published_index_is_what_the_command_makes(tmp_path: Path) -> None:
+    ours = Path(shutil.copytree(ROOT / "reports", tmp_path / "reports"))
+    made_on = (ours / "index.html").read_text(encoding="utf-8").partition("as of ")[2][:10]
+    names = ("index.html", "README.md", "index.json")
+    before = [(ours / name).read_text(encoding="utf-8") for name in names]
+    index.write(ours, refuse, datetime.date.fromisoformat(made_on))
+    assert [(ours / name).read_text(encoding="utf-8") for name in names] == before, (
+        "make it with: trafficdist shelf index"
+    )
+    assert json.loads(before[2])["reports"]

@@ -1,0 +1,103 @@
+"""A cell of the matrix says what is claimed, met and stated, leads to what is not met, and since when it is so."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from tests.tools.shelf.test_shelf import KUBE_PROXY, ROOT, TODAY, entry, refuse, unmet
+from tools.shelf import memory, stated
+from tools.shelf.markdown import section
+from tools.shelf.matrix import cell, since
+from tools.shelf.page import as_html
+from tools.shelf.stated import Stated
+
+
+def of_features(**cells: str) -> dict[str, dict[str, str]]:
+    return {"DNS": cells}
+
+
+def test_a_cell_tells_what_is_not_claimed_from_what_did_not_run() -> None:
+    one = entry(features=of_features(Asked="✗ 0/2"), unclaimed=("Asked", "NotClaimed"))
+    cells = {name: cell(one, "DNS", name) for name in ("Asked", "NotClaimed", "NotRun")}
+    assert cells == {"Asked": "✗ 0/2, not claimed", "NotClaimed": "·", "NotRun": "-"}
+
+
+def test_a_cell_says_how_much_of_it_the_documentation_states() -> None:
+    said = [Stated(KUBE_PROXY["project"], frozenset({"KEP-1/r"}), "so it is", "https://example.org/doc")]
+    one = entry("1.37/a-b/1-x", features=of_features(ServiceDNS="✗ 1/2"), unmet=(unmet(),))
+    two = replace(one, unmet=(unmet(), unmet("KEP-1/other")))
+    assert [cell(each, "DNS", "ServiceDNS", said) for each in (one, two)] == ["✗ 1/2, stated", "✗ 1/2, 1 stated"]
+    assert cell(replace(one, project="another"), "DNS", "ServiceDNS", said) == "✗ 1/2"
+    for made in (section, as_html):
+        shown = made([one], TODAY, said)
+        assert "so it is" in shown
+        assert "https://example.org/doc" in shown
+
+
+@pytest.mark.parametrize(
+    ("place", "leads_to"), [("1.37/a-b/1-x", "1.37/a-b/1-x/README.md#not-met-and-why"), ("old/1", "#old/1")]
+)
+def test_each_cell_that_is_not_green_leads_to_its_sentence_and_evidence(place: str, leads_to: str) -> None:
+    one = entry(place, features=of_features(ServiceDNS="✗ 1/2"), unmet=(unmet(sentence="It answers."),))
+    said, page = section([one], TODAY), as_html([one], TODAY)
+    assert f"| [✗ 1/2](<{leads_to}>) |" in said
+    assert f'<a name="{place}"></a>' in said
+    assert f'<a href="#{place}/dns/ServiceDNS">✗ 1/2</a>' in page
+    assert f'<p class="cell" id="{place}/dns/ServiceDNS">' in page
+    assert f'<li id="{place}/KEP-1/r">' in page
+    assert all("It answers." in shown for shown in (said, page))
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ("✓ 1,✓ 1,✓ 1", "≤ v1.9.0"),
+        ("✗ 0/1,✓ 1,✓ 1", "v1.10.0 (✗ 0/1 in v1.9.0)"),
+        ("✓ 1,✗ 0/1,! 1/2", "v1.11.0 (✗ 0/1 in v1.10.0; ! 1/2 in v1.11.0)"),
+        (",✓ 1,✓ 1", "v1.10.0"),
+        ("✓ 1,✓ 1,? 0/1", "? 0/1 in v1.11.0"),
+        ("✓ 1,✓ 1,", "·"),
+    ],
+)
+def test_a_feature_works_since_the_first_of_the_newest_versions_that_do(cells: str, told: str) -> None:
+    reports = [
+        entry(f"1.37/k/{number}", version=f"v1.{number}.0", unclaimed=("ServiceDNS",) * (not text),
+              features=of_features(Other="✓ 1", **({"ServiceDNS": text} if text else {})))
+        for number, text in zip((9, 10, 11), cells.split(","), strict=True)
+    ]  # fmt: skip
+    by_hand = entry("1.37/k/0", version="v1.12.0", uncertifiable="--run-test chose requirements")
+    alone = entry("1.37/l/1", project="another")
+    (name,), found = since("DNS", [*reports, by_hand, alone]), since("DNS", reports)
+    assert name == "kube-proxy nftables"
+    assert found[name]["ServiceDNS"].text == told
+    assert all(told in html.unescape(made(reports, TODAY)).replace("\\", "") for made in (section, as_html))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("says: no", "want a list"),
+        ("- {project: a, says: b, where: https://c}", "entry 1: want just the keys"),
+        ("- {project: a, requirements: [], says: b, where: https://c}", "requirements: want a list of ids"),
+        ("- {project: a, requirements: [b], says: '', where: https://c}", "says: want a text"),
+        ("- {project: a, requirements: [b], says: c, where: javascript:d}", "want the address"),
+    ],
+)
+def test_what_documentation_states_is_read_with_care(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "stated.yaml").write_text(text)
+    with pytest.raises(UsageError, match=re.escape(why)):
+        stated.read(tmp_path)
+
+
+def test_what_stands_in_our_list_of_stated_deviations_is_what_reports_do_not_meet() -> None:
+    reports = memory.entries(ROOT / "reports", refuse)
+    unmet = {(each.project, one.id) for each in reports for one in each.unmet}
+    listed = {(each.project, name) for each in stated.read(ROOT / "reports") for name in each.requirements}
+    assert listed
+    assert listed <= unmet

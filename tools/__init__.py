@@ -1,0 +1,1 @@
+"""Commands that only maintainers run. They are not part of the wheel."""

@@ -1,0 +1,1 @@
+"""Compiles Kubernetes components from their Go modules."""

@@ -1,0 +1,130 @@
+"""Finds and runs the `go` command, and turns its errors into errors with a remedy.
+
+Everything about Go modules goes through it, so that the user's own settings (GOPROXY, GONOSUMDB, credentials) hold.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.binaries.fetching import GoneError
+from harness.errors import HarnessError, UnavailableError
+
+_TAIL = 12  # lines of Go's output in an error
+_NO_ROOM = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_TOO_OLD = re.compile(r"requires go >= ?(\S+)|module requires Go (\S+)")
+_GONE = re.compile(
+    r"40[34] |410 |unknown revision|invalid version|not found|no matching versions|reading file:.*no such file",
+    re.IGNORECASE,
+)
+_NO_NETWORK = re.compile(
+    r"dial tcp|no such host|i/o timeout|TLS handshake|connection re(?:set|fused)|module lookup disabled|"
+    r"network is unreachable|proxyconnect|context deadline exceeded|50[234] ",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """An installed Go. `jobs`: the number of packages that it compiles at once, 0 for the number of processors."""
+
+    path: str
+    version: str
+    jobs: int = 0
+
+    def environment(self) -> dict[str, str]:
+        """Return the user's environment, without variables that would change the binary."""
+        theirs = {name: value for name, value in os.environ.items() if name not in ("GOOS", "GOARCH")}
+        ours = {"CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on"}
+        return {**theirs, **ours, **({"GOMAXPROCS": str(self.jobs)} if self.jobs else {})}
+
+    def ask(self, *arguments: str, folder: Path) -> str:
+        """Run a go command, and return its output. Raises `UnavailableError` or a subclass, with the remedy."""
+        done = self._run(arguments, folder)
+        if done.returncode != 0:
+            raise explain(done.stderr, arguments)
+        return done.stdout
+
+    def ask_json(self, *arguments: str, folder: Path) -> Any:
+        """Run a go command with -json, and return its value. Raises like `ask`, and for an error in the value."""
+        done = self._run(arguments, folder)
+        try:
+            value = json.loads(done.stdout)
+        except ValueError:
+            raise explain(done.stderr or done.stdout, arguments) from None
+        if value.get("Error"):
+            problem = value["Error"]
+            raise explain(problem if isinstance(problem, str) else str(problem.get("Err")), arguments)
+        return value
+
+    def follow(self, *arguments: str, folder: Path, line: Callable[[str], None]) -> None:
+        """Run a long go command; `line` is called with each line of its output. An exception in `line` ends it."""
+        process = subprocess.Popen(  # noqa: S603  the go command, with arguments that we made
+            [self.path, *arguments],
+            cwd=folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        tail: collections.deque[str] = collections.deque(maxlen=200)
+        with process:
+            try:
+                for text in process.stderr or ():
+                    tail.append(text)
+                    line(text.rstrip())
+            except BaseException:
+                process.terminate()
+                raise
+        if process.returncode != 0:
+            raise explain("".join(tail), arguments)
+
+    def _run(self, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # noqa: S603  the go command, with arguments that we made
+            [self.path, *arguments], cwd=folder, env=self.environment(), capture_output=True, text=True, check=False
+        )
+
+
+def find_go(*, jobs: int = 0) -> Go:
+    """Find the go command on the PATH. Raises `UnavailableError` with the remedy."""
+    path = shutil.which("go")
+    if path is None:
+        raise UnavailableError(
+            "there is no `go` on the PATH, which compiling needs; install Go from https://go.dev/dl/, "
+            "or download official binaries with --from release"
+        )
+    version = Go(path, "").ask("env", "GOVERSION", folder=Path("/")).strip()
+    return Go(path, version, jobs)
+
+
+def explain(words: str, arguments: Sequence[str]) -> HarnessError:
+    """Return the error for the output of a failed go command, with the remedy."""
+    lines = [line for line in words.splitlines() if line.strip() and not line.startswith("go: downloading")]
+    tail = "\n".join(lines[-_TAIL:]) or "it said nothing"
+    old = _TOO_OLD.search(words)
+    if _NO_ROOM.search(words):
+        return UnavailableError(
+            "there is no room on the disk to compile; make some (`go clean -cache` empties Go's own cache), "
+            f"or point GOCACHE, GOMODCACHE and TMPDIR to another disk\n{tail}"
+        )
+    if old:
+        return UnavailableError(
+            f"Go {(old[1] or old[2]).rstrip(';,)')} or newer is needed; install it from https://go.dev/dl/, or let Go "
+            f"fetch it with GOTOOLCHAIN=auto\n{tail}"
+        )
+    if _NO_NETWORK.search(words):
+        return UnavailableError(
+            f"the Go module proxy cannot be reached; check the network, or set GOPROXY to one that can be\n{tail}"
+        )
+    if _GONE.search(words):
+        return GoneError(tail)
+    return UnavailableError(f"`go {' '.join(arguments[:2])}` failed:\n{tail}")

@@ -1,0 +1,75 @@
+"""The command `trafficdist kind-image`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from harness.commands.front import examples, tell
+from harness.commands.paths import FOLDER
+
+
+@click.command(
+    name="kind-image",
+    epilog=examples("kind-image 1.34", "kind-image 1.34 --also 1.33", "run --backend kind --kind-image NAME"),
+)
+@click.argument("version", default="")
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="VERSION",
+    help="Bring the components of another release along, for scenarios that change to it. Repeatable.",
+)
+@click.option("--suite", default="bookworm", show_default=True, help="Debian's release that nodes are made of.")
+@click.option("--mirror", default="", metavar="URL", help="Get Debian's packages from here. [mmdebstrap's default]")
+@click.option("--again", is_flag=True, help="Get Debian's packages anew, with today's updates.")
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Number of packages to compile at once.")
+@click.option(
+    "--cached", is_flag=True, help="Make nothing: print the name if the engine has the image, else exit with 12."
+)
+@click.option(
+    "--runtime",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="For machines where nobody has CAP_SYS_RESOURCE: put an OCI runtime here that does not ask for it, and say "
+    "how to start an engine with it.",
+)
+@click.option(
+    "--cache", "folder", type=FOLDER, metavar="FOLDER", envvar="TRAFFICDIST_CACHE", show_envvar=True,
+    help="Folder of the cache. [$XDG_CACHE_HOME/trafficdist, else ~/.cache/trafficdist]",
+)  # fmt: skip
+def kind_image(
+    version: str,
+    *,
+    also: Sequence[str],
+    suite: str,
+    mirror: str,
+    again: bool,
+    jobs: int,
+    cached: bool,
+    runtime: Path | None,
+    folder: Path | None,
+) -> None:
+    """Make a node image for kind without an image registry, and print its name.
+
+    It is made of Debian's packages and of Go modules, and loaded into the container engine: see docs/kind-image.md.
+    VERSION is a release of Kubernetes like 1.34.2, or 1.34 for its newest patch. Without one, the newest is taken.
+    """
+    from rich.console import Console
+
+    from harness.binaries.cache import Cache
+    from harness.binaries.versions import parse_wanted
+    from harness.binaries.watching import Terminal
+    from tools.node_image import command
+    from tools.node_image.gathering import Recipe
+
+    recipe = Recipe(parse_wanted(version), tuple(map(parse_wanted, also)), suite, mirror, again)
+    if runtime is not None:
+        tell(command.put_runtime(runtime))
+    if cached:
+        click.echo(command.there(recipe))
+        return
+    with Terminal(Console(stderr=True)) as terminal:
+        click.echo(command.make(recipe, cache=Cache(folder), watcher=terminal, jobs=jobs))

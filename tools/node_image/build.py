@@ -1,0 +1,127 @@
+"""Lets the engine build a node image of what was gathered for it.
+
+An image is named for its version, and labelled with a digest of all that it is made of. What has the same digest is not
+built again. What is under way lies in one folder that the next build empties, and in images of the engine with a label
+of ours, which each build removes: nothing is left of one that was killed, once another has run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+from harness.backends.kind.engine import ContainerEngine
+from harness.binaries.cache import Cache
+from harness.binaries.versions import Version
+from harness.binaries.watching import Watcher
+from harness.errors import UnavailableError
+from harness.model.files import sha256_of
+from tools.node_image import layers
+from tools.node_image.gathering import Gathered
+
+REPOSITORY = "trafficdist.dev/kind-node"
+LABEL = "dev.trafficdist.node-image"
+_STEP = f"{LABEL}.step"
+_BUILD_SECONDS = 1800.0
+_SCRIPTS = ("usr/local/bin/", "kind/bin/")  # kind's files that are programs: a module's files have no such mode
+
+
+class Maker:
+    """Builds node images with one engine."""
+
+    def __init__(self, engine: ContainerEngine, cache: Cache, watcher: Watcher, files: Path) -> None:
+        """`files` is the folder kind-configs/node-image."""
+        self._engine = engine
+        self._cache = cache
+        self._watcher = watcher
+        self._dockerfile = (files / "Dockerfile").read_text(encoding="utf-8")
+
+    def make(self, gathered: Gathered) -> str:
+        """Return the name of the image, built unless it is there. Raises `UnavailableError`."""
+        name = f"{REPOSITORY}:{gathered.version.tag}"
+        digest = self._digest(gathered)
+        waiting = f"{name}: another process builds one; waiting for that"
+        # One at a time, of whatever version: what is removed below is told from another build's steps by nothing.
+        with self._cache.locked("node-image", waiting=lambda: self._watcher.say(waiting)):
+            self._clear(gathered.version)
+            if label_of(self._engine, name) == digest:
+                self._watcher.say(f"{name} is there, made of the same")
+            else:
+                self._watcher.say(f"{name}: building the image")
+                self._build(gathered, name, digest)
+        return name
+
+    def _digest(self, gathered: Gathered) -> str:
+        digest = hashlib.sha256()
+        digest.update(json.dumps(dict(gathered.texts), sort_keys=True).encode())
+        digest.update(self._dockerfile.encode())
+        for path, file in sorted(gathered.node.items()):
+            digest.update(f"{path} {sha256_of(file)}\n".encode())
+        for image in gathered.images:
+            for path, file in sorted(image.programs.items()):
+                digest.update(f"{image.names} {path} {sha256_of(file)} {image.entrypoint}\n".encode())
+            digest.update(image.under or b"")
+        stat = gathered.base.stat()  # a new one is a new file; to read it all takes a second
+        digest.update(f"{gathered.kind} {gathered.base} {stat.st_size} {stat.st_mtime_ns}".encode())
+        return digest.hexdigest()
+
+    def _build(self, gathered: Gathered, name: str, digest: str) -> None:
+        folder = self._cache.workspace("node-image", gathered.version, "build")
+        try:
+            self._write_context(gathered, folder)
+            self._engine.ask(
+                "build", "--network", "none", "--force-rm", "--no-cache",
+                "--label", f"{LABEL}={digest}", "--tag", name, str(folder),
+                seconds=_BUILD_SECONDS,
+            )  # fmt: skip
+        finally:
+            self._clear(gathered.version)
+
+    def _clear(self, version: Version) -> None:
+        """Remove what a build leaves: its folder, and images without a name, of its steps and of the one before."""
+        self._cache.close_workspace(self._cache.workspace("node-image", version, "build"))
+        for label in (_STEP, LABEL):
+            self._engine.ask("image", "prune", "--force", "--filter", f"label={label}")
+
+    def _write_context(self, gathered: Gathered, folder: Path) -> None:
+        try:
+            os.link(gathered.base, folder / "base.tar")
+        except OSError as error:
+            raise UnavailableError(f"{folder} cannot be written: {error.strerror}") from None
+        (folder / "Dockerfile").write_text(self._dockerfile, encoding="utf-8")
+        images = folder / "images.tar"
+        layers.write(gathered.images, images)
+        with tarfile.open(folder / "node.tar", "w") as archive:
+            for path, file in sorted(_under(gathered.kind)):
+                _add(archive, path, file, 0o755 if path.startswith(_SCRIPTS) else 0o644)
+            for path, file in sorted(gathered.node.items()):
+                _add(archive, path, file, 0o755)
+            for path, text in sorted(gathered.texts.items()):
+                member = tarfile.TarInfo(path)
+                member.size = len(text.encode())
+                archive.addfile(member, io.BytesIO(text.encode()))
+            _add(archive, "node-image/images.tar", images, 0o644)
+        images.unlink()  # it would be sent to the engine twice
+
+
+def label_of(engine: ContainerEngine, name: str) -> str:
+    """Return the digest of what an image of that name is made of; "" if there is none."""
+    try:
+        return engine.ask("image", "inspect", "--format", f'{{{{index .Config.Labels "{LABEL}"}}}}', name).strip()
+    except UnavailableError:
+        return ""
+
+
+def _under(folder: Path) -> list[tuple[str, Path]]:
+    return [(str(file.relative_to(folder)), file) for file in folder.rglob("*") if file.is_file()]
+
+
+def _add(archive: tarfile.TarFile, path: str, file: Path, mode: int) -> None:
+    member = archive.gettarinfo(file, path)
+    member.mode, member.uid, member.gid, member.uname, member.gname = mode, 0, 0, "", ""
+    with file.open("rb") as content:
+        archive.addfile(member, content)

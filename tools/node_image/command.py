@@ -1,0 +1,64 @@
+"""What `trafficdist kind-image` does: makes an image, or says whether the engine has one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from harness.backends.kind.engine import find_engine
+from harness.binaries.cache import Cache, said_plainly
+from harness.binaries.versions import parse_version
+from harness.binaries.watching import Watcher
+from harness.errors import UnavailableError
+from tools.compiling.go import find_go
+from tools.node_image import contents
+from tools.node_image.build import REPOSITORY, Maker
+from tools.node_image.gathering import Gatherer, Recipe
+
+_FOLDER = Path("kind-configs") / "node-image"
+_RUNTIME = "runc-without-sys-resource"
+
+
+def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> str:
+    """Return the name of the image, made unless it is there. Raises `UsageError`, `UnavailableError`."""
+    contents.check(recipe.kubernetes)
+    engine = find_engine()
+    engine.facts()  # before hours of work: does it answer?
+    gathered = Gatherer(find_go(jobs=jobs), cache, watcher, files()).gather(recipe)
+    name = Maker(engine, cache, watcher, files()).make(gathered)
+    for note in gathered.notes:
+        watcher.say(f"note: {note}")
+    return name
+
+
+def there(recipe: Recipe) -> str:
+    """Return the name of the newest image of the wanted release that the engine has. Raises `UnavailableError`."""
+    listed = find_engine().ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY).split()
+    versions = [version for tag in listed if (version := parse_version(tag))]
+    chosen = recipe.kubernetes.choose(versions)
+    if not chosen:
+        wanted = recipe.kubernetes
+        raise UnavailableError(
+            f"the engine has no node image of Kubernetes {wanted}: make kind-image KUBERNETES={wanted}"
+        )
+    return f"{REPOSITORY}:{chosen[0].tag}"
+
+
+def put_runtime(folder: Path) -> str:
+    """Put the runtime that does without CAP_SYS_RESOURCE into a folder; return how an engine is started with it."""
+    target = folder.absolute() / _RUNTIME
+    with said_plainly(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(files() / _RUNTIME, target)
+        target.chmod(0o755)
+    name = _RUNTIME.removeprefix("runc-")
+    return f"start the engine with: dockerd --add-runtime {name}={target} --default-runtime {name}"
+
+
+def files() -> Path:
+    """Return the folder kind-configs/node-image, of the checkout or of the installed package."""
+    for root in (Path(__file__).parents[4], Path(sys.prefix) / "share" / "trafficdist"):
+        if (root / _FOLDER / "setup").exists():
+            return root / _FOLDER
+    raise UnavailableError(f"the folder {_FOLDER} is not there: it comes with the source, and with the package")

@@ -1,0 +1,75 @@
+"""The programs of a node image that are no components by themselves: compiled, and kept in the cache of components.
+
+Each comes from its own module where one is published, or is a program of ours that stands in, by name, for one that is
+not: kind publishes no module of kindnetd, and Kubernetes writes `pause` in C.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.binaries.cache import Cache, Origin
+from harness.binaries.component import KUBERNETES_MODULE, Binary
+from harness.binaries.versions import Version, Wanted
+from harness.binaries.watching import Watcher
+from harness.model.files import sha256_of
+from tools.compiling import source
+from tools.compiling.go import Go
+
+_CRI_VERSION = Version(1, 34, 0)  # speaks with each containerd from 1.6 on, whatever Kubernetes the node is of
+_UNASKED = re.compile("")  # none of these says the version of its module
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A program, and the version of its module; None for that of Kubernetes."""
+
+    binary: Binary
+    version: Version | None = None
+
+    @property
+    def key(self) -> str:
+        """A name for what it is made of, beside the version."""
+        text = "\n".join((self.binary.module, self.binary.package, self.binary.program))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def parts(files: Path) -> tuple[Part, ...]:
+    """Return all parts; `files` is the folder with our own programs."""
+    agnhost = Binary("agnhost", KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/test/images/agnhost", _UNASKED)
+    crictl = Binary("crictl", "sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/cmd/crictl", _UNASKED)
+    return (
+        Part(agnhost),
+        Part(crictl, _CRI_VERSION),
+        Part(_own("podroutes", files)),
+        Part(_own("pause", files)),
+    )
+
+
+def _own(name: str, files: Path) -> Binary:
+    program = (files / f"{name}.go").read_text(encoding="utf-8")
+    return Binary(name, KUBERNETES_MODULE, ".", _UNASKED, program=program)
+
+
+def get(part: Part, kubernetes: Version, go: Go, cache: Cache, watcher: Watcher) -> Path:
+    """Return the path of a part, compiled unless it is in the cache. Raises `UnavailableError`, `UsageError`."""
+    name, version = part.binary.name, part.version or kubernetes
+    kept = Cache(cache.folder / "node-image" / part.key)
+    with kept.locked(
+        f"{name}-{version.tag}", waiting=lambda: watcher.say(f"{name}: another process compiles it; waiting")
+    ):
+        there = kept.get(name, version)
+        if there is not None:
+            return there.path
+        release = source.resolve(part.binary, Wanted(str(version), exact=version), go, watcher)
+        folder = kept.workspace(name, version, "source")
+        made, beside = source.compile_binary(part.binary, release, go, folder, watcher)
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        origin = Origin("source", f"{part.binary.module}@{version.tag}", sha256_of(made), when, go.version)
+        entry = kept.put(part.binary, version, made, origin, beside)
+        kept.close_workspace(folder)
+    return entry.path

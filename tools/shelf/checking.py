@@ -1,0 +1,81 @@
+"""Judges what somebody else put on the shelf: the report is verified, and nothing else stands beside it.
+
+A wrong name, a file that no report names, and a page with other words than the report's are what people overlook.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.model.files import MEGABYTE, content
+from harness.model.requirements import Requirement
+from harness.report.conformance import load_report
+from harness.report.rejudged import HISTORIES
+from harness.report.verified import Refusal, refusals
+from tools.shelf import place
+from tools.shelf.entry import HOLDS, Entry, described
+from tools.shelf.markdown import readme
+
+AHEAD = datetime.timedelta(days=1)
+"""How far the clock of another machine may be ahead."""
+
+
+def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) -> list[Refusal]:
+    """Return the reasons why a folder is not fit for the shelf; empty if it is."""
+    try:
+        report = load_report(str(folder))
+    except UsageError as error:
+        return [Refusal("schema", str(error))]
+    entry = described(report, folder)
+    return [
+        *refusals(folder, report, catalogue),
+        *_place(folder, report),
+        *_files(folder, report),
+        *_readme(folder, entry, report),
+        *_date(entry, today),
+    ]
+
+
+def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
+    here = "/".join(folder.absolute().parts[-3:])
+    try:
+        right = str(place.place_of(report))
+    except UsageError as error:
+        yield Refusal("place", str(error))
+        return
+    if here != right:
+        yield Refusal("place", f"it stands in {here}, and its place is {right}")
+
+
+def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
+    named = {each["path"] for each in report["artifacts"]} - {HISTORIES[0]}
+    right = {place.REPORT, place.README, place.HISTORY, *named}
+    found = {
+        str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir()
+    }
+    for name in sorted(found.keys() - right):
+        yield Refusal("files", f"{name} is no part of the report")
+    for name in sorted(name for name in found.keys() & right if found[name].is_symlink() or not found[name].is_file()):
+        yield Refusal("files", f"{name} is no ordinary file")
+    for name in sorted({place.README, place.HISTORY} - found.keys()):
+        yield Refusal("files", f"{name} is not there")
+
+
+def _date(entry: Entry, today: datetime.date) -> Iterator[Refusal]:
+    if entry.day > today + AHEAD:
+        yield Refusal("date", f"it is of {entry.day}, which has not come yet")
+    if today > entry.holds_until:
+        yield Refusal("date", f"it is of {entry.day}, and a report holds for {HOLDS.days} days")
+
+
+def _readme(folder: Path, entry: Entry, report: Mapping[str, Any]) -> Iterator[Refusal]:
+    path = folder / place.README
+    if not path.is_file():
+        return
+    said = content(path, what="page", most=MEGABYTE).decode(errors="replace")
+    if said != readme(entry, report):
+        yield Refusal("readme", "README.md does not say what the report says: make it with `trafficdist shelf add`")

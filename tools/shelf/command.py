@@ -1,0 +1,122 @@
+"""The command group `trafficdist shelf`. Imports little: `trafficdist --help` must not wait for it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands.from_options import SUITE
+from harness.commands.front import examples
+from harness.commands.paths import FOLDER, PLACE
+from harness.commands.verify import tell
+
+
+@click.group(epilog=examples("shelf add latest", "shelf index"))
+def shelf() -> None:
+    """Publish reports: one folder for each implementation, version, mode and Kubernetes, and an index of all."""
+
+
+def _on(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--shelf",
+        "place",
+        type=FOLDER,
+        default="reports",
+        show_default=True,
+        metavar="FOLDER",
+        help="The folder with all reports.",
+    )(command)
+
+
+_ADDED = """\b
+Exit codes:
+   0  the report is on the shelf
+   4  RUN is no folder of a run, or its report does not say what was judged
+  13  the report is refused, for each reason that is shown; nothing was written"""
+
+
+@shelf.command(epilog=examples("shelf add latest", "shelf add trafficdist-results/shelf/*", codes=_ADDED))
+@click.argument("runs", nargs=-1, required=True, type=PLACE, metavar="RUN...")
+@_on
+@SUITE
+def add(runs: Sequence[str], place: Path, suite: str) -> int:
+    """Put the report of a finished RUN on the shelf, unless `trafficdist verify` refuses it.
+
+    Its folder is <kubernetes minor>/<organization>-<project>/<version>-<mode>, without the mode where no proxy was
+    judged, with README.md, report.yaml, run.jsonl.gz (the history) and what the report rests on. A report that was
+    there gives way. One that no released version of trafficdist made is shown as not verified.
+    """
+    from harness.plugin.suite import catalogue
+    from tools.shelf.adding import add as put
+    from tools.shelf.adding import barring
+
+    code, requirements = 0, functools.cache(lambda: catalogue(suite))
+    for run in runs:
+        target, refused = put(run, place, requirements)
+        code = tell(run, barring(refused)) or code
+        if not barring(refused):
+            click.echo(target)
+            for each in refused:
+                click.secho(f"{each}; so it will not be shown as verified", fg="yellow", err=True)
+    return code
+
+
+@shelf.command(epilog=examples("shelf index", "shelf index --again"))
+@click.option("--again", is_flag=True, help="Verify all reports, those too that index.json remembers as verified.")
+@_on
+@SUITE
+def index(again: bool, place: Path, suite: str) -> None:
+    """Make the index of the shelf from the reports on it: index.html, and a section in README.md.
+
+    Shows what each implementation meets by feature and since which version, what it does not and why, what its
+    documentation states (stated.yaml), when that was seen and by which suite, and which reports are verified, of an
+    older catalogue, or expired. What was verified stands in index.json, and holds
+    for as long as no file of the report changes.
+    """
+    import datetime
+
+    from harness.plugin.suite import catalogue
+    from tools.shelf.index import write
+
+    today = datetime.datetime.now(datetime.UTC).date()
+    found = write(place, functools.cache(lambda: catalogue(suite)), today, again=again)
+    click.echo(f"{len(found)} reports, {sum(not each.refused for each in found)} of them verified: {place}/index.html")
+
+
+_CHECKED = """\b
+Exit codes:
+   0  each report can stand where it is
+   4  FOLDER is no folder with a report
+  13  a report is refused, for each reason that is shown"""
+
+
+@shelf.command(epilog=examples("shelf check reports/1.37/kubernetes-kube-proxy/1.37.2-nftables", codes=_CHECKED))
+@click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
+@SUITE
+def check(folders: Sequence[Path], suite: str) -> int:
+    """Check reports that are to be published: each FOLDER on the shelf is verified, and has nothing else in it.
+
+    Beyond what `trafficdist verify` checks: the folder has the name that follows from the report, no file that the
+    report does not name, and the README.md that `trafficdist shelf add` writes; and the report holds today.
+    """
+    import datetime
+
+    from harness.errors import UsageError
+    from harness.model.files import shown
+    from harness.plugin.suite import catalogue
+    from tools.shelf.checking import check as refusals
+
+    missing = next((each for each in folders if not (each / "report.yaml").exists()), None)
+    if missing is not None:
+        raise UsageError(f"{shown(missing)}: there is no report.yaml in it; want a folder of the shelf")
+    code, requirements, today = 0, catalogue(suite), datetime.datetime.now(datetime.UTC).date()
+    for folder in folders:
+        refused = refusals(folder, requirements, today)
+        code = tell(folder, refused) or code
+        if not refused:
+            click.secho(f"The report in {shown(folder)} can be published.", fg="green")
+    return code

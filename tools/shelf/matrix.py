@@ -1,0 +1,109 @@
+"""What a cell of the matrix says, and since which version an implementation does what a feature asks.
+
+Pure: from entries to texts, which Markdown and HTML show alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.model.judged import mark
+from harness.report.comparison import MET, NOT_RUN
+from harness.run.plan import EXEMPTED
+from tools.shelf.entry import Entry, Unmet
+from tools.shelf.stated import Stated, of
+
+UNCLAIMED = "·"
+KEY = f"{UNCLAIMED} not claimed. Stated: the documentation of the implementation says that it does so."
+
+_BROKEN, _WARNED = "✗?", "!"
+_LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
+
+
+def profiles(entries: Sequence[Entry]) -> list[str]:
+    """Return the names of the profiles of which any report has something; that of most reports first."""
+    found = [name for each in entries for name in each.features]
+    return sorted(set(found), key=lambda name: (-found.count(name), name))
+
+
+def columns(profile: str, entries: Sequence[Entry]) -> list[str]:
+    """Return the features of a profile of which any report has something."""
+    return sorted({name for each in entries for name in each.features.get(profile, ())})
+
+
+def cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()) -> str:
+    """Return what a report says of a feature: "✓ 12", "✗ 3/12, 2 stated", "✗ 0/2, not claimed", "·" or "-"."""
+    found = entry.features.get(profile, {}).get(feature)
+    claimed = feature not in entry.unclaimed
+    if found is None:
+        return NOT_RUN if claimed else UNCLAIMED
+    known = [of(entry.project, each.id, stated) is not None for each in behind(entry, profile, feature)]
+    more = [] if claimed else ["not claimed"]
+    more += ["stated" if all(known) else f"{sum(known)} stated"] if any(known) else []
+    return ", ".join([found, *more])
+
+
+def is_green(text: str) -> bool:
+    """Return whether a cell has nothing to explain."""
+    return text[0] in (MET, NOT_RUN, UNCLAIMED)
+
+
+def behind(entry: Entry, profile: str, feature: str) -> list[Unmet]:
+    """Return the requirements for which a cell is not green."""
+    return [each for each in entry.unmet if each.profile == profile and feature in each.features]
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """From which version on an implementation does what a feature asks; `place` is the report that says so."""
+
+    text: str
+    place: str = ""
+
+
+SINCE = (
+    "The version from which on no MUST of a feature is not met, up to the newest that was judged; ≤ where that is the "
+    "oldest that was judged. In brackets the version before it, and the last one with a SHOULD that is not met. Each "
+    "version was judged by the requirements of its report's day."
+)
+
+
+def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]:
+    """Return by implementation and feature since which version, for those with several versions on the shelf."""
+    versions: dict[str, dict[tuple[int, ...], Entry]] = {}
+    for each in sorted(entries, key=lambda each: each.date):
+        if profile in each.features and _is_whole(each):
+            name = " ".join(filter(None, (each.project, each.mode, mark(each.judges))))
+            versions.setdefault(name, {})[_number(each.version)] = each
+    several = {name: [found[key] for key in sorted(found)] for name, found in versions.items() if len(found) > 1}
+    names = columns(profile, [each for found in several.values() for each in found])
+    return {name: {each: _since(found, profile, each) for each in names} for name, found in several.items()}
+
+
+def _since(versions: Sequence[Entry], profile: str, feature: str) -> Since:
+    """Return it for the versions of one implementation, the oldest first."""
+    cells = [cell(each, profile, feature) for each in versions]
+    lacking = [number for number, text in enumerate(cells) if text[0] in _LACKING]
+    first = lacking[-1] + 1 if lacking else 0
+    if first == len(versions):
+        return Since(_named(cells[-1], versions[-1]) if cells[-1][0] in _BROKEN else cells[-1], versions[-1].place)
+    before = [number for number in range(max(first - 1, 0), first) if cells[number][0] in _BROKEN]
+    warned = [number for number in range(first, len(cells)) if cells[number][0] == _WARNED][-1:]
+    more = "; ".join(_named(cells[number], versions[number]) for number in (*before, *warned))
+    text = versions[first].version if first else f"≤ {versions[first].version}"
+    return Since(f"{text} ({more})" if more else text, versions[first].place)
+
+
+def _named(text: str, entry: Entry) -> str:
+    return f"{text} in {entry.version}"
+
+
+def _is_whole(entry: Entry) -> bool:
+    """Return whether the report has all requirements of what the implementation claims."""
+    return all(each.startswith(EXEMPTED) for each in entry.uncertifiable.split("; ") if each)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))

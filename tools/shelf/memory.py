@@ -1,0 +1,120 @@
+"""Remembers what was found of each report, in `index.json`, so that two hundred need not be verified at each change.
+
+What is remembered holds for files with the same digest only. A report that was verified by the release that made it
+stays so when requirements change, and when a later release shows more of it; one that is refused is tried again each
+time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.errors import UsageError
+from harness.model.files import MEGABYTE, content, sha256_of
+from harness.model.requirements import Requirement
+from harness.run.machine import this_machine
+from tools.shelf.entry import NEVER_VERIFIED, Entry, entry_of
+from tools.shelf.place import REPORT
+
+FILE = "index.json"
+_MOST = 64 * MEGABYTE
+
+
+def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[Entry]:
+    """Return what is to be known of each report on the shelf, ordered by place. Raises `UsageError` for a broken one.
+
+    `again` trusts no memory, and verifies all.
+    """
+    known = {} if again else _read(shelf / FILE)
+    found: dict[str, Entry] = {}
+    new: list[_New] = []
+    for folder in folders(shelf):
+        where, digest = str(folder.relative_to(shelf)), digest_of(folder)
+        said = known.get(where, {})
+        holds = said.get("digest") == digest and said.get("refused") in ("", *NEVER_VERIFIED)
+        if whole := _entry(said) if holds else None:
+            found[where] = whole
+        else:
+            new.append(_New(folder, where, digest, said["refused"] if holds else None))
+    found |= {each.place: each for each in _looked_at(new, catalogue)}
+    return [found[where] for where in sorted(found, key=Path)]
+
+
+class _New(NamedTuple):
+    """A report of which nothing is remembered, or no more than what came of its verification."""
+
+    folder: Path
+    place: str
+    digest: str
+    refused: str | None
+
+    def entry(self, catalogue: Callable[[], Sequence[Requirement]]) -> Entry:
+        return entry_of(self.folder, self.place, self.digest, catalogue, refused=self.refused)
+
+
+def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement]]) -> list[Entry]:
+    """Return what is to be known of reports: by a process for each processor."""
+    processes = min(len(new), this_machine().processors)
+    if processes < 2:
+        return [each.entry(catalogue) for each in new]
+    # Forked, they have the catalogue, or what makes it, as it is here.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(processes, context, initializer=_catalogues.append, initargs=(catalogue,)) as pool:
+        return list(pool.map(_entry_of_new, new))
+
+
+_catalogues: list[Callable[[], Sequence[Requirement]]] = []
+"""In a process of the pool, its one catalogue."""
+
+
+def _entry_of_new(new: _New) -> Entry:
+    return new.entry(_catalogues[-1])
+
+
+def folders(shelf: Path) -> list[Path]:
+    """Return all folders with a report. Raises `UsageError` if there is none."""
+    found = sorted(path.parent for path in shelf.rglob(REPORT) if not _is_hidden(path.relative_to(shelf)))
+    if not found:
+        raise UsageError(f"{shelf}: there is no {REPORT} in it, nor in a folder of it")
+    return found
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def digest_of(folder: Path) -> str:
+    """Return a digest of the names and contents of all files in a folder."""
+    whole = hashlib.sha256()
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        whole.update(f"{sha256_of(path)}  {path.relative_to(folder)}\n".encode())
+    return f"sha256:{whole.hexdigest()}"
+
+
+def as_json(found: Iterable[Entry]) -> str:
+    """Return the memory as text, an entry a line."""
+    lines = ",\n".join(json.dumps(each.as_json(), ensure_ascii=True) for each in found)
+    return f'{{"reports": [\n{lines}\n]}}\n'
+
+
+def _read(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Return what was remembered, by place, as it stands there; nothing of a file that is none of ours."""
+    try:
+        remembered = json.loads(content(path, what="index", most=_MOST))["reports"] if path.exists() else []
+        return {str(each["place"]): each for each in remembered}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _entry(said: Mapping[str, Any]) -> Entry | None:
+    """Return what was remembered of a report, None where another release wrote it in another form."""
+    try:
+        return Entry.from_json(said)
+    except (KeyError, TypeError):
+        return None

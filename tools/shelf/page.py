@@ -1,0 +1,76 @@
+"""Makes index.html of the shelf: a matrix of implementations and features for each profile, and what is not met.
+
+One file without scripts, which asks no network; its style is that of the page of a run.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+from harness.report.comparison import KEY, MARKS, key_of_decisions
+from harness.report.template import environment, file, style
+from tools.shelf import matrix
+from tools.shelf.entry import Entry, states
+from tools.shelf.markdown import summary
+from tools.shelf.place import README, REPORT, SHELVED
+from tools.shelf.stated import Stated, of
+
+_PACKAGE = "tools.shelf"
+
+
+def as_html(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
+    """Return the page; `today` tells which reports have expired."""
+    told = states(entries, today)
+    return (
+        environment(_PACKAGE)
+        .get_template("index.html.j2")
+        .render(
+            entries=entries,
+            states=told,
+            today=today,
+            summary=summary(entries),
+            matrices=[_matrix(name, entries, stated) for name in matrix.profiles(entries)],
+            about_since=matrix.SINCE,
+            not_green={each.place: _not_green(each, stated) for each in entries},
+            stated={
+                (each.place, one.id): said
+                for each in entries
+                for one in each.unmet
+                if (said := of(each.project, one.id, stated))
+            },
+            key=" ".join([KEY, matrix.KEY, *key_of_decisions(each.judges for each in entries)]).strip(),
+            classes={**{mark: outcome.replace(" ", "-") for outcome, mark in MARKS.items()}, matrix.UNCLAIMED: ""},
+            links={each.place: f"{each.place}/{_page(each)}" for each in entries},
+            style=style(file(_PACKAGE, "index.css")),
+        )
+    )
+
+
+def _matrix(profile: str, entries: Sequence[Entry], stated: Sequence[Stated]) -> dict[str, Any]:
+    names, judged = matrix.columns(profile, entries), [each for each in entries if profile in each.features]
+    return {
+        "profile": profile,
+        "features": names,
+        "rows": [(each, [(name, matrix.cell(each, profile, name, stated)) for name in names]) for each in judged],
+        "since": matrix.since(profile, entries),
+    }
+
+
+def _not_green(entry: Entry, stated: Sequence[Stated]) -> list[tuple[str, str, str, list[str]]]:
+    """Return each cell of a report that is not green: profile, feature, its text, and the requirements behind it."""
+    cells = [(profile, name, matrix.cell(entry, profile, name, stated)) for profile, name in _features(entry)]
+    return [
+        (profile, name, text, [each.id for each in matrix.behind(entry, profile, name)])
+        for profile, name, text in cells
+        if not matrix.is_green(text)
+    ]
+
+
+def _features(entry: Entry) -> list[tuple[str, str]]:
+    return [(profile, name) for profile, names in entry.features.items() for name in names]
+
+
+def _page(entry: Entry) -> str:
+    return README if SHELVED.fullmatch(entry.place) else REPORT

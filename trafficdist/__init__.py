@@ -1,0 +1,24 @@
+"""What authors of scenarios import: `from trafficdist import Cluster, requirement, expect_traffic`.
+
+`docs/own-suites.md` shows how to write a suite. The names load on first use, because every pytest run in an environment
+where trafficdist is installed imports this package for its plugin.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trafficdist.names import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    names = import_module("trafficdist.names")
+    if name != "__all__" and name not in names.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(names, name)
+
+
+def __dir__() -> list[str]:
+    return list(import_module("trafficdist.names").__all__)
