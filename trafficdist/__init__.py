@@ -9,11 +9,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trafficdist.own_packages import find_first
+
 if TYPE_CHECKING:
     from trafficdist.names import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    find_first()
     names = import_module("trafficdist.names")
     if name != "__all__" and name not in names.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

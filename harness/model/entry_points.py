@@ -8,10 +8,18 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 
 def installed(group: str, name: str | None = None) -> Iterator[EntryPoint]:
-    """Yield the entry points of a group, or those of one name, whose top-level package is importable."""
+    """Yield the entry points of a group, or those of one name, whose module is there. Imports none of them."""
     for each in entry_points(group=group):
-        if name in (None, each.name) and importlib.util.find_spec(each.module.partition(".")[0]) is not None:
+        if name in (None, each.name) and _is_there(each.module):
             yield each
+
+
+def _is_there(module: str) -> bool:
+    top, *parts = module.split(".")
+    spec = importlib.util.find_spec(top)
+    places = [Path(place, *parts) for place in (spec.submodule_search_locations or ())] if spec is not None else []
+    return not parts or any(each.with_suffix(".py").exists() or each.is_dir() for each in places)

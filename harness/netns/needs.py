@@ -54,7 +54,7 @@ def require(names: Iterable[str], who: str) -> None:
 def _missing(names: tuple[str, ...]) -> dict[str, str]:
     if not names:
         return {}
-    trying = [sys.executable, "-m", "harness.netns.needs", *names]
+    trying = [sys.executable, "-P", "-m", "harness.netns.needs", *names]
     try:
         ended = subprocess.run(trying, cwd="/", capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as error:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from harness.run.suite_files import SUITE
 from harness.settings.options import OPTIONS, resolve
 
 _WORKER_INPUT = "trafficdist"
+_FIXTURES = "harness.plugin.fixtures"
 _CODES: dict[type[BaseException], ExitCode] = {
     NothingSelectedError: ExitCode.NOTHING_SELECTED,
     DistrustError: ExitCode.DISTRUST,
@@ -54,12 +56,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """Resolve the settings before xdist reads its options; print an error that keeps a run from beginning."""
-    config.addinivalue_line("markers", "requirement(requirement): the one test of a conformance requirement.")
-    config.addinivalue_line(
-        "markers",
-        "generates(check, among): a test that makes cases with --generate, one of so many that share the time; "
-        "`check` is called with what is asked for.",
-    )
     if not hasattr(config, "workerinput"):
         try:
             _take_charge(config)
@@ -192,8 +188,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
         if config.pluginmanager.hasplugin("allure_pytest"):
             steps.watch(config, run.folder)
-    if importlib.util.find_spec("harness.plugin.fixtures") is not None:
-        config.pluginmanager.import_plugin("harness.plugin.fixtures")
+    if importlib.util.find_spec(_FIXTURES) is not None:
+        config.pluginmanager.register(importlib.import_module(_FIXTURES), _FIXTURES)
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
@@ -327,13 +323,3 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parts = asked.split(marker.kwargs["among"], workers)
     metafunc.fixturenames.append("generation")
     metafunc.parametrize("generation", parts, indirect=True, ids=[f"part-{each.part}" for each in parts])
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Refuse to run requirements by accident."""
-    if run_of(config) is None and not config.option.collectonly:
-        claimed = next((item for item in items if item.get_closest_marker("requirement")), None)
-        if claimed is not None:
-            raise pytest.UsageError(
-                f"{claimed.nodeid} is the test of a conformance requirement: say where to run it, --td-backend=netns"
-            )

@@ -1,0 +1,38 @@
+"""Makes imports find the packages of this distribution, whatever the current folder contains.
+
+`python -m pytest` puts the current folder first on `sys.path`. A project with a folder `harness/` or `conformance/` of
+its own would hide ours there. `find_first` puts a finder in front that knows where ours are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+PACKAGES = frozenset({"conformance", "emulator", "explain", "harness", "mutants", "reference", "tools"})
+_PLACE = str(Path(__file__).resolve().parents[1])
+
+
+class _Finder:
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the spec of one of our packages; None for every other module."""
+        return PathFinder.find_spec(name, [_PLACE], target) if path is None and name in PACKAGES else None
+
+
+def find_first() -> None:
+    """Let our packages be found first, once. Raises `ImportError` if a package of another project has taken a name."""
+    taken = [name for name in PACKAGES & sys.modules.keys() if not _is_ours(sys.modules[name])]
+    if taken:
+        name = min(taken)
+        place = getattr(sys.modules[name], "__file__", None) or "a folder without __init__.py"
+        raise ImportError(f"package {name!r} of trafficdist cannot be imported: {place} has been imported by that name")
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
+
+
+def _is_ours(module: ModuleType) -> bool:
+    return any(Path(place).resolve().parent == Path(_PLACE) for place in getattr(module, "__path__", ()))
