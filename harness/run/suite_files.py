@@ -24,7 +24,7 @@ _FEATURE = re.compile(r'\bFeature\(\s*"([^"]+)"')
 
 def place_of(suite: str = SUITE) -> Path:
     """Return the folder of a suite, given as a package or a path. Raises `UsageError`."""
-    if is_there(suite):
+    if suite != SUITE and is_there(suite):  # a folder of that name is not the published suite; ./conformance is
         return Path(suite).resolve()
     if all(part.isidentifier() for part in suite.split(".")):
         with contextlib.suppress(ModuleNotFoundError, ValueError):
