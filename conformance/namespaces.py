@@ -12,8 +12,8 @@ from trafficdist import Cluster
 def namespace_beside(cluster: Cluster) -> Iterator[str]:
     """Create a namespace beside the scenario's own. Yields its name, and deletes it with everything in it."""
     name = f"{cluster.namespace}-beside"
-    cluster.backend.create_namespace(name)
+    cluster.backend.booted.create_namespace(name)
     try:
         yield name
     finally:
-        cluster.backend.delete_namespace(name)
+        cluster.backend.booted.delete_namespace(name)

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.backends.kind.state import state_home
+from harness.backends.kind.cluster_folder import state_home
 from harness.errors import UnavailableError, UsageError
 from harness.netns.process import start_time
 from harness.run.folder import write_whole

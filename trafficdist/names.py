@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.api.client import MERGE_PATCH, Response, path_of
+from harness.backends.protocols import Probing, ServesDns
 from harness.errors import IneligibleError, UsageError
 from harness.judging.statistics import Rates
 from harness.model import manifests, strict_yaml
@@ -105,11 +106,13 @@ __all__ = [
     "IneligibleError",
     "Pod",
     "Port",
+    "Probing",
     "Profile",
     "Question",
     "Rates",
     "Release",
     "Response",
+    "ServesDns",
     "Service",
     "Traffic",
     "UsageError",

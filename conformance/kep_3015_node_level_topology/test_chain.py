@@ -33,7 +33,7 @@ QUERIES, TRANSFERS = Port(53, "UDP", name="dns"), Port(53, "TCP", name="dns-tcp"
 )
 def test_queries_go_to_the_server_of_the_node(three_zones: Cluster) -> None:
     bring_to(three_zones, Skew(ON, choosing("automatic:missing=20%,daemonset"), ON))
-    families = three_zones.backend.families
+    families = three_zones.families
     service = three_zones.create_service("dns", ports=(QUERIES, TRANSFERS), selector=DNS, dual_stack=len(families) == 2)
     pods = a1, *rest = three_zones.run_servers(["a1", "a2", "b1", "b2", "c1"], labels=DNS)
     adopt(three_zones, [pod.name for pod in pods])

@@ -64,7 +64,7 @@ def test_no_query_is_lost_while_the_local_server_goes_and_comes_back(three_zones
         "dns",
         ports=(QUERIES, TRANSFERS),
         selector=DNS,
-        dual_stack=len(three_zones.backend.families) == 2,
+        dual_stack=len(three_zones.families) == 2,
         traffic_distribution="PreferSameNode",
     )
     pods = a1, a2, *_ = three_zones.run_servers(["a1", "a2", "b1", "b2", "c1"], labels=DNS)
@@ -74,7 +74,7 @@ def test_no_query_is_lost_while_the_local_server_goes_and_comes_back(three_zones
 
     with ExitStack() as steady:
         for port in (QUERIES, TRANSFERS):
-            for family in three_zones.backend.families:
+            for family in three_zones.families:
                 steady.enter_context(
                     expect_no_loss(
                         three_zones, service, from_=["a1", "a2"], allowed=set(pods), port=port, family=family

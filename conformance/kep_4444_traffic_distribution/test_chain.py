@@ -26,7 +26,7 @@ WEB = {"app": "web"}
     kills={"writes-no-hints", "ignores-zone-hints"},
 )
 def test_field_decides_where_packets_go(three_zones: Cluster) -> None:
-    for family in three_zones.backend.families:
+    for family in three_zones.families:
         service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose", ipFamilies=[family])
         a1, b1 = three_zones.run_servers(["a1", "b1"], labels=WEB)
         hints = {a1.name: Hints(zones=("a",)), b1.name: Hints(zones=("b",))}

@@ -10,6 +10,8 @@ from trafficdist import (
     SHOULD,
     ZONE_LABEL,
     Cluster,
+    Probing,
+    ServesDns,
     expect_becomes,
     expect_locators,
     expect_running,
@@ -114,12 +116,12 @@ def test_locator_that_contradicts_its_node_is_put_right(three_zones: Cluster) ->
     kills={"locator-is-written-once"},
 )
 def test_locator_follows_addresses(three_zones: Cluster) -> None:
-    three_zones.backend.dns()
+    three_zones.backend.part(ServesDns).dns()
     three_zones.create_pod("web", "a1")
     first = three_zones.api.get("pods", three_zones.namespace, "web")["status"]["podIPs"]
     expect_locators(three_zones, {"web": {"ips": sorted(each["ip"] for each in first)}})
 
-    ips = three_zones.backend.free_addresses()
+    ips = three_zones.backend.part(Probing).free_addresses()
     status = {"podIP": next(iter(ips.values())), "podIPs": [{"ip": each} for each in ips.values()]}
     three_zones.api.patch("pods", three_zones.namespace, "web", {"status": status}, subresource="status")
     expect_locators(three_zones, {"web": {"ips": sorted(ips.values())}})
@@ -206,7 +208,7 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
     last=True,
 )
 def test_locator_controller_keeps_running(three_zones: Cluster) -> None:
-    three_zones.backend.dns()
+    three_zones.backend.part(ServesDns).dns()
     with expect_running(three_zones, LOCATOR_CONTROLLER):
         for phase in ("Pending", "Succeeded", "Failed", "Unknown"):
             three_zones.create_pod(f"odd-{phase.lower()}", "a1", phase=phase)

@@ -46,7 +46,7 @@ Reached = Mapping[str, str] | Mapping[Client, str]
 
 def switch_on(cluster: Cluster, *components: Component) -> None:
     """Switch the gate on in these components; does nothing in a cluster that was booted with it."""
-    booted = cluster.backend.release
+    booted = cluster.release
     if not booted.gates.get(GATE):
         for component in components:
             cluster.restart(component, replace(booted, gates={**booted.gates, GATE: True}))

@@ -123,7 +123,7 @@ def test_stored_keys_outlive_the_gate(three_zones: Cluster) -> None:
 def test_keys_decide_where_packets_go(three_zones: Cluster) -> None:
     begin(three_zones)
     pods = {pod.node: pod for pod in three_zones.run_servers(["a1", "a2", "b1"], labels=WEB)}
-    for family in three_zones.backend.families:
+    for family in three_zones.families:
         hard = three_zones.create_service(selector=WEB, topologyKeys=[HOST, RACK], ipFamilies=[family])
         soft = three_zones.create_service(selector=WEB, topologyKeys=[HOST, ANY], ipFamilies=[family])
 

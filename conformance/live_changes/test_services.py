@@ -17,6 +17,7 @@ from trafficdist import (
     Expected,
     Pod,
     Port,
+    Probing,
     Question,
     Service,
     Traffic,
@@ -325,7 +326,10 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
     outside, inside = external_client("c1"), pod_client("a2")
-    only_outside, only_inside = (f"{three_zones.backend.client_address(each, 'IPv4')}/32" for each in (outside, inside))
+    only_outside, only_inside = (
+        f"{three_zones.backend.part(Probing, client=each).client_address(each, 'IPv4')}/32"
+        for each in (outside, inside)
+    )
     everybody = by_all(a1, b1, of=[outside, inside])
     nobody_else: dict[Who, Expected] = dict.fromkeys(everybody, NO_ANSWER)
     expect_now(three_zones, Question("no ranges", service, everybody, to="load-balancer"))
@@ -357,8 +361,8 @@ def test_source_ranges_of_both_families(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
     outside, inside = external_client("c1"), pod_client("a2")
-    outside_v4 = f"{three_zones.backend.client_address(outside, 'IPv4')}/32"
-    inside_v6 = f"{three_zones.backend.client_address(inside, 'IPv6')}/128"
+    outside_v4 = f"{three_zones.backend.part(Probing, client=outside).client_address(outside, 'IPv4')}/32"
+    inside_v6 = f"{three_zones.backend.part(Probing, client=inside).client_address(inside, 'IPv6')}/128"
 
     def expect(ranges: list[str] | None, **clients: list[Client]) -> None:
         three_zones.patch_service(service, {"spec": {"loadBalancerSourceRanges": ranges}})

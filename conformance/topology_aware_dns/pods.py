@@ -10,6 +10,7 @@ from trafficdist import (
     API_SERVER,
     Cluster,
     Pod,
+    ServesDns,
     Service,
     endpoint,
     expect_told,
@@ -27,21 +28,21 @@ def begin(cluster: Cluster) -> Pods:
 
 def run(cluster: Cluster) -> Pods:
     """Serve DNS, and run a pod on each node. Returns the pods by node."""
-    cluster.backend.dns()
+    cluster.backend.part(ServesDns).dns()
     return {pod.node: pod for pod in cluster.run_servers(on=NODES)}
 
 
 def create_headless(cluster: Cluster, *keys: str, **fields: Any) -> Service:
     """Create a headless Service, of the IP families that the cluster has, with these topology keys."""
     keyed: dict[str, Any] = {"topologyKeys": list(keys)} if keys else {}
-    families = list(cluster.backend.families)
+    families = list(cluster.families)
     both = len(families) == 2
     return cluster.create_service(dual_stack=both, ipFamilies=families, clusterIP="None", **keyed, **fields)
 
 
 def kinds(cluster: Cluster) -> list[str]:
     """Return the types of address records that pods of this cluster have."""
-    return [{"IPv4": "A", "IPv6": "AAAA"}[family] for family in cluster.backend.families]
+    return [{"IPv4": "A", "IPv6": "AAAA"}[family] for family in cluster.families]
 
 
 def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:

@@ -103,7 +103,7 @@ def test_endpoint_has_its_hostname(three_zones: Cluster) -> None:
 
     both = [pods["a1"], pods["b1"]]
     three_zones.publish(service, [endpoint(each, extra={"hostname": "db-1"}) for each in both])
-    for kind, family in zip(kinds(three_zones), three_zones.backend.families, strict=True):
+    for kind, family in zip(kinds(three_zones), three_zones.families, strict=True):
         data = [each.addresses[family] for each in both]
         expect_dns_answer(three_zones, a1, dns_name_of(service, "db-1"), kind, rcode=EXISTS, data=data)
 

@@ -5,7 +5,7 @@ Node and zone names are those of the topology; a backend translates them if the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +15,8 @@ from harness.model.outcomes import Observation
 from harness.model.release import Release
 from harness.model.topology import Topology
 from harness.model.workloads import Pod
-from harness.probes.loop import Sample
+from harness.probes.loop import Probe, Sample
+from harness.tracing.path import Followed
 
 TERMINATION_SECONDS = 30  # for which a pod still serves after a graceful deletion
 
@@ -127,4 +128,19 @@ class Backend(Protocol):
         """Return the components' own evidence, as texts by file name, and the requests in a Kubernetes namespace.
 
         The requests are those since that time (monotonic seconds).
+        """
+
+    def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
+        """Return the decisions of these nodes for a Service and their reasons, as far as known."""
+
+    def decisions(self) -> dict[str, str]:
+        """Return all decisions with their reasons, by node; empty if the proxies do not report theirs."""
+
+    def follow(
+        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
+    ) -> Followed:
+        """Repeat a probe through the rules of a node, a few times at most, until its outcome is the same again.
+
+        Packets are captured at the ends of the pods `servers` too. Where a backend can do none of it, the result names
+        what is missing. Raises `UnavailableError`.
         """

@@ -17,33 +17,25 @@ from harness.api import requests
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.answers import address_seen
+from harness.backends.any_cluster.agnhost_output import address_seen
 from harness.backends.any_cluster.barrier import Asks, Barrier
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Aside, Dialer
-from harness.backends.any_cluster.names import TranslatingApi
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
+from harness.backends.any_cluster.node_names import TranslatingApi
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
-from harness.backends.any_cluster.slices_at_rest import SlicesAtRest
+from harness.backends.any_cluster.stable_slices import StableSlices
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import ClusterTarget, described
 from harness.backends.any_cluster.zone_canary import ZoneCanary
 from harness.backends.backend import TERMINATION_SECONDS, SteadyTraffic, WantedPod
 from harness.backends.explanation import explained
-from harness.backends.protocols import (
-    METRICS_PORT,
-    Explaining,
-    FollowsPackets,
-    NodeControl,
-    PodLifecycle,
-    Probing,
-    ProxyMetrics,
-)
+from harness.backends.protocols import METRICS_PORT, NodeControl, PodLifecycle, Probing, ProxyMetrics
 from harness.errors import DistrustError, InconclusiveError
 from harness.guest import liveness
 from harness.guest.labels import run_labels
-from harness.guest.nodes import change_node, restore_node
+from harness.guest.nodes import NodeChange, change_node, restore_node
 from harness.model.abilities import Ability
 from harness.model.manifests import TARGET_PORT, internal_addresses, zone_of
 from harness.model.outcomes import Observation, Unknown
@@ -59,7 +51,7 @@ RESTARTED = 120.0
 API server that was away ever less often."""
 
 
-class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explaining, FollowsPackets):
+class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     """One worker's share of a cluster whose components and nodes stay as they are."""
 
     _kubelet_patience = TROUBLED_SECONDS
@@ -107,7 +99,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
                 loaded, self._target.names, connections=600, asked=self._asked, services=self._target.services
             )
             begun.callback(self.api.close)
-            self._slices = SlicesAtRest(self.api)
+            self._slices = StableSlices(self.api)
             self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
             self._version = self.api.request("GET", "/version").body
             self._pod_runner = PodRunner(
@@ -247,24 +239,14 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     # Nodes
 
-    def change_node(
-        self,
-        name: str,
-        *,
-        labels: Mapping[str, str | None] | None = None,
-        taints: Sequence[Object] | None = None,
-        unschedulable: bool | None = None,
-    ) -> None:
+    def change_node(self, name: str, change: NodeChange) -> None:
         """Change a node, and note its former state on it, where `trafficdist cleanup` finds it too."""
-        if self._zone_canary and ZONE_LABEL in (labels or {}) and name not in self._silent:
+        if self._zone_canary and ZONE_LABEL in change.labels and name not in self._silent:
             self._zone_canary.before_the_change(*self._canary(name))
             self._moved.add(name)
         names = self._target.names
-        outgoing = names.outgoing(dict(labels or {}))
-        run_id = self._target.run_id
-        change_node(
-            self._plain_api, names.nodes[name], run_id, labels=outgoing, taints=taints, unschedulable=unschedulable
-        )
+        change = replace(change, labels=names.outgoing(dict(change.labels)))
+        change_node(self._plain_api, names.nodes[name], self._target.run_id, change)
 
     def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
         """Restore a node to its former state."""

@@ -18,17 +18,17 @@ from harness import eventually, threads
 from harness.api import requests
 from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
-from harness.backends.components import Components
+from harness.backends.component_sync import Components
 from harness.backends.implementation import Implementation, reference
-from harness.backends.netns_ground import GroundOfOne, NetnsGround
+from harness.backends.netns_control_targets import NetnsControlTargets, SinglePodTargets
 from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
 from harness.backends.protocols import (
     ComponentControl,
+    Connections,
     ControllerMetrics,
-    Explaining,
-    FollowsPackets,
     ForgetsConnections,
+    HttpRequests,
     NodeControl,
     NodePower,
     Probing,
@@ -39,9 +39,10 @@ from harness.backends.protocols import (
     Sockets,
     VirtualAddresses,
 )
-from harness.backends.pulse import Pulse
+from harness.backends.proxy_liveness import Pulse
 from harness.dns.dns import ClusterDns, KeepsLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
+from harness.guest.nodes import NodeChange
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation
@@ -76,13 +77,13 @@ class NetnsBackend(
     Probing,
     NodeControl,
     ProxyMetrics,
-    Explaining,
-    FollowsPackets,
     ComponentControl,
     NodePower,
     ControllerMetrics,
     RecordsReads,
     Sockets,
+    Connections,
+    HttpRequests,
     VirtualAddresses,
     ServesDns,
     ForgetsConnections,
@@ -194,11 +195,11 @@ class NetnsBackend(
     def _boot(self, begun: contextlib.ExitStack) -> None:
         self.network = Network(self.topology, families=self.families)
         begun.callback(self.network.close)
-        self._ground = NetnsGround(
+        self._control_targets = NetnsControlTargets(
             self.network.nodes, self.network.external, self._hosts, self._clients, self._off.keys()
         )
-        begun.callback(self._ground.close)
-        self._loop = Loop(self._ground)
+        begun.callback(self._control_targets.close)
+        self._loop = Loop(self._control_targets)
         self._loop.start()
         begun.callback(self._loop.close)
         self.control_plane = self._implementation.control_plane(self.release)
@@ -309,25 +310,15 @@ class NetnsBackend(
         assert self._dns is not None, "dns() comes first"
         pod = self._dns[1]
         probe = Probe(self.namespace_of(client), "UDP", by_family(pod)[family], manifests.TARGET_PORT)
-        return self._loop.beside(probe, GroundOfOne(self._ground, "of the DNS server", pod))
+        return self._loop.beside(probe, SinglePodTargets(self._control_targets, "of the DNS server", pod))
 
     def kubeconfig(self) -> dict[str, Any]:
         """Return the kubeconfig for kubectl and other clients."""
         return self.control_plane.kubeconfig()
 
-    def change_node(
-        self,
-        name: str,
-        *,
-        labels: Mapping[str, str | None] | None = None,
-        taints: Sequence[Object] | None = None,
-        unschedulable: bool | None = None,
-    ) -> None:
-        """Change labels of a node (`None` removes one), give it these taints and no others, or cordon it."""
-        spec: Object = {} if taints is None else {"taints": list(taints) or None}
-        if unschedulable is not None:
-            spec["unschedulable"] = unschedulable or None
-        self.api.patch("nodes", "", name, {"metadata": {"labels": dict(labels or {})}, "spec": spec})
+    def change_node(self, name: str, change: NodeChange) -> None:
+        """Change a node."""
+        self.api.patch("nodes", "", name, {"metadata": {"labels": dict(change.labels)}, "spec": change.spec})
 
     def restore_node(self, name: str, before: Object) -> None:
         """Restore a node to its former state."""

@@ -1,15 +1,18 @@
-"""The optional protocols of backends: small ones, found by type.
+"""The optional abilities of backends: one small protocol each, with the ability that a scenario needs for it.
 
-`harness.backends.view.View` finds them, and makes a scenario unavailable that needs a missing one.
+A scenario gets one with `part_of`, or is unavailable where the backend lacks it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, runtime_checkable
 
 from harness.api.client import Object
-from harness.backends.backend import OpenConnection, SteadyTraffic, WantedPod
+from harness.backends.backend import Backend, OpenConnection, SteadyTraffic, WantedPod
+from harness.errors import UnavailableError
+from harness.guest.nodes import NodeChange
+from harness.model.abilities import Ability
 from harness.model.outcomes import Observation
 from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod
@@ -17,7 +20,39 @@ from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.probes.beside import Beside
 from harness.probes.loop import Probe, SocketSource
-from harness.tracing.path import Followed
+
+P = TypeVar("P")
+
+_ABILITIES: dict[type, Ability] = {}
+
+
+def _needs(ability: Ability) -> Callable[[type[P]], type[P]]:
+    """Declare the ability that a scenario needs for a protocol."""
+
+    def declare(protocol: type[P]) -> type[P]:
+        _ABILITIES[protocol] = ability
+        return protocol
+
+    return declare
+
+
+def abilities_of(protocol: type) -> list[Ability]:
+    """Return the ability that a scenario needs for a protocol; [] if every cluster has it, or it is for evidence."""
+    return [_ABILITIES[protocol]] if protocol in _ABILITIES else []
+
+
+def part_of(backend: Backend, protocol: type[P], *abilities: Ability) -> P:
+    """Return the backend as one of this protocol. Raises `UnavailableError` that names the missing abilities."""
+    if isinstance(backend, protocol):
+        return backend
+    missing: Sequence[str] = abilities or abilities_of(protocol)
+    raise lacks(backend, *(missing or [protocol.__name__]))
+
+
+def lacks(backend: Backend, *abilities: str) -> UnavailableError:
+    """Return the error for abilities that a backend lacks."""
+    return UnavailableError(f"backend {backend.name} has no {', '.join(abilities)} here")
+
 
 # Of the embedded cluster and of any other cluster
 
@@ -68,19 +103,13 @@ class Probing(Protocol):
         """Send probes in the background, each every `interval` seconds or as fast as the backend can."""
 
 
+@_needs(Ability.CHANGE_NODES)
 @runtime_checkable
 class NodeControl(Protocol):
     """Changes nodes, and restores them."""
 
-    def change_node(
-        self,
-        name: str,
-        *,
-        labels: Mapping[str, str | None] | None = None,
-        taints: Sequence[Object] | None = None,
-        unschedulable: bool | None = None,
-    ) -> None:
-        """Change labels of a node (`None` removes one), give it these taints and no others, or cordon it."""
+    def change_node(self, name: str, change: NodeChange) -> None:
+        """Change a node."""
 
     def restore_node(self, name: str, before: Object) -> None:
         """Restore a node to its state before the changes."""
@@ -90,37 +119,13 @@ METRICS_PORT = 10249
 """Of a proxy, on its node's loopback, as kube-proxy has it."""
 
 
+@_needs(Ability.PROXY_METRICS)
 @runtime_checkable
 class ProxyMetrics(Protocol):
     """Reads the metrics of proxies."""
 
     def proxy_metrics(self, node: str) -> str:
         """Return the metrics of a node's proxy in Prometheus text. Raises `InconclusiveError`."""
-
-
-@runtime_checkable
-class Explaining(Protocol):
-    """Explains the decisions of nodes."""
-
-    def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
-        """Return the decisions of these nodes for a Service and their reasons, as far as known."""
-
-    def decisions(self) -> dict[str, str]:
-        """Return all decisions with their reasons, by node; empty if the proxies do not tell theirs."""
-
-
-@runtime_checkable
-class FollowsPackets(Protocol):
-    """Follows a packet through the rules of a node."""
-
-    def follow(
-        self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
-    ) -> Followed:
-        """Repeat a probe through the rules of a node, a few times at most, until its outcome is the same again.
-
-        `servers` are pods at whose ends packets are captured too. Where a backend can do none of it, what it returns
-        says what is missing. Raises `UnavailableError`.
-        """
 
 
 # Of the embedded cluster, and of a cluster that kind made
@@ -140,6 +145,7 @@ class ComponentControl(Protocol):
         """Stop a component; its objects, slices or rules stay."""
 
 
+@_needs(Ability.STOP_NODES)
 @runtime_checkable
 class NodePower(Protocol):
     """Switches nodes off and on."""
@@ -154,6 +160,7 @@ class NodePower(Protocol):
         """Switch it on again, and return when the pods on it are ready again."""
 
 
+@_needs(Ability.CONTROLLER_METRICS)
 @runtime_checkable
 class ControllerMetrics(Protocol):
     """Reads the metrics of the EndpointSlice controller."""
@@ -165,6 +172,7 @@ class ControllerMetrics(Protocol):
 # Of the embedded cluster alone
 
 
+@_needs(Ability.API_READS)
 @runtime_checkable
 class RecordsReads(Protocol):
     """Has an API server that tells who has read what."""
@@ -176,6 +184,7 @@ class RecordsReads(Protocol):
         """
 
 
+@_needs(Ability.REPORT_PODS)
 @runtime_checkable
 class PodReports(Protocol):
     """Reports pods in any state, whether or not they run."""
@@ -184,6 +193,7 @@ class PodReports(Protocol):
         """Create a pod that exists in the API only, in any phase. Its node need not exist."""
 
 
+@_needs(Ability.SOURCE_PORTS)
 @runtime_checkable
 class Sockets(Protocol):
     """Opens sockets in a client's netns."""
@@ -191,8 +201,20 @@ class Sockets(Protocol):
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """Return the netns of a client."""
 
+
+@_needs(Ability.OPEN_CONNECTIONS)
+@runtime_checkable
+class Connections(Protocol):
+    """Opens long-lived connections."""
+
     def connect(self, probe: Probe) -> OpenConnection:
         """Open a long-lived connection."""
+
+
+@_needs(Ability.HTTP)
+@runtime_checkable
+class HttpRequests(Protocol):
+    """Sends HTTP requests from clients."""
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` like a connection."""
@@ -200,6 +222,9 @@ class Sockets(Protocol):
 
 VIRTUAL_ADDRESSES = 254
 """So many addresses of a kind lead to a node."""
+
+VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERNAL_IPS}
+"""The ability that a scenario needs for addresses of a kind."""
 
 
 @runtime_checkable
@@ -210,6 +235,7 @@ class VirtualAddresses(Protocol):
         """Return addresses number 1 to 254 of a kind, "load-balancer" or "external-ip", that are routed to `node`."""
 
 
+@_needs(Ability.DNS)
 @runtime_checkable
 class ServesDns(Protocol):
     """Has a topology-aware DNS server."""

@@ -3,36 +3,43 @@
 A scenario begins with the releases at boot. Others that the one before left are restored as soon as this one does
 anything but take components over, to bring them to releases of its own, which may be there already.
 
-Pure but for `start`, which replaces a component.
+Pure but for the backend, which replaces components.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from harness.backends.backend import Backend
-from harness.errors import EndedError
+from harness.backends.protocols import ComponentControl, part_of
+from harness.errors import DistrustError, EndedError
+from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
 """The release of each component where it is another than at boot, by node; None: it is stopped, or did not start."""
 
-Start = Callable[[Component, Release, Sequence[str]], None]
-"""Starts a component as one of a release on these nodes. Raises `UnavailableError`, `EndedError`."""
+RESTART = {
+    Component.API_SERVER: Ability.RESTART_API_SERVER,
+    Component.CONTROLLER: Ability.RESTART_CONTROLLER,
+    Component.PROXY: Ability.RESTART_PROXY,
+    Component.LOCATOR_CONTROLLER: Ability.DNS,
+}
+"""The ability that a scenario needs to replace or stop a component."""
 
 
 class ComponentReleases:
-    """The releases of components in one scenario. Methods raise what `start` raises."""
+    """The releases of components in one scenario. Methods raise `UnavailableError` and `EndedError`."""
 
-    def __init__(self, backend: Backend, start: Start, releases: Releases | None) -> None:
+    def __init__(self, backend: Backend, releases: Releases | None) -> None:
         """`releases` are those that the scenario before left, and is kept up to date for the next one.
 
         Without it `end` restores all.
         """
+        self.changes = 0  # that the scenario has begun
         self._backend = backend
-        self._start = start
         self._is_last = releases is None
         self._others: Releases = {} if releases is None else releases
         self._left = set(self._others)  # components of which the scenario before left something to restore
@@ -47,11 +54,22 @@ class ComponentReleases:
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Start a component, and note its release."""
-        self.note(component, nodes, None)  # until it has started
-        self._start(component, release, nodes)
-        self.note(component, nodes, release)
+        self._note(component, nodes, None)  # until it has started
+        self._control(component).start_component(component, release, nodes)
+        self._note(component, nodes, release)
 
-    def note(self, component: Component, nodes: Sequence[str], release: Release | None) -> None:
+    def stop(self, component: Component, nodes: Sequence[str]) -> None:
+        """Stop a component; its objects, slices or rules stay."""
+        self.restore_left()
+        control = self._control(component)
+        self._note(component, nodes, None)
+        control.stop_component(component, nodes)
+
+    def _control(self, component: Component) -> ComponentControl:
+        self.changes += 1
+        return part_of(self._backend, ComponentControl, RESTART[component])
+
+    def _note(self, component: Component, nodes: Sequence[str], release: Release | None) -> None:
         """Note the release that a component has on these nodes; None: it is stopped there."""
         known = self._others.pop(component, {}) | dict.fromkeys(nodes, release)
         if others := {node: each for node, each in known.items() if each != self._backend.release}:
@@ -61,18 +79,27 @@ class ComponentReleases:
         """Restore what the scenario before left of components that this one has not taken over."""
         self._restore(self._left)
 
-    def end(self, ended: Callable[[], str]) -> None:
+    def end(self) -> None:
         """Restore each component; where another scenario follows, only one that is stopped.
 
-        `ended` returns the component that has ended by itself, or "": it counts as stopped, and does not keep the
-        others from that.
+        A component that has ended by itself counts as stopped, and does not keep the others from that.
         """
         self._restore(set(self._others), stopped=not self._is_last)
         if self._others:
-            name = ended()
+            name = self._ended()
             for component in [each for each in self._others if each == name]:
-                self.note(component, list(self._others[component]), None)
+                self._note(component, list(self._others[component]), None)
                 self._restore({component}, stopped=True)
+
+    def _ended(self) -> str:
+        """Return the component that has ended by itself, or ""."""
+        try:
+            self._backend.check_instruments()
+        except EndedError as error:
+            return error.component
+        except DistrustError:  # the judge asks too
+            return ""
+        return ""
 
     def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
         """Start these as they were at boot where they have another release, or where they are `stopped`."""
@@ -83,7 +110,7 @@ class ComponentReleases:
             if nodes:
                 with contextlib.suppress(EndedError):
                     self.start(component, self._backend.release, nodes)
-                self.note(component, nodes, self._backend.release)  # though it may have ended
+                self._note(component, nodes, self._backend.release)  # though it may have ended
             self._left.discard(component)
 
     def _nodes_at_another(self, component: Component, release: Release) -> list[str]:

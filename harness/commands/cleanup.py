@@ -61,8 +61,8 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
 
 def _kind_clusters(run: str) -> list[str]:
     """Remove kind clusters that runs left on this machine. An engine that does not answer is only reported."""
+    from harness.backends.kind.cluster_folder import known
     from harness.backends.kind.leftovers import remove_leftovers
-    from harness.backends.kind.state import known
 
     try:
         return [f"kind cluster {name} is deleted" for name in remove_leftovers(run, say=tell)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import target
-from harness.backends.containers.way import choose
+from harness.backends.containers.reachability import choose
 from harness.doctor import abilities, cluster_checks, images
 from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from harness.api.client import Api, Object, Response, path_of
-from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.node_names import Names
 from harness.backends.any_cluster.target import refusing_taints, takes_pods
 from harness.doctor import gates, installed
 from harness.doctor.check import Check, CheckState, ok, unknown, unusable

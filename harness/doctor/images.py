@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.api.client import Api, RefusedError
 from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.node_names import Names
 from harness.doctor.check import Check, CheckState, ok, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError
 from harness.eventually import eventually

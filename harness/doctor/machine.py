@@ -148,7 +148,7 @@ def examine_kind(settings: Settings) -> list[Check]:
 
 def _brought(tools: Tools, recipe: Recipe) -> list[Check]:
     """Check that the engine has the images of a recipe, and that the program is there that installs it."""
-    from harness.backends.kind.installing import images_of, require_images  # noqa: PLC0415
+    from harness.backends.kind.installer import images_of, require_images  # noqa: PLC0415
 
     assert recipe.installation is not None
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -19,20 +20,27 @@ _TRIES = 10
 Taint = Mapping[str, Any]
 
 
-def change_node(
-    api: Api,
-    name: str,
-    run_id: str,
-    *,
-    labels: Mapping[str, str | None] | None = None,
-    taints: Sequence[Taint] | None = None,
-    unschedulable: bool | None = None,
-) -> None:
-    """Change a node of the cluster, and note its former state on it. `labels`: None removes one. `taints`: all of them.
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A change of a node: labels (`None` removes one), all of its taints, and whether it is cordoned."""
+
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    taints: Sequence[Taint] | None = None
+    unschedulable: bool | None = None
+
+    @property
+    def spec(self) -> Object:
+        """The merge patch of the node's spec."""
+        spec: Object = {} if self.taints is None else {"taints": list(self.taints) or None}
+        return spec if self.unschedulable is None else {**spec, "unschedulable": self.unschedulable or None}
+
+
+def change_node(api: Api, name: str, run_id: str, change: NodeChange) -> None:
+    """Change a node of the cluster, and note its former state on it.
 
     Raises `RefusedError`. Only for runs that may disturb the cluster.
     """
-    _over(api, name, lambda node: changed(node, run_id, labels=labels, taints=taints, unschedulable=unschedulable))
+    _over(api, name, lambda node: changed(node, run_id, change))
 
 
 def restore_node(api: Api, name: str) -> bool:
@@ -45,31 +53,21 @@ def run_of_node(node: Object) -> str:
     return str(_word(node).get("run", ""))
 
 
-def changed(
-    node: Object,
-    run_id: str,
-    *,
-    labels: Mapping[str, str | None] | None = None,
-    taints: Sequence[Taint] | None = None,
-    unschedulable: bool | None = None,
-) -> Object:
+def changed(node: Object, run_id: str, change: NodeChange) -> Object:
     """Return the merge patch for `change_node`."""
     word = _word(node) or {"run": run_id, "labels": {}, "taints": {}}
-    spec: Object = {}
     own = node["metadata"].get("labels") or {}
-    for key in labels or {}:
+    for key in change.labels:
         word["labels"].setdefault(key, own.get(key))
-    if taints is not None:
+    if change.taints is not None:
         before = _by_key(node["spec"].get("taints") or ())
-        after = _by_key(taints)
+        after = _by_key(change.taints)
         for key in before.keys() | after.keys():
             if before.get(key) != after.get(key):
                 word["taints"].setdefault(key, before.get(key))
-        spec["taints"] = list(after.values()) or None
-    if unschedulable is not None:
+    if change.unschedulable is not None:
         word.setdefault("unschedulable", bool(node["spec"].get("unschedulable")))
-        spec["unschedulable"] = unschedulable or None
-    return _patch(node, dict(labels or {}), spec, json.dumps(word, sort_keys=True))
+    return _patch(node, change.labels, change.spec, json.dumps(word, sort_keys=True))
 
 
 def restored(node: Object) -> Object | None:

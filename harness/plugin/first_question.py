@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.api.client import RefusedError
 from harness.backends.backend import WantedPod
-from harness.backends.view import View
+from harness.backends.protocols import ForgetsConnections, Probing, part_of
 from harness.errors import HarnessError
 from harness.eventually import NotYetError, eventually
 from harness.model import manifests
@@ -31,14 +31,13 @@ WITHIN = 3.0  # seconds, before the time scale, for a change to reach the packet
 PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 
 
-def hint_facts(booted: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
+def hint_facts(backend: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
     """Return as facts for the report whether hints keep traffic from an endpoint in another zone; {} if unknown.
 
     Where those that come to a living slice do not, a slice that has them from the beginning is asked. The Services ask
     for hints as those of scenarios do: by the field, or by annotations where the API server has none. `namespace` is
     created for the question, and deleted afterwards.
     """
-    backend = View(booted)
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:
@@ -52,10 +51,11 @@ def hint_facts(booted: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
     finally:
         backend.delete_namespace(namespace)
         backend.settle()
-        backend.forget_connections()
+        if isinstance(backend, ForgetsConnections):
+            backend.forget_connections()
 
 
-def _ask(backend: View, namespace: str, pods: list[Pod]) -> dict[str, bool]:
+def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> dict[str, bool]:
     everybody, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
     probe = _publish(backend, namespace, "web", pods, hinted=False)
     if not _comes_to(backend, probe, everybody):
@@ -69,7 +69,7 @@ def _ask(backend: View, namespace: str, pods: list[Pod]) -> dict[str, bool]:
     return {SOMETHING: False}
 
 
-def _publish(backend: View, namespace: str, name: str, pods: list[Pod], *, hinted: bool) -> Probe:
+def _publish(backend: Backend, namespace: str, name: str, pods: list[Pod], *, hinted: bool) -> Probe:
     """Create a Service and its slice, and return a probe of it from the node of the first pod."""
     made = backend.api.create("services", namespace, manifests.service(name, trafficDistribution="PreferClose"))
     if "trafficDistribution" not in made["spec"]:
@@ -77,7 +77,7 @@ def _publish(backend: View, namespace: str, name: str, pods: list[Pod], *, hinte
         backend.api.patch("services", namespace, name, {"metadata": {"annotations": annotations}})
     written = manifests.endpoint_slice(name, name, _endpoints(pods, hinted=hinted), family=backend.families[0])
     backend.api.create("endpointslices", namespace, written)
-    return Probe(backend.place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
+    return Probe(part_of(backend, Probing).place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
 
 
 def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:
@@ -87,11 +87,11 @@ def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:
     ]
 
 
-def _comes_to(backend: View, probe: Probe, wanted: set[str]) -> bool:
+def _comes_to(backend: Backend, probe: Probe, wanted: set[str]) -> bool:
     backend.settle()
 
     def seen() -> bool:
-        answers = backend.probe([probe] * PROBES)
+        answers = part_of(backend, Probing).probe([probe] * PROBES)
         return {each.pod if isinstance(each, Reached) else "" for each in answers} == wanted
 
     try:

@@ -14,9 +14,9 @@ from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster.target import ClusterTarget, abilities, are_equal, cast
 from harness.backends.containers.backend import PacketsBackend
-from harness.backends.containers.places import ContainerPlaces
-from harness.backends.containers.way import choose
-from harness.backends.kind.engine import find_engine
+from harness.backends.containers.engine import find_engine
+from harness.backends.containers.netns_lookup import ContainerNetns
+from harness.backends.containers.reachability import choose
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
 from harness.doctor import cluster_checks
@@ -173,7 +173,7 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
     from harness.backends.kind.packets import KindPacketsBackend  # noqa: PLC0415
 
     kind = _known_kind_cluster(settings, target)
-    with kind.naming_scarcity():
+    with kind.naming_exhausted_limit():
         api = target.plain_api()
         patches = dict(each.split("=", 1) for each in settings.kind_patch)
         release = _release_of_kind(settings, api, patches)
@@ -192,10 +192,10 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
         ).start()
 
 
-def _places(target: ClusterTarget, worker: str) -> ContainerPlaces:
+def _places(target: ClusterTarget, worker: str) -> ContainerNetns:
     """Return the netns of the containers that are the nodes. Raises `UnavailableError`."""
     nodes = {node.name: target.names.nodes[node.name] for node in target.topology.nodes}
-    return ContainerPlaces(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
+    return ContainerNetns(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
 
 
 def _known_kind_cluster(settings: Settings, target: ClusterTarget) -> KindCluster:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from harness.backends.protocols import VIRTUAL_ADDRESSES
-from harness.backends.view import View
+from harness.backends.protocols import VIRTUAL, VIRTUAL_ADDRESSES, VirtualAddresses
+from harness.backends.scenario_backend import ScenarioBackend
 from harness.scenario.service import AddressKind, Service
 
 if TYPE_CHECKING:
@@ -16,11 +16,13 @@ Virtual = dict[tuple[AddressKind, str], Mapping[str, str]]
 """The addresses of each kind and node, by family."""
 
 
-def virtual_addresses(backend: View, kinds: Collection[AddressKind], number: int) -> Virtual:
+def virtual_addresses(backend: ScenarioBackend, kinds: Collection[AddressKind], number: int) -> Virtual:
     """Return addresses of these kinds for all nodes; numbers that 254 lie between have the same."""
-    nodes = [node.name for node in backend.topology.nodes]
+    nodes = [node.name for node in backend.booted.topology.nodes]
     return {
-        (kind, node): backend.virtual_addresses(kind, node, (number - 1) % VIRTUAL_ADDRESSES + 1)
+        (kind, node): backend.part(VirtualAddresses, VIRTUAL[kind], nodes=[node]).virtual_addresses(
+            kind, node, (number - 1) % VIRTUAL_ADDRESSES + 1
+        )
         for kind in kinds
         for node in nodes
     }

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from harness.backends.protocols import Probing
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.model.manifests import Port
@@ -130,7 +131,7 @@ def _ask(
 ) -> list[Observation]:
     target = target_of(cluster, service, port=port, **address)
     probes = [target.path(who, frozenset({"any"})).probes(1)[0] for who in clients]
-    return [named(cluster, each) for each in cluster.backend.probe(probes)]
+    return [named(cluster, each) for each in cluster.backend.part(Probing).probe(probes)]
 
 
 def _pod_of(observation: Observation) -> str:

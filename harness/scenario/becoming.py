@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from harness.api.client import Object
+from harness.backends.protocols import HttpRequests, Probing
 from harness.errors import EndedError
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
@@ -150,13 +151,13 @@ def expect_http_answer(
     Only the named fields of the JSON body and of the headers are compared. Raises `AssertionError`.
     """
     node, port = to
-    address = next(iter(cluster.backend.node_addresses(node).values()))
+    address = next(iter(cluster.backend.part(Probing, nodes=[node]).node_addresses(node).values()))
     expected: Object = {"code": code, **(body or {}), **(headers or {})}
     fields, names = list(body or {}), list(headers or {})
 
     def look() -> Object | str:
         try:
-            answer = cluster.backend.http_get(who, address, port, path)
+            answer = cluster.backend.part(HttpRequests, client=who).http_get(who, address, port, path)
         except OSError as error:
             return f"no answer: {error}"
         return {"code": answer.code, **_fields(answer, fields), **{name: answer.headers.get(name) for name in names}}

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api.client import Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
+from harness.backends.protocols import ForgetsConnections, PodLifecycle, PodReports
 from harness.backends.releases import Releases
-from harness.backends.view import Stream, View
+from harness.backends.scenario_backend import ScenarioBackend, Stream
 from harness.errors import EndedError, InconclusiveError
 from harness.judging import timeline
 from harness.judging.conclusion import raise_for
@@ -68,7 +69,7 @@ class Cluster(Components):
         `ended_before` gives the components that have ended in other scenarios of the run, and how. `releases` are those
         of components as the scenario before left them; without it this one leaves them as they were at boot.
         """
-        super().__init__(View(backend, releases), history)
+        super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
         self.test = test
         self.namespace = namespace
@@ -81,23 +82,28 @@ class Cluster(Components):
         self.expects_running = False  # of a component: its end says what is to be said, and casts no doubt
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
+        self._terminating: set[str] = set()  # names of pods
         self._published: set[str] = set()  # names of slices
         self._names: dict[str, str] = {}  # of all pods that ran, by address, deleted ones too
         self._begun = time.monotonic()
-        self.backend.create_namespace(namespace)
+        self.backend.booted.create_namespace(namespace)
 
     def close(self) -> None:
         """Restore components (see `ComponentReleases.end`), then delete all objects of the scenario.
 
         That a component has ended, or works no longer, does not keep it from that: the next scenario will say so.
         """
-        self.backend.forget_connections()  # else proxies, and the kernel for each pod, look through all of them
-        self.backend.end()
+        self._forget_connections()  # else proxies, and the kernel for each pod, look through all of them
+        self.backend.releases.end()
         with contextlib.suppress(EndedError):
             self.nodes.restore()
         with contextlib.suppress(EndedError):
-            self.backend.delete_namespace(self.namespace)
-        self.backend.forget_connections()  # those of packets that were on their way
+            self.backend.booted.delete_namespace(self.namespace)
+        self._forget_connections()  # those of packets that were on their way
+
+    def _forget_connections(self) -> None:
+        if forgets := self.backend.find(ForgetsConnections):
+            forgets.forget_connections()
 
     @property
     def running(self) -> list[Pod]:
@@ -196,7 +202,7 @@ class Cluster(Components):
         self.answered.clear()
         self.nodes.restore()
         self.backend.settle()
-        self.backend.forget_connections()
+        self._forget_connections()
 
     # Pods and endpoints
 
@@ -226,7 +232,8 @@ class Cluster(Components):
             for name, node in zip(names, on, strict=True)
         ]
         self._begin("run servers", stream="pods" if labels else "services", pods=" ".join(names))
-        pods = self.backend.run_pods(self.namespace, wanted)
+        self.backend.need(nodes=on)
+        pods = self.backend.restored.run_pods(self.namespace, wanted)
         self._pods |= {pod.name: pod for pod in pods}
         self._names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
         return pods
@@ -242,7 +249,7 @@ class Cluster(Components):
         """End a pod at once: its API object, its server and its netns."""
         self._begin("delete pod", pod=pod.name)
         del self._pods[pod.name]
-        self.backend.delete_pod(self.namespace, pod.name)
+        self.backend.restored.delete_pod(self.namespace, pod.name)
 
     @step("create pod {name} on {node}")
     def create_pod(
@@ -261,19 +268,26 @@ class Cluster(Components):
         """
         self._begin("create pod", stream="pods", pod=name, ready=ready)
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
-        self.backend.create_pod(self.namespace, wanted, phase=phase)
+        if phase == "Running" and any(each.name == node for each in self.topology.nodes):
+            self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
+        else:
+            reports = self.backend.part(PodReports, nodes=[node])
+            reports.create_reported_pod(self.namespace, wanted, phase=phase)
 
     @step("report pod {name} as ready: {ready}")
     def set_ready(self, name: str, ready: bool) -> None:
         """Report a pod as ready or not ready, as its kubelet would."""
         self._begin("set readiness", stream="pods", pod=name, ready=ready)
-        self.backend.set_ready(self.namespace, name, ready)
+        if name in self._terminating:  # a kubelet does not report such a pod again
+            self.backend.need(Ability.REPORT_PODS)
+        self.backend.part(PodLifecycle).set_ready(self.namespace, name, ready)
 
     @step("begin to terminate pod {name}")
     def begin_termination(self, name: str) -> None:
         """Delete a pod gracefully: it gets a deletion time, and still runs."""
         self._begin("begin termination", stream="pods", pod=name)
-        self.backend.begin_termination(self.namespace, name)
+        self.backend.part(PodLifecycle).begin_termination(self.namespace, name)
+        self._terminating.add(name)
 
     @step("drain node {node}")
     def drain(self, node: str) -> None:
@@ -281,7 +295,8 @@ class Cluster(Components):
         self.nodes.cordon(node)
         for pod in [each for each in self._pods.values() if each.node == node]:
             self._begin("evict pod", stream="pods", pod=pod.name)
-            self.backend.evict_pod(self.namespace, pod.name)
+            self.backend.part(PodLifecycle).evict_pod(self.namespace, pod.name)
+            self._terminating.add(pod.name)
 
     @step("write slices of Service {service.name}")
     def publish(
@@ -417,18 +432,19 @@ class Cluster(Components):
     def check_instruments(self) -> None:
         """Raise `EndedError` or `DistrustError` if a component has ended by itself: observations mean nothing then."""
         try:
-            self.backend.check_instruments()
+            self.backend.booted.check_instruments()
         except EndedError:
             if not self.expects_running:
                 raise
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""
-        return self.backend.environment()
+        return self.backend.booted.environment()
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
         """Return the decisions of these nodes for a Service and their reasons, as far as known."""
-        return with_names(gathered(partial(self.backend.explain, self.namespace, service.name, nodes)), self._names)
+        explain = partial(self.backend.booted.explain, self.namespace, service.name, nodes)
+        return with_names(gathered(explain), self._names)
 
     def timeline(self, seen: Sequence[Seen]) -> str:
         """Return the changes and these observations with their times; "" if the scenario has changed nothing."""

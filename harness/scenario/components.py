@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.api.client import Api
-from harness.backends.view import View
+from harness.backends.protocols import ControllerMetrics, ProxyMetrics
+from harness.backends.scenario_backend import ScenarioBackend
 from harness.errors import EndedError
 from harness.judging.history import History
 from harness.model.metrics import Metrics
@@ -20,16 +21,26 @@ from harness.scenario.steps import step
 class Components:
     """The components of one scenario's cluster."""
 
-    def __init__(self, backend: View, history: History) -> None:
+    def __init__(self, backend: ScenarioBackend, history: History) -> None:
         """Changes go to the history. Methods raise `UnavailableError` if the cluster lacks an ability."""
         self.backend = backend
         self.history = history
-        self.topology = backend.topology
+        self.topology = backend.booted.topology
 
     @property
     def api(self) -> Api:
         """The cluster's API."""
         return self.backend.api
+
+    @property
+    def families(self) -> Sequence[str]:
+        """The cluster's IP families, the primary one first."""
+        return self.backend.booted.families
+
+    @property
+    def release(self) -> Release:
+        """The release of its components at boot."""
+        return self.backend.booted.release
 
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
         """Replace a component by one of a release, by default the one at boot, and wait until it has settled.
@@ -40,7 +51,7 @@ class Components:
         """
         wanted, nodes = self._as_here(release), self._nodes(on)
         self.backend.need_component(component, wanted, nodes)
-        self.backend.restore_left_releases()
+        self.backend.releases.restore_left()
         self._replace(component, wanted, nodes)
 
     def bring_to(self, component: Component, release: Release) -> None:
@@ -50,20 +61,20 @@ class Components:
         """
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
-        if nodes := self.backend.take_over(component, wanted):
+        if nodes := self.backend.releases.take_over(component, wanted):
             self._replace(component, wanted, nodes)
 
     @step("restart {component}")
     def _replace(self, component: Component, wanted: Release, nodes: list[str]) -> None:
         self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
-        self.backend.start_component(component, wanted, nodes)
+        self.backend.releases.start(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
         """Wait until all has settled, and start a component again that has ended by itself, as a kubelet would.
 
         Raises `EndedError` for one that runs, and works no longer on what is written.
         """
-        self.backend.need_component(component, self.backend.release, on)
+        self.backend.need_component(component, self.release, on)
         try:
             self.backend.settle()
         except EndedError as error:
@@ -74,7 +85,7 @@ class Components:
     def end_of(self, component: str) -> str:
         """Return how a component has ended by itself; "" if it runs."""
         try:
-            self.backend.check_instruments()
+            self.backend.booted.check_instruments()
         except EndedError as error:
             return str(error) if error.component == component else ""
         return ""
@@ -83,18 +94,18 @@ class Components:
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
         """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""
         nodes = self._nodes(on)
-        self.backend.need_component(component, self.backend.release, nodes)
+        self.backend.need_component(component, self.release, nodes)
         self.history.change("stop", component=component, nodes=nodes)
-        self.backend.stop_component(component, nodes)
+        self.backend.releases.stop(component, nodes)
 
     def metrics(self, component: Component, node: str = "") -> Metrics:
         """Return the present metrics of a component; `node` chooses the proxy."""
-        of_proxy = component is Component.PROXY
-        return Metrics(self.backend.proxy_metrics(node) if of_proxy else self.backend.controller_metrics())
+        if component is Component.PROXY:
+            return Metrics(self.backend.part(ProxyMetrics, nodes=[node]).proxy_metrics(node))
+        return Metrics(self.backend.part(ControllerMetrics).controller_metrics())
 
     def _nodes(self, on: Sequence[str] = ()) -> list[str]:
         return list(on) or [node.name for node in self.topology.nodes]
 
     def _as_here(self, release: Release | None) -> Release:
-        booted = self.backend.release
-        return booted if release is None else replace(release, follows=booted.follows)
+        return self.release if release is None else replace(release, follows=self.release.follows)

@@ -35,7 +35,7 @@ def come_to(
     `every` and what a look may raise are those of `seen_last`; `kept` are seconds for which what was right before may
     be given still.
     """
-    cluster.backend.await_pods()  # the time that kubelets take is not the implementation's
+    cluster.backend.restored.await_pods()  # the time that kubelets take is not the implementation's
     begin = time.monotonic()
     seen = eventually.seen_last(look, is_right, within=patience(cluster) + kept, every=every, describe=what)
     if is_right(seen):

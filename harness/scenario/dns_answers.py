@@ -23,6 +23,7 @@ import dns.rdata
 import dns.rdatatype
 
 from harness.api.client import RefusedError
+from harness.backends.protocols import ServesDns, Sockets
 from harness.dns.dns import PORT, ZONE
 from harness.errors import InconclusiveError
 from harness.model.manifests import Object
@@ -80,14 +81,14 @@ def ask_dns(
     `family` is that of the packets, the cluster's first one unless given. Raises `InconclusiveError` where control
     probes beside a query without an answer say that it means nothing.
     """
-    server = cluster.backend.dns()
+    server = cluster.backend.part(ServesDns).dns()
     family = family or next(iter(server))
     edns: Any = {"use_edns": 0, "payload": payload} if payload else {}
     query = dns.message.make_query(name, kind, **edns)
     ask = dns.query.tcp if tcp else dns.query.udp
-    with cluster.backend.beside_dns(client, family) as control:
+    with cluster.backend.part(ServesDns, client=client).beside_dns(client, family) as control:
         try:
-            with cluster.backend.namespace_of(client).entered():
+            with cluster.backend.part(Sockets).namespace_of(client).entered():
                 answer = ask(query, server[family], timeout=PATIENCE, port=PORT)
         except (OSError, dns.exception.DNSException) as error:
             if isinstance(error, OSError) and starved(error):
@@ -170,7 +171,7 @@ def _expect_becomes(cluster: Cluster, what: str, look: Callable[[], tuple[Any, i
 
 def answers_now(cluster: Cluster) -> str:
     """Return the DNS server's present answers to the scenario's running pods about its Services, for people."""
-    server = " ".join(cluster.backend.dns().values())
+    server = " ".join(cluster.backend.part(ServesDns).dns().values())
     lines = [f"The DNS server at {server} tells, at the end of the scenario:"]
     services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
     for name in [f"{each['metadata']['name']}.{cluster.namespace}.svc.{ZONE}." for each in services]:
@@ -230,7 +231,7 @@ def expect_dns_answer(
 def resolv_conf(cluster: Cluster) -> str:
     """Return the /etc/resolv.conf of a pod in the scenario's namespace, as kubelets write it (ClusterFirst)."""
     search = " ".join([f"{cluster.namespace}.svc.{ZONE}", f"svc.{ZONE}", ZONE])
-    servers = "".join(f"nameserver {each}\n" for each in cluster.backend.dns().values())
+    servers = "".join(f"nameserver {each}\n" for each in cluster.backend.part(ServesDns).dns().values())
     return f"{servers}search {search}\noptions ndots:5\n"
 
 
@@ -249,7 +250,7 @@ def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
 
     `ips` are compared as plain addresses, sorted. Raises `AssertionError`.
     """
-    cluster.backend.dns()
+    cluster.backend.part(ServesDns).dns()
     fields = sorted({field for each in expected.values() for field in each})
 
     def look() -> dict[str, Object]:

@@ -16,10 +16,10 @@ _SERVICES = 10  # that are explained, if proxies do not tell their decisions
 
 def evidence_of(cluster: Cluster, *, since: float, names: Mapping[str, str]) -> Iterator[tuple[str, str | bytes]]:
     """Yield texts and captures with their file names; in some texts addresses get the names in `names`."""
-    components = cluster.backend.evidence(cluster.namespace, since=since)
+    components = cluster.backend.booted.evidence(cluster.namespace, since=since)
     yield from components.items()
     yield from paths_of(cluster, components, names)
-    decisions = cluster.backend.decisions()
+    decisions = cluster.backend.booted.decisions()
     for node, text in decisions.items():
         yield f"decisions-{node}.txt", with_names(text, names)
     if not decisions:

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.api.client import Api, Object
-from harness.backends.view import View
+from harness.backends.protocols import NodeControl, NodePower, part_of
+from harness.backends.scenario_backend import ScenarioBackend
 from harness.errors import UsageError
+from harness.guest.nodes import NodeChange
 from harness.judging.history import History
 from harness.model import manifests
 from harness.model.abilities import Ability
@@ -23,7 +25,7 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 class Nodes:
     """The nodes of one scenario's cluster."""
 
-    def __init__(self, backend: View, history: History) -> None:
+    def __init__(self, backend: ScenarioBackend, history: History) -> None:
         """Changes go to the history. Methods raise `UnavailableError` if the cluster lacks an ability."""
         self._backend = backend
         self._need = backend.need
@@ -134,7 +136,7 @@ class Nodes:
         self._need(Ability.CHANGE_NODES)
         self._begin("label node", node=name, labels=dict(labels))
         self._remember(name)
-        self._backend.change_node(name, labels=labels)
+        self._backend.part(NodeControl).change_node(name, NodeChange(labels=labels))
         self._backend.settle()
 
     def move(self, name: str, zone: str | None) -> None:
@@ -147,14 +149,14 @@ class Nodes:
         self._begin("taint node", node=name, keys=list(keys))
         before = self._remember(name)["spec"].get("taints") or []
         taints = [*before, *({"key": key, "effect": "NoSchedule"} for key in keys)]
-        self._backend.change_node(name, taints=taints)
+        self._backend.part(NodeControl).change_node(name, NodeChange(taints=taints))
 
     def cordon(self, name: str) -> None:
         """Mark a node as unschedulable, as the first step of a drain."""
         self._need(Ability.CHANGE_NODES)
         self._begin("cordon node", node=name)
         self._remember(name)
-        self._backend.change_node(name, unschedulable=True)
+        self._backend.part(NodeControl).change_node(name, NodeChange(unschedulable=True))
 
     def stop(self, name: str) -> None:
         """Switch a node off, as a power failure would, and wait until the control plane has noticed.
@@ -166,7 +168,7 @@ class Nodes:
             raise UsageError(f"node {name} is off already")
         self._begin("stop node", node=name)
         self._stopped.add(name)
-        self._backend.stop_node(name)
+        self._backend.part(NodePower, nodes=[name]).stop_node(name)
 
     def start(self, name: str) -> None:
         """Switch a node on again, and wait until its pods are ready; their addresses may change.
@@ -176,7 +178,7 @@ class Nodes:
         if name not in self._stopped:
             raise UsageError(f"node {name} is not off")
         self._begin("start node", node=name)
-        self._backend.start_node(name)
+        self._backend.part(NodePower).start_node(name)
         self._stopped.discard(name)
 
     def _begin(self, what: str, **facts: Any) -> None:
@@ -196,7 +198,7 @@ class Nodes:
             self.start(name)
         for name, before in self._before.items():
             if name not in self._made:
-                self._backend.restore_node(name, before)
+                part_of(self._backend.restored, NodeControl).restore_node(name, before)
             if name in self._reported and name not in self._made:
                 self._report_again(name, {key: before["status"].get(key) for key in _REPORTED})
         self._before.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from harness.backends.protocols import Probing
 from harness.errors import UsageError
 from harness.eventually import time_scale
 from harness.judging import verdict
@@ -74,7 +75,8 @@ class Target:
         if self.to == "cluster-ip":
             return self.service.cluster_ip(self.family), self.port.port
         if self.to == "node-port":
-            return self.cluster.backend.node_addresses(node)[self.family], self.service.node_port(self.port)
+            addresses = self.cluster.backend.part(Probing, nodes=[node]).node_addresses(node)
+            return addresses[self.family], self.service.node_port(self.port)
         if (self.to, node) not in self.service.virtual:
             raise UsageError(f"service {self.service.name} has no {self.to} address that is routed to {node}")
         return self.service.virtual[self.to, node][self.family], self.port.port
@@ -87,7 +89,7 @@ class Target:
         return Path(
             label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
             node=self.via or client.node,
-            place=self.cluster.backend.place_of(client, fresh=may_change),
+            place=self.cluster.backend.part(Probing, client=client).place_of(client, fresh=may_change),
             address=address,
             port=number,
             protocol=self.port.protocol,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
+from harness.backends.protocols import RecordsReads
 from harness.model.release import Component
 from harness.scenario.cluster import Cluster
 
@@ -31,9 +32,9 @@ def expect_no_more_reads(
     another cause. Raises `AssertionError`, and `UnavailableError` where nobody counts.
     """
     begin = time.monotonic()
-    cluster.backend.reads(component, since=begin)  # where nobody counts, nothing is started for it
+    cluster.backend.part(RecordsReads).reads(component, since=begin)  # where nobody counts, nothing is started for it
     cluster.restart(component)
-    started = cluster.backend.reads(component, since=begin)
+    started = cluster.backend.part(RecordsReads).reads(component, since=begin)
     plain = _reads(cluster, component, play, without)
     known = {_resource(each) for each in (*started, *plain)}
     for value in values:
@@ -58,4 +59,6 @@ def _reads(cluster: Cluster, component: Component, play: Callable[[V], AbstractS
     for _ in range(ROUNDS):
         others |= play(value)
         cluster.settle()
-    return Counter(each for each in cluster.backend.reads(component, since=since) if each not in others)
+    return Counter(
+        each for each in cluster.backend.part(RecordsReads).reads(component, since=since) if each not in others
+    )

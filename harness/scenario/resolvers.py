@@ -20,6 +20,7 @@ import dns.exception
 import dns.flags
 import dns.resolver
 
+from harness.backends.protocols import Sockets
 from harness.netns.programs import run
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import PATIENCE, PAYLOAD, Asking, resolv_conf
@@ -55,7 +56,7 @@ def _program(cluster: Cluster, client: Asking, *command: str) -> list[str]:
     if Path(_NSSWITCH).exists():  # without one the C library asks DNS
         files[_NSSWITCH] = "hosts: dns\n"
     try:
-        said = run(cluster.backend.namespace_of(client), command, files=files).stdout
+        said = run(cluster.backend.part(Sockets).namespace_of(client), command, files=files).stdout
     except subprocess.TimeoutExpired:  # without answers the C library asks again and again
         return []
     return sorted(set(said.split()))
@@ -66,7 +67,7 @@ def _dnspython(cluster: Cluster, client: Asking, name: str) -> list[str]:
     resolver.use_edns(0, payload=PAYLOAD, options=[dns.edns.CookieOption(secrets.token_bytes(8), b"")])
     resolver.flags = dns.flags.RD | dns.flags.AD
     found: set[str] = set()
-    with cluster.backend.namespace_of(client).entered():
+    with cluster.backend.part(Sockets).namespace_of(client).entered():
         for kind in ("A", "AAAA"):
             try:
                 answer = resolver.resolve(name, kind, search=True, raise_on_no_answer=False, lifetime=PATIENCE)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness.backends.backend import OpenConnection
+from harness.backends.protocols import Connections
 from harness.judging import verdict
 from harness.judging.verdict import AnyOf, Evenly
 from harness.model.outcomes import Reached
@@ -66,7 +67,7 @@ def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
     try:
         for path in paths:
             for probe in path.probes(HELD_OPEN):
-                streams.append(cluster.backend.connect(probe))
+                streams.append(cluster.backend.part(Connections).connect(probe))
                 if not isinstance(streams[-1].opened, Reached):
                     break
         yield

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.backends.protocols import Probing
 from harness.judging import verdict
 from harness.judging.conclusion import raise_for
 from harness.judging.statistics import DEFAULT_RATES, Rates
@@ -122,7 +123,7 @@ def expect_meanwhile(
     if not paths:
         yield
         return
-    recording = cluster.backend.record(len(paths) / RATE, [path.probes(1)[0] for path in paths])
+    recording = cluster.backend.part(Probing).record(len(paths) / RATE, [path.probes(1)[0] for path in paths])
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.backends.backend import OpenConnection
+from harness.backends.protocols import Connections, Probing, SeesRest
 from harness.errors import UsageError
 from harness.eventually import NotYetError, eventually, time_scale
 from harness.judging import verdict
@@ -122,9 +123,9 @@ def expect_client_address(
     """Expect the server to see the client's own address. Raises `AssertionError`."""
     cluster.settle()
     family = family or first_family(service)
-    wanted = cluster.backend.client_address(client, family)
+    wanted = cluster.backend.part(Probing, client=client).client_address(client, family)
     path = target_of(cluster, service, to=to, family=family).path(client, frozenset())
-    observations = cluster.backend.addresses_seen(path.probes(FIRST_LOOK))
+    observations = cluster.backend.part(Probing).addresses_seen(path.probes(FIRST_LOOK))
     seen = [each.client_address if isinstance(each, Reached) else type(each).__name__ for each in observations]
     unknown = next((each.why for each in observations if isinstance(each, Unknown)), "")
     what = f"address of {path.label} as the server sees it"
@@ -167,7 +168,9 @@ def expect_flow_answered(
     Whether anybody answers before is left open. `address` are arguments of `expect_traffic`.
     """
     cluster.settle()
-    with contextlib.closing(cluster.backend.connect(_probe_of(cluster, service, client, address))) as flow:
+    with contextlib.closing(
+        cluster.backend.part(Connections).connect(_probe_of(cluster, service, client, address))
+    ) as flow:
         yield
         _assert_comes_to(cluster, flow, client, pods)
 
@@ -193,7 +196,7 @@ def _flow(cluster: Cluster, service: Service, client: Who, address: Mapping[str,
     probe = _probe_of(cluster, service, client, address)
 
     def opened() -> OpenConnection:
-        stream = cluster.backend.connect(probe)
+        stream = cluster.backend.part(Connections).connect(probe)
         if not isinstance(stream.opened, Reached):
             stream.close()
         return stream
@@ -309,7 +312,8 @@ def _wait_for_packets(
 ) -> Waited:
     """The same, whatever components say of themselves."""
     wrong_until = 0.0
-    sight, in_vain = _Sight(""), cluster.backend.rest()
+    sees_rest = cluster.backend.find(SeesRest)
+    sight, in_vain = _Sight(""), sees_rest.rest() if sees_rest else str
     speaking = [path for path in paths if not path.silent]
     looks: list[Observed | _Sight] = []  # second ones
 
@@ -392,7 +396,7 @@ def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
 def _first_look(cluster: Cluster, paths: Sequence[Path]) -> _Sight | None:
     """Send a few probes along each path. Returns what was wrong, if anything."""
     probes = [(path, probe) for path in paths for probe in path.probes(FIRST_LOOK)]
-    seen = cluster.backend.glance([probe for _, probe in probes])
+    seen = cluster.backend.part(Probing).glance([probe for _, probe in probes])
     for (path, _), each in zip(probes, seen, strict=True):
         for sight in _wrong([(path, named(cluster, each))]):
             return replace(sight, silent=path if each == TIMED_OUT else None)
@@ -442,7 +446,7 @@ def probe_all(
         if not chosen:
             continue
         probes = [probe for path, count in chosen.items() for probe in path.probes(count)]
-        observations = iter(cluster.backend.probe(probes, in_flight=len(probes) if silent else in_flight))
+        observations = iter(cluster.backend.part(Probing).probe(probes, in_flight=len(probes) if silent else in_flight))
         for path, count in chosen.items():
             seen[path] = [named(cluster, next(observations)) for _ in range(count)]
     return seen

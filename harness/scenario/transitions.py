@@ -24,6 +24,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from harness.backends.backend import SteadyTraffic
+from harness.backends.protocols import Probing
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.judging import verdict
@@ -93,7 +94,7 @@ def expect_no_loss(
     # What is lost in a change of milliseconds may be one client's alone.
     rates = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
     window = cluster.window(title, paths, rates)
-    recording = cluster.backend.record(INTERVAL, [path.probes(1)[0] for path in paths])
+    recording = cluster.backend.part(Probing).record(INTERVAL, [path.probes(1)[0] for path in paths])
     flow = Flow(recording, len(paths), window.plans[paths[0].label].samples)
     try:
         flow.wait_for_samples(BEFORE)

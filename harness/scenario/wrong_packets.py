@@ -80,7 +80,7 @@ def _told(
     service, kind = chosen.of
     steps = path(followed, rules_of(texts, node), client=chosen.label, node=node, names=names)
     wanted = gathered(partial(asked_for, cluster, service))
-    tells = gathered(partial(cluster.backend.explain, cluster.namespace, service, [node]))
+    tells = gathered(partial(cluster.backend.booted.explain, cluster.namespace, service, [node]))
     return paragraphs(
         wrong.judgement.message,
         f"{chosen.label} asks for {chosen.protocol} {chosen.address} port {chosen.port}, the {kind} of {service}. "
@@ -103,7 +103,7 @@ def _followed(cluster: Cluster, wrong: _Wrong) -> Followed:
     names = {each.partition(".")[0] for each in ends}  # a server that tells its port has it there
     servers = [each for each in cluster.running if each.name in names][:ENDS]
     try:
-        return cluster.backend.follow(wrong.path.probes(1)[0], wrong.path.node, is_same, servers=servers)
+        return cluster.backend.restored.follow(wrong.path.probes(1)[0], wrong.path.node, is_same, servers=servers)
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
         return Followed(missing=(f"the way of the packet: {error}",))
 
@@ -127,7 +127,7 @@ def _heading(title: str, text: str) -> str:
 
 def asked_for(cluster: Cluster, service: str) -> str:
     """Return the decisions that the objects of a Service ask for, and why. Raises like `explained`."""
-    follow: Literal["kep", "released"] = "kep" if cluster.backend.release.follows == "kep" else "released"
+    follow: Literal["kep", "released"] = "kep" if cluster.release.follows == "kep" else "released"
     return explained(cluster.api, cluster.namespace, service, follow)
 
 

@@ -29,7 +29,7 @@ JUDGING = ("expect_equal", "expect_within", "window")
 def _shared_out(cluster: Cluster) -> set[Shared]:
     """What is to be shared out at this moment: for each Service with the annotation and each family."""
     nodes = {each["metadata"]["name"]: each for each in cluster.api.list("nodes")}
-    follows: Literal["kep", "released"] = "kep" if cluster.backend.release.follows == "kep" else "released"
+    follows: Literal["kep", "released"] = "kep" if cluster.release.follows == "kep" else "released"
     shares = ZoneTable(Features(follows=follows), nodes).shares
     if not isinstance(shares, ZoneShares):
         return set()

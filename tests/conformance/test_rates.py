@@ -216,7 +216,7 @@ def test_packets_have_the_rate_after_endpoints_have_come_and_gone(name: str, tri
         cluster.settle()
 
         probes = target_of(cluster, service).path("a1", frozenset()).probes(SAMPLES)
-        counts = Counter(_node(named(cluster, each)) for each in cluster.backend.probe(probes, in_flight=8))
+        counts = Counter(_node(named(cluster, each)) for each in cluster.backend.booted.probe(probes, in_flight=8))
 
     assert counts.keys() == expected.keys()
     for node, share in expected.items():

@@ -26,13 +26,13 @@ from harness.commands.main import main
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.guest.lease import hold
-from harness.guest.snapshot import differences, snapshot
 from harness.model import manifests
 from harness.model.release import Component, Release
 from harness.netns import conntrack
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from reference.apiserver.server import HttpServer
+from tests.harness.guest.snapshot import differences, snapshot
 
 TRAFFICDIST = str(Path(sys.executable).with_name("trafficdist"))
 Explain = Callable[..., Result]

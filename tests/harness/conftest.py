@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.backends.containers.engine import ContainerEngine, find_engine
 from harness.backends.kind.checks import find_kind
-from harness.backends.kind.engine import ContainerEngine, find_engine
 from harness.binaries.versions import parse_wanted
 from harness.errors import UnavailableError
 from harness.netns import sandbox

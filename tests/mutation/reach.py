@@ -109,7 +109,7 @@ def _measure(sender: Connection, requirements: Sequence[str]) -> None:
         importlib.import_module(info.name)  # else what is imported late is said of the first that needs it
     with TemporaryDirectory() as folder, booted(Path(folder)) as cluster:
         with cluster.cluster("boot") as boots:
-            boots.backend.dns()  # it starts when it is first asked for
+            boots.backend.booted.dns()  # it starts when it is first asked for
         for each in requirements:
             sender.send(each)  # fails, and ends this process, when nobody listens any more
             coverage.switch_context(each)

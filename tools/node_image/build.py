@@ -14,7 +14,7 @@ import os
 import tarfile
 from pathlib import Path
 
-from harness.backends.kind.engine import ContainerEngine
+from harness.backends.containers.engine import ContainerEngine
 from harness.binaries.cache import Cache
 from harness.binaries.versions import Version
 from harness.binaries.watching import Watcher

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from harness.backends.kind.engine import find_engine
+from harness.backends.containers.engine import find_engine
 from harness.binaries.cache import Cache, said_plainly
 from harness.binaries.versions import parse_version
 from harness.binaries.watching import Watcher

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from harness.api.client import Api
-from harness.backends.any_cluster.answers import Reader
+from harness.backends.any_cluster.agnhost_output import Reader
 from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import InconclusiveError
 from harness.eventually import eventually

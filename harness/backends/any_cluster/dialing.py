@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
-from harness.backends.any_cluster.answers import UNTOLD, Reader, address_seen, connected, outcomes_of
+from harness.backends.any_cluster.agnhost_output import UNTOLD, Reader, address_seen, connected, outcomes_of
 from harness.backends.any_cluster.pods import ClientPod, identity
-from harness.backends.any_cluster.pool import BeginWatch, Pool
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
+from harness.backends.any_cluster.request_pool import BeginWatch, RequestPool
 from harness.backends.any_cluster.tcp_flows import TcpFlows
 from harness.backends.any_cluster.udp_flows import PORT_RANGE, UdpFlows, of_new_flows, ports_of
 from harness.errors import InconclusiveError
@@ -72,7 +72,7 @@ class Dialer:
         self._api = api
         self._forwards = PortForwards(api)
         self._proxy_is_forbidden = False
-        self._pool = Pool(THREADS, watch)
+        self._pool = RequestPool(THREADS, watch)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
         self._tcp_flows: TcpFlows[tuple[ClientPod, str, int]] = TcpFlows()

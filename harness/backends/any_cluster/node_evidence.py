@@ -17,7 +17,7 @@ _MOST = {"tailLines": "1000", "limitBytes": "300000"}
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyPlace:
+class ProxySelector:
     """Where the pods of a proxy are, and what they are called in evidence."""
 
     name: str
@@ -25,7 +25,7 @@ class ProxyPlace:
     selector: str
 
 
-KUBE_PROXY = ProxyPlace("kube-proxy", "kube-system", "k8s-app=kube-proxy")
+KUBE_PROXY = ProxySelector("kube-proxy", "kube-system", "k8s-app=kube-proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ProxyLog:
     missing: str = ""
 
 
-def proxy_logs(api: Api, nodes: Sequence[str], place: ProxyPlace = KUBE_PROXY) -> dict[str, ProxyLog]:
+def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY) -> dict[str, ProxyLog]:
     """Read the logs of a proxy on nodes, which have their names of `api`. Who answers once no more is not asked."""
     none = f"no pod in {place.namespace} with label {place.selector} is on its node"
     found = dict.fromkeys(nodes, ProxyLog(missing=none))

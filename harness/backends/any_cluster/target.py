@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
-from harness.backends.any_cluster.names import Names
-from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxyPlace
+from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
+from harness.backends.any_cluster.node_names import Names
 from harness.model.abilities import Ability
 from harness.model.manifests import has_condition, zone_of
 from harness.model.probing import AGNHOST
@@ -46,7 +46,7 @@ class ClusterTarget:
     registry: str = ""
     backend: str = "kubeconfig"
     probes: str = AGNHOST
-    proxies: tuple[ProxyPlace, ...] = (KUBE_PROXY,)
+    proxies: tuple[ProxySelector, ...] = (KUBE_PROXY,)
     services: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class ClusterTarget:
             "names": Names(**values["names"]),
             "topology": Topology(topology["name"], tuple(Node(**each) for each in topology["nodes"])),
             "abilities": frozenset(map(Ability, values["abilities"])),
-            "proxies": tuple(ProxyPlace(**each) for each in values["proxies"]),
+            "proxies": tuple(ProxySelector(**each) for each in values["proxies"]),
         }
         return cls(**{**values, **made})
 

@@ -14,18 +14,18 @@ from typing import Any, Self
 
 from harness.api.client import Object
 from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.answers import Reader
+from harness.backends.any_cluster.agnhost_output import Reader
 from harness.backends.any_cluster.barrier import Asks, word
 from harness.backends.any_cluster.node_evidence import proxy_logs
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import WantedPod
-from harness.backends.containers.inside import Inside, Serve
-from harness.backends.containers.kept import KeptPods, can_be_kept
-from harness.backends.containers.outside import plans
-from harness.backends.containers.places import Places
+from harness.backends.containers.from_host import plans
+from harness.backends.containers.in_pod import Inside, Serve
+from harness.backends.containers.netns_lookup import NetnsLookup
+from harness.backends.containers.pod_pool import PodPool, fits_pool
 from harness.backends.kubeconfig import KubeconfigBackend
-from harness.backends.netns_ground import NetnsGround
+from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
 from harness.backends.pod_servers import serve
 from harness.backends.protocols import VIRTUAL_ADDRESSES, Sockets, VirtualAddresses
@@ -49,7 +49,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     _server_pod = staticmethod(pods.vacant)
     _client_port = pods.VACANT_PORT
 
-    def __init__(self, target: ClusterTarget, *others: Any, places: Places, **named: Any) -> None:
+    def __init__(self, target: ClusterTarget, *others: Any, places: NetnsLookup, **named: Any) -> None:
         """`places` finds the netns, and is closed with the backend; other arguments are those of the base."""
         super().__init__(target, *others, **named)
         self._places = places
@@ -65,7 +65,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
             for address in addresses.values()
         ]
         if any(not isinstance(each, Reached) for each in self._loop.probe(straight)):
-            self._ground.leave_out_external()  # a network plugin may keep strangers from pods
+            self._control_targets.leave_out_external()  # a network plugin may keep strangers from pods
         return self
 
     def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
@@ -76,11 +76,13 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         self._inside = Inside(self._places, nodes, behind)
         begun.callback(self._inside.close)
         inside = self._inside
-        self._kept = KeptPods(self._pod_runner, inside, f"{self._prefix}-kept")
-        begun.callback(self._kept.close)
-        self._ground = NetnsGround(inside.nodes, inside.external, inside.running, inside.clients, self._off.keys())
-        begun.callback(self._ground.close)
-        self._loop = Loop(self._ground)
+        self._pod_pool = PodPool(self._pod_runner, inside, f"{self._prefix}-kept")
+        begun.callback(self._pod_pool.close)
+        self._control_targets = NetnsControlTargets(
+            inside.nodes, inside.external, inside.running, inside.clients, self._off.keys()
+        )
+        begun.callback(self._control_targets.close)
+        self._loop = Loop(self._control_targets)
         self._loop.start()
         begun.callback(self._loop.close)
         return _FromNetns(self._loop, inside)
@@ -103,12 +105,12 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         """Run these pods, all at once, each with an echo server; who can be a kept one is."""
-        kept = [each for each in wanted if can_be_kept(each)]
-        others = [each for each in wanted if not can_be_kept(each)]
+        kept = [each for each in wanted if fits_pool(each)]
+        others = [each for each in wanted if not fits_pool(each)]
         made = {each.name: each for each in (super().run_pods(namespace, others) if others else ())}
         for pod in made.values():
             self._inside.set_addresses((namespace, pod.name), pod.addresses.values())
-        hosts = self._kept.lend(namespace, kept, self._servers_of(namespace, kept))
+        hosts = self._pod_pool.lend(namespace, kept, self._servers_of(namespace, kept))
         for each, host in zip(kept, hosts, strict=True):
             addresses = {str(family): address for family, address in host.addresses.items()}
             made[each.name] = Pod(each.name, namespace, each.node, self.topology.node(each.node).zone, addresses)
@@ -119,19 +121,19 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
 
     def begin_termination(self, namespace: str, name: str) -> None:
         """Delete a pod gracefully, once it runs."""
-        super().begin_termination(*self._kept.begin_to_change(namespace, name))
+        super().begin_termination(*self._pod_pool.begin_to_change(namespace, name))
 
     def evict_pod(self, namespace: str, name: str) -> None:
         """Evict a pod gracefully, as a drain of its node does."""
-        super().evict_pod(*self._kept.begin_to_change(namespace, name))
+        super().evict_pod(*self._pod_pool.begin_to_change(namespace, name))
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
         """Open or close the pod's readiness gate."""
-        super().set_ready(*self._kept.begin_to_change(namespace, name), ready)
+        super().set_ready(*self._pod_pool.begin_to_change(namespace, name), ready)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once, and wait until it is gone."""
-        super().delete_pod(*self._kept.begin_to_change(namespace, name))
+        super().delete_pod(*self._pod_pool.begin_to_change(namespace, name))
         self._inside.leave(lambda key: key == (namespace, name))
 
     def create_namespace(self, namespace: str) -> None:
@@ -141,7 +143,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
 
     def delete_namespace(self, namespace: str) -> None:
         """Begin to delete a namespace, without waiting for the end; its servers end at once."""
-        self._kept.take_back(namespace)
+        self._pod_pool.take_back(namespace)
         super().delete_namespace(namespace)
         self._inside.leave(lambda key: key[0] == namespace)
 

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from harness.api.client import Api, Response
 from harness.backends.any_cluster.dialing import Aside
-from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxyPlace
+from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.any_cluster.pod_runner import LATE_SECONDS
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
-from harness.backends.kind.endings import Endings
 from harness.backends.kind.kube_proxies import RELEASE_LABEL
+from harness.backends.kind.proxy_exits import ProxyExits
 from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
 from harness.backends.node_lifecycle import ready_pods_on
 from harness.backends.protocols import ComponentControl, ControllerMetrics, NodePower
@@ -25,7 +25,7 @@ from harness.model.release import Component, Release
 NOTICED = 180.0  # seconds until a node that is off counts as lost: 40 to 50 s, more with a busy control plane
 BOOTED = 300.0  # seconds until one that is on again is ready
 
-_OTHER_RELEASES = ProxyPlace(KUBE_PROXY.name, KUBE_PROXY.namespace, RELEASE_LABEL)
+_OTHER_RELEASES = ProxySelector(KUBE_PROXY.name, KUBE_PROXY.namespace, RELEASE_LABEL)
 
 AskPod = Callable[[str, str, float], Response]
 """Sends a request to a pod from its node: node, URL, time limit in seconds. Raises `InconclusiveError`."""
@@ -80,12 +80,12 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._components = components
         self._ask_pod = ask_pod
         self._without_controller = False
-        self._endings: Endings | None = None
+        self._endings: ProxyExits | None = None
 
     def settle(self) -> float:
         """As on any cluster. Raises `EndedError` if a proxy has ended by itself, though it may run again by now."""
         if self._endings is None:
-            self._endings = Endings(self.api, (*self._target.proxies, _OTHER_RELEASES))
+            self._endings = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
         with self._noticing_ends():
             return super().settle()
 

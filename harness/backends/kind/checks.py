@@ -14,8 +14,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.backends.containers.engine import ContainerEngine, Facts, find_engine
 from harness.backends.kind.config import CONTROL_PLANE, KindConfig, version_of_image
-from harness.backends.kind.engine import ContainerEngine, Facts, find_engine
 from harness.binaries.component import KIND, version_of
 from harness.binaries.finding import find
 from harness.binaries.versions import Version

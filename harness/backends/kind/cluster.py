@@ -16,8 +16,10 @@ import yaml
 
 from harness.api.client import Api
 from harness.api.kubeconfig import Kubeconfig
-from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxyPlace
+from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
+from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind.checks import Tools, require
+from harness.backends.kind.cluster_folder import PREFIX, ClusterFolder
 from harness.backends.kind.components import ABILITIES, KindComponents
 from harness.backends.kind.config import (
     CONTROL_PLANE,
@@ -28,13 +30,11 @@ from harness.backends.kind.config import (
     node_names,
     parse_images,
 )
-from harness.backends.kind.engine import ContainerEngine
-from harness.backends.kind.installing import Installing, images_of, load_images, require_images
+from harness.backends.kind.inotify_limits import naming_exhausted_limit
+from harness.backends.kind.installer import Installer, images_of, load_images, require_images
 from harness.backends.kind.leftovers import Say, remove, silent
 from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
-from harness.backends.kind.own_proxies import OwnProxies
-from harness.backends.kind.scarcity import naming_scarcity
-from harness.backends.kind.state import PREFIX, ClusterFolder
+from harness.backends.kind.recipe_proxies import RecipeProxies
 from harness.backends.kind.workloads import selector_of
 from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
@@ -146,9 +146,9 @@ class KindCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def naming_scarcity(self) -> contextlib.AbstractContextManager[None]:
+    def naming_exhausted_limit(self) -> contextlib.AbstractContextManager[None]:
         """Return a context that adds to errors the resource that its nodes ran out of."""
-        return naming_scarcity(self._engine, {self.control_plane, *self.node_names.values()})
+        return naming_exhausted_limit(self._engine, {self.control_plane, *self.node_names.values()})
 
     def components(
         self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
@@ -163,13 +163,13 @@ class KindCluster:
             booted=booted or Release(gates=self.wanted.gates, follows="released"),
             patches=patches,
             stays=self._keep,
-            own_proxies=OwnProxies(api, self._proxy.name, own) if self._proxy else None,
+            own_proxies=RecipeProxies(api, self._proxy.name, own) if self._proxy else None,
         )
 
-    def proxy_places(self, api: Api) -> tuple[ProxyPlace, ...]:
+    def proxy_places(self, api: Api) -> tuple[ProxySelector, ...]:
         """Return where the pods of its proxies are."""
         ready = self._installation.ready if self._installation else ()
-        found = [ProxyPlace(each.name, each.namespace, selector_of(api, each)) for each in ready]
+        found = [ProxySelector(each.name, each.namespace, selector_of(api, each)) for each in ready]
         return tuple(found) or (KUBE_PROXY,)
 
     @property
@@ -195,11 +195,11 @@ class KindCluster:
     def _installation(self) -> Installation | None:
         return self._proxy.installation if self._proxy else None
 
-    def _installing(self, tools: Tools) -> Installing | None:
+    def _installing(self, tools: Tools) -> Installer | None:
         if self._proxy is None:
             return None
         nodes = {self.control_plane: CONTROL_PLANE, **{theirs: ours for ours, theirs in self.node_names.items()}}
-        return Installing(
+        return Installer(
             self._proxy,
             self._mode,
             tools,
@@ -283,7 +283,7 @@ class KindCluster:
                     raise AssertionError(f"not ready: {', '.join(sorted(wanted - ready))}")
                 return True
 
-            with self.naming_scarcity():
+            with self.naming_exhausted_limit():
                 eventually(
                     all_ready,
                     within=READY_SECONDS,

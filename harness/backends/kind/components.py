@@ -27,11 +27,11 @@ import yaml
 from harness.api.client import Api, Object, Response
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
+from harness.backends.kind.conntrack_reset import SilentPort
 from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
-from harness.backends.kind.own_proxies import OwnProxies
 from harness.backends.kind.proxy_pods import ProxyPods, Running
-from harness.backends.kind.unanswered import UnansweredPort
+from harness.backends.kind.recipe_proxies import RecipeProxies
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
@@ -41,7 +41,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 if TYPE_CHECKING:
-    from harness.backends.kind.engine import Shell
+    from harness.backends.containers.engine import Shell
 
 ABILITIES = frozenset(
     {
@@ -97,7 +97,7 @@ class KindComponents:
         patches: Mapping[str, str] | None = None,
         newest: Callable[[Wanted], Version] = newest_patch,
         stays: bool = False,
-        own_proxies: OwnProxies | None = None,
+        own_proxies: RecipeProxies | None = None,
     ) -> None:
         """`booted` is the release of all components at boot; `patches` maps minor versions to patches.
 
@@ -112,7 +112,7 @@ class KindComponents:
         self._stays = stays
         self._api = api
         self._ready: set[str] = set()  # nodes that were ready before the API server was stopped
-        self._port = UnansweredPort(shell, control_plane, _PORTS[_SERVER])
+        self._port = SilentPort(shell, control_plane, _PORTS[_SERVER])
         self._may_ask = False
         self._texts: dict[str, str] = {}  # the original manifests of changed static pods
         self._away: set[str] = set()  # static pods whose manifests are moved away

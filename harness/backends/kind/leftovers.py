@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.backends.kind.engine import ContainerEngine, find_engine
-from harness.backends.kind.state import PREFIX, ClusterFolder, known
+from harness.backends.containers.engine import ContainerEngine, find_engine
+from harness.backends.kind.cluster_folder import PREFIX, ClusterFolder, known
 from harness.errors import UnavailableError
 
 Say = Callable[[str], None]

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from harness.api.client import Api, Object, RefusedError
-from harness.backends.kind.engine import Shell
+from harness.backends.containers.engine import Shell
 from harness.errors import InconclusiveError
 from harness.model.manifests import has_condition
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
+from harness.backends.containers.engine import Shell
 from harness.backends.kind import kube_proxies as sets
-from harness.backends.kind.engine import Shell
-from harness.backends.kind.scarcity import naming_scarcity
+from harness.backends.kind.inotify_limits import naming_exhausted_limit
 from harness.backends.kind.static_pods import tag_at
 from harness.errors import UnavailableError
 from harness.eventually import eventually
@@ -69,7 +69,7 @@ class ProxyPods:
             else:
                 self._elsewhere[node] = running
         self._apply()
-        with naming_scarcity(self._shell, nodes):
+        with naming_exhausted_limit(self._shell, nodes):
             eventually(
                 lambda: self._are_up(nodes),
                 within=POD_SECONDS,

@@ -32,7 +32,7 @@ def cluster(backend: NetnsBackend, tmp_path: Path) -> Iterator[Cluster]:
 
 def test_server_on_the_host_network_answers_at_its_nodes_addresses(cluster: Cluster) -> None:
     (a1,) = cluster.run_servers(["a1"], host_network=True)
-    assert a1.addresses == cluster.backend.node_addresses("a1")
+    assert a1.addresses == cluster.backend.booted.node_addresses("a1")
     assert cluster.api.get("pods", cluster.namespace, "a1")["spec"]["hostNetwork"] is True
 
     service = cluster.create_service(ports=[TCP, UDP], dual_stack=True)
@@ -50,7 +50,7 @@ def test_node_outlives_its_server(cluster: Cluster) -> None:
     for _ in range(2):  # the second finds the ports free
         (a1,) = cluster.run_servers(["a1"], host_network=True)
         cluster.delete_pod(a1)
-    assert cluster.backend.node_addresses("a1")
+    assert cluster.backend.booted.node_addresses("a1")
 
 
 def test_each_port_of_a_server_has_a_name(cluster: Cluster) -> None:

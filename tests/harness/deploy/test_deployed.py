@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind.checks import find_kind
 from harness.backends.kind.cluster import KindCluster
-from harness.backends.kind.engine import ContainerEngine
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.topology import parse_topology

@@ -9,12 +9,12 @@ import pytest
 from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api
 from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.node_names import Names
 from harness.backends.netns import NetnsBackend
 from harness.doctor import images
 from harness.doctor.check import CheckState
-from harness.guest.snapshot import differences, snapshot
 from harness.model.topology import THREE_ZONES
+from tests.harness.guest.snapshot import differences, snapshot
 
 NAMES = Names({node.name: node.name for node in THREE_ZONES.nodes})
 

@@ -20,14 +20,14 @@ from harness.doctor.cluster import ClusterOptions
 from harness.errors import DistrustError, UnavailableError
 from harness.guest import errors
 from harness.guest.labels import BEFORE_ANNOTATION, LEASE, NAMESPACE
-from harness.guest.nodes import changed, restored
-from harness.guest.snapshot import differences, snapshot
+from harness.guest.nodes import NodeChange, changed, restored
 from harness.model import manifests
 from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from harness.run.real_cluster import Session
 from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
+from tests.harness.guest.snapshot import differences, snapshot
 from tests.reference.apiserver.hostile import SOUND, odd_objects
 
 Object = dict[str, Any]
@@ -120,7 +120,7 @@ class Somebody:
             errors.of_node("a1", node)
             target.described(THREE_ZONES.nodes[0], node, "a1")
             restored(node)
-            changed(node, "run", labels={"a": None}, taints=[{"key": "b"}], unschedulable=True)
+            changed(node, "run", NodeChange({"a": None}, taints=[{"key": "b"}], unschedulable=True))
 
     def run_begins(self) -> None:
         """Have a run take the cluster and give it back; it may say why it does not."""

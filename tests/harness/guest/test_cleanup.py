@@ -18,11 +18,11 @@ from harness.guest.cleanup import cleanup
 from harness.guest.labels import BEFORE_ANNOTATION, NAMESPACE, run_labels
 from harness.guest.lease import hold
 from harness.guest.lease_record import LeaseRecord
-from harness.guest.nodes import change_node
-from harness.guest.snapshot import comparable, differences, snapshot
+from harness.guest.nodes import NodeChange, change_node
 from harness.model import manifests
 from harness.model.topology import Node
 from reference.apiserver.server import HttpServer
+from tests.harness.guest.snapshot import comparable, differences, snapshot
 
 TAINT = {"key": "example.com/own", "effect": "NoSchedule"}
 
@@ -46,8 +46,10 @@ def leave_behind(api: Api, run: str, *, seconds_ago: float = 31.0, process: str 
     api.create("namespaces", "", {"metadata": {"name": f"td-{run}-main-1", "labels": run_labels(run)}})
     api.create("services", f"td-{run}-main-1", manifests.service("web"))
     api.create("nodes", "", {"metadata": {"name": f"api-only-{run}", "labels": run_labels(run)}})
-    change_node(api, "a1", run, labels={"topology.kubernetes.io/zone": "z", "new": "x"}, taints=[], unschedulable=True)
-    change_node(api, "a1", run, labels={"topology.kubernetes.io/zone": None})
+    change_node(
+        api, "a1", run, NodeChange({"topology.kubernetes.io/zone": "z", "new": "x"}, taints=[], unschedulable=True)
+    )
+    change_node(api, "a1", run, NodeChange({"topology.kubernetes.io/zone": None}))
 
 
 def test_cluster_is_equal_before_and_after(cluster: Api) -> None:

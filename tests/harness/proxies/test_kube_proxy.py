@@ -14,6 +14,7 @@ from harness.backends.netns import NetnsBackend
 from harness.binaries import Version, find_entry
 from harness.errors import EndedError, UnavailableError
 from harness.eventually import eventually
+from harness.guest.nodes import NodeChange
 from harness.model import manifests
 from harness.model.manifests import Endpoint
 from harness.model.outcomes import Reached
@@ -148,7 +149,7 @@ def test_after_settling_the_first_packet_goes_where_it_should(backend: NetnsBack
 def test_after_settling_a_proxy_knows_the_zone_that_its_node_was_given(backend: NetnsBackend) -> None:
     assert isinstance(backend.proxy, KubeProxy)
     for zone in ("z", None, "a"):
-        backend.change_node("a1", labels={ZONE_LABEL: zone})
+        backend.change_node("a1", NodeChange(labels={ZONE_LABEL: zone}))
         backend.settle()
         assert (backend.proxy._followers["a1"].labels or {}).get(ZONE_LABEL) == zone
 

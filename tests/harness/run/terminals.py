@@ -25,8 +25,8 @@ import yaml
 from harness.api.client import Api
 from harness.api.kubeconfig import Kubeconfig
 from harness.eventually import eventually
-from harness.guest.snapshot import differences, snapshot
 from harness.model.own_folder import in_use
+from tests.harness.guest.snapshot import differences, snapshot
 
 AT = """
 import os, pathlib, time

@@ -10,6 +10,7 @@ import dns.message
 import pytest
 
 from harness.backends.netns import NetnsBackend
+from harness.backends.protocols import ServesDns
 from harness.control_planes.control_plane import ControlPlane
 from harness.dns.reference import ReferenceDns
 from harness.errors import InconclusiveError, UnavailableError
@@ -113,7 +114,7 @@ def test_target_of_a_port_is_asked_for_where_the_answer_lacks_it(cluster: Cluste
 
 
 def test_silence_is_an_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster.backend, "dns", lambda: {"IPv4": "10.246.0.1"})  # where nobody is
+    monkeypatch.setattr(cluster.backend.booted, "dns", lambda: {"IPv4": "10.246.0.1"})  # where nobody is
     assert ask_dns(cluster, pod_client("a1"), "web.told.svc.cluster.local.").rcode == "no answer (Timeout)"
 
 
@@ -136,7 +137,7 @@ def test_locators_are_compared_by_the_fields_that_are_given(cluster: Cluster) ->
 
 
 def test_resolv_conf_is_that_of_a_kubelet(cluster: Cluster) -> None:
-    servers = "".join(f"nameserver {each}\n" for each in cluster.backend.dns().values())
+    servers = "".join(f"nameserver {each}\n" for each in cluster.backend.part(ServesDns).dns().values())
     search = "search told.svc.cluster.local svc.cluster.local cluster.local"
     assert resolv_conf(cluster) == f"{servers}{search}\noptions ndots:5\n"
 

@@ -26,7 +26,8 @@ class _Written:
 
     def __init__(self, *slices: Object) -> None:
         self._slices = slices
-        self.api = self.backend = SimpleNamespace(writes=0, changes=0, await_pods=self.await_pods)
+        restored = SimpleNamespace(await_pods=self.await_pods)
+        self.api = self.backend = SimpleNamespace(writes=0, changes=0, restored=restored)
         self.sights = Sights(cast("Cluster", self))
         self.compared: dict[str, tuple[Any, Any]] = {}
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness.api.client import Api
 from harness.backends.netns import NetnsBackend
-from harness.backends.view import View
+from harness.backends.scenario_backend import ScenarioBackend
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import UsageError
 from harness.judging.history import History
@@ -48,7 +48,7 @@ def api() -> Iterator[Api]:
 def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
     """The nodes of a scenario on it."""
     with History(tmp_path / "history.jsonl") as history:
-        yield Nodes(View(_Backend(api)), history)
+        yield Nodes(ScenarioBackend(_Backend(api)), history)
 
 
 def test_a_node_that_is_made_reports_what_is_asked_for(api: Api, nodes: Nodes) -> None:
@@ -125,18 +125,18 @@ def test_a_node_with_a_proxy_is_not_deleted(nodes: Nodes) -> None:
 
 def test_components_know_of_nodes_before_anything_else_is_written_and_the_reverse(api: Api, tmp_path: Path) -> None:
     backend = _Backend(api)
-    view = View(backend)
+    of_scenario = ScenarioBackend(backend)
     settled = []
     with History(tmp_path / "history.jsonl") as history:
-        nodes = Nodes(view, history)
+        nodes = Nodes(of_scenario, history)
         for write in (
             lambda: nodes.create("d1", "d"),
             lambda: nodes.report("d1", ready=False),
-            lambda: view.begin_to_write("services"),
-            lambda: view.begin_to_write("services"),
+            lambda: of_scenario.begin_to_write("services"),
+            lambda: of_scenario.begin_to_write("services"),
             lambda: nodes.delete("d1"),
-            view.settle,
-            lambda: view.begin_to_write("services"),
+            of_scenario.settle,
+            lambda: of_scenario.begin_to_write("services"),
         ):
             write()
             settled.append(backend.settled)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.kind.engine import ContainerEngine
+from harness.backends.containers.engine import ContainerEngine
 from harness.binaries.cache import Cache
 from harness.binaries.versions import Version
 from harness.binaries.watching import Silent

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.kind.engine import ContainerEngine
+from harness.backends.containers.engine import ContainerEngine
 from harness.errors import UnavailableError
 from tools.compiling.go import find_go
 

@@ -14,8 +14,8 @@ import yaml
 
 from harness.backends.netns import NetnsBackend
 from harness.eventually import eventually
-from harness.guest.snapshot import differences, snapshot
 from reference.apiserver.server import HttpServer
+from tests.harness.guest.snapshot import differences, snapshot
 
 EVERYTHING = ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, {"nonResourceURLs": ["*"], "verbs": ["*"]})
 

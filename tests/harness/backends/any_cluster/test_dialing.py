@@ -12,7 +12,7 @@ import pytest
 from harness.api.client import Api, Response
 from harness.backends.any_cluster import dialing
 from harness.backends.any_cluster import repeated_syns as repeated_syns_module
-from harness.backends.any_cluster.answers import address_seen, outcomes_of
+from harness.backends.any_cluster.agnhost_output import address_seen, outcomes_of
 from harness.backends.any_cluster.dialing import Aside, Dialer, Neighbours
 from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns

@@ -15,7 +15,7 @@ from emulator.kubelet.kubelet import Kubelet
 from harness import eventually as eventually_module
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
-from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.node_names import Names
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.any_cluster.zone_canary import ZoneCanary
@@ -27,7 +27,6 @@ from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.guest.labels import RUN_LABEL
-from harness.guest.snapshot import differences, snapshot
 from harness.model import needs
 from harness.model.abilities import Ability
 from harness.model.outcomes import TIMED_OUT, Reached, Unknown
@@ -42,6 +41,7 @@ from harness.scenario.service import endpoint
 from mutants import BENIGN, MUTANTS
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Replaceable, Stranger, target_of
+from tests.harness.guest.snapshot import differences, snapshot
 
 NEARBY = "KEP-4444/zone-hints-keep-traffic-in-the-zone"
 LEFT = "service.kubernetes.io/service-proxy-name"
@@ -79,11 +79,11 @@ def test_connections_that_meet_earlier_ones_are_no_fault(
     cluster.publish(service, [endpoint(b1)])
     cluster.settle()
     probes = paths.target_of(cluster, service).path(who, frozenset()).probes(60)
-    assert set(cluster.backend.probe(probes)) == {TIMED_OUT}
+    assert set(cluster.backend.booted.probe(probes)) == {TIMED_OUT}
 
     cluster.patch_service(service, {"metadata": {"labels": {LEFT: None}}})
     cluster.settle()
-    seen = {type(each) for _ in range(2) for each in cluster.backend.probe(probes)}
+    seen = {type(each) for _ in range(2) for each in cluster.backend.booted.probe(probes)}
     assert seen == ({Reached} if who == "a1" else {Reached, Unknown})
 
 
@@ -187,7 +187,7 @@ def test_pods_satisfy_the_restricted_standard_and_carry_the_label_of_the_run(str
 def test_twenty_pods_are_made_at_once(stranger: Stranger) -> None:
     cluster = stranger()()
     nodes = ["a1", "a2", "b1", "b2", "c1"] * 4
-    pods = cluster.backend.run_pods(
+    pods = cluster.backend.booted.run_pods(
         cluster.namespace, [WantedPod(f"p{number}", node) for number, node in enumerate(nodes)]
     )
     assert [pod.node for pod in pods] == nodes

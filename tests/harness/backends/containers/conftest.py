@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from emulator.kubelet.kubelet import Kubelet
-from harness.backends.containers.way import ABILITIES
+from harness.backends.containers.reachability import ABILITIES
 from harness.backends.implementation import Implementation, reference
 from harness.backends.kind.packets import KindPacketsBackend
 from harness.backends.netns import NetnsBackend

@@ -50,7 +50,7 @@ def test_a_fault_is_found_by_packets_and_its_path_is_followed(inhabited: Inhabit
     texts = gather({"three_zones": cluster}, evidence=True).texts
     assert "eth0" in texts["network-a1.txt"]
     assert "dport=80" in texts["connections-a1.txt"]
-    assert cluster.backend.environment().keys() <= OF_REPORTS.keys()
+    assert cluster.backend.booted.environment().keys() <= OF_REPORTS.keys()
     paths = [str(text) for name, text in texts.items() if name.startswith("path-")]
     assert paths
     assert not any("which rules took it:" in each for each in paths)
@@ -97,5 +97,7 @@ def test_no_scenario_has_an_address_of_the_one_before(inhabited: Inhabited) -> N
     given = []
     for _ in range(3):
         cluster = new_cluster()
-        given += [str(cluster.backend.virtual_addresses("load-balancer", "a1", number)) for number in range(1, 61)]
+        given += [
+            str(cluster.backend.booted.virtual_addresses("load-balancer", "a1", number)) for number in range(1, 61)
+        ]
     assert len(set(given)) == len(given)

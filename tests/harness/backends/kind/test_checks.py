@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.backends.containers.engine import Facts, find_engine
 from harness.backends.kind.checks import check_engine, find_kind, notes, require
 from harness.backends.kind.config import KindConfig
-from harness.backends.kind.engine import Facts, find_engine
 from harness.errors import UnavailableError
 from harness.model.topology import THREE_ZONES
 from tests.harness.backends.kind.conftest import Install

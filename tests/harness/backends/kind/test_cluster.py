@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind.cluster import KindCluster, explain, spoken
-from harness.backends.kind.engine import ContainerEngine
+from harness.backends.kind.cluster_folder import root
 from harness.backends.kind.nodes import ready_nodes
-from harness.backends.kind.state import root
 from harness.errors import UnavailableError, UsageError
 from harness.model.topology import ONE_ZONE
 from tests.harness.backends.kind.conftest import Install

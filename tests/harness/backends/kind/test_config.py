@@ -15,11 +15,11 @@ from harness.backends.kind.config import (
     parse_images,
     version_of_image,
 )
-from harness.backends.kind.named import NAMED, text_of
 from harness.binaries.versions import Version
 from harness.errors import UsageError
 from harness.model.topology import ONE_ZONE, THREE_ZONES
 from tests.harness.backends.kind.conftest import Install
+from tools.kind_configs import NAMED, text_of
 
 FILES = Path(__file__).parents[4] / "kind-configs"
 UP_TO_THE_NETWORK = """case "$1" in
@@ -36,7 +36,7 @@ def test_cluster_may_have_neither_kube_proxy_nor_network() -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_file_is_what_its_named_topology_makes_it(name: str) -> None:
-    again = "write it again with `python -m harness.backends.kind.named kind-configs`"
+    again = "write it again with `python -m tools.kind_configs kind-configs`"
     assert (FILES / f"{name}.yaml").read_text(encoding="utf-8") == text_of(name), again
 
 

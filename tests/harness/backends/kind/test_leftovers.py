@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.backends.kind.engine import CLUSTER_LABEL, ContainerEngine
+from harness.backends.containers.engine import CLUSTER_LABEL, ContainerEngine
+from harness.backends.kind.cluster_folder import ClusterFolder, root
 from harness.backends.kind.leftovers import remove_leftovers
-from harness.backends.kind.state import ClusterFolder, root
 from harness.commands.cleanup import cleanup
 from tests.harness.backends.kind.conftest import Install
 
 HOLD = """
 import sys
-from harness.backends.kind.state import ClusterFolder
+from harness.backends.kind.cluster_folder import ClusterFolder
 print(ClusterFolder(sys.argv[1]).take(), flush=True)
 sys.stdin.read()
 """

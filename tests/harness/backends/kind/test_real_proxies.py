@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind.backend import KindBackend
-from harness.backends.kind.engine import ContainerEngine
 from harness.errors import EndedError, StartError
 from harness.eventually import eventually
 from harness.model.release import Component

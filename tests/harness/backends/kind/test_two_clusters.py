@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.backends.kind.engine import ContainerEngine
+from harness.backends.containers.engine import ContainerEngine
 from harness.eventually import eventually
 from tests.harness.backends.verdicts import RUN, trafficdist
 

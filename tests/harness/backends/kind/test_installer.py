@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.backends.containers.engine import Facts, find_engine
 from harness.backends.kind.checks import Tools
-from harness.backends.kind.engine import Facts, find_engine
-from harness.backends.kind.installing import load_images, require_images
+from harness.backends.kind.installer import load_images, require_images
 from harness.binaries.versions import Version
 from harness.doctor.check import CheckState
 from harness.doctor.machine import examine_kind

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.backends.kind.engine import ContainerEngine
+from harness.backends.containers.engine import ContainerEngine
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.topology import MAX_NODES
@@ -29,7 +29,7 @@ _SECONDS = 60.0  # for the engine to start it, before the time scale
 _LINK = "eth0"
 
 
-class OutsideClient:
+class ExternalClient:
     """The container, and its netns."""
 
     def __init__(self, engine: ContainerEngine, name: str, *, proc: Path) -> None:

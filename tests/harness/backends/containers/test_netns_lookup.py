@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.containers.places import holds, netns_of, pod_of, processes_of
-from harness.backends.kind.engine import ContainerEngine
+from harness.backends.containers.engine import ContainerEngine
+from harness.backends.containers.netns_lookup import holds, netns_of, pod_of, processes_of
 from harness.errors import UnavailableError
 from harness.netns import process, rtnetlink
 from harness.netns.namespace import Namespace

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from harness.api.client import Object
 from harness.backends.any_cluster import pods
-from harness.backends.containers.places import Places, holds
-from harness.backends.netns_ground import Running
+from harness.backends.containers.netns_lookup import NetnsLookup, holds
+from harness.backends.netns_control_targets import Running
 from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
 from harness.netns.addresses import Family, family_of
@@ -56,7 +56,7 @@ class Inside:
     """The netns of one backend. Thread-safe. `running` and `clients` are what control probes go between."""
 
     def __init__(
-        self, places: Places, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
+        self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
     ) -> None:
         """`nodes` are the addresses of each, `cidrs` what is behind it.
 

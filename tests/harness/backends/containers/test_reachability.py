@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.containers import way
-from harness.backends.containers.way import choose, is_elsewhere
+from harness.backends.containers import reachability
+from harness.backends.containers.reachability import choose, is_elsewhere
 from harness.errors import UnavailableError
 from harness.model.abilities import Ability
 from harness.model.probing import AGNHOST
@@ -37,8 +37,8 @@ def test_packets_that_are_asked_for_and_cannot_be_end_the_run() -> None:
 
 
 def test_an_ordinary_user_asks_by_agnhost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(way, "is_elsewhere", lambda _: "")
-    monkeypatch.setattr(way.sandbox, "able", lambda: False)
+    monkeypatch.setattr(reachability, "is_elsewhere", lambda _: "")
+    monkeypatch.setattr(reachability.sandbox, "able", lambda: False)
     assert choose("", [NODE], NAMES).why == "an ordinary user may not enter the networks of containers; run as root"
 
 
@@ -47,4 +47,4 @@ def test_who_wants_agnhost_gets_it_wherever_the_cluster_is() -> None:
 
 
 def test_packets_come_with_what_agnhost_cannot_ask() -> None:
-    assert {Ability.OPEN_CONNECTIONS, Ability.LOAD_BALANCER} <= way.Way("packets", "").abilities
+    assert {Ability.OPEN_CONNECTIONS, Ability.LOAD_BALANCER} <= reachability.Way("packets", "").abilities

@@ -28,7 +28,7 @@ _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
 
 
 @dataclass(frozen=True, slots=True)
-class Installing:
+class Installer:
     """A recipe, and the cluster that it is brought to. `nodes` are the names of its nodes, by kind's."""
 
     recipe: Recipe

@@ -6,9 +6,10 @@ import contextlib
 from typing import Any
 
 from harness.api.client import Api
-from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.node_names import Names
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.kubeconfig import KubeconfigBackend
+from harness.guest.nodes import NodeChange
 from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
@@ -77,6 +78,6 @@ def test_a_node_is_changed_by_the_name_that_the_cluster_has_for_it() -> None:
         api.create("nodes", "", {"metadata": {"name": "kind-worker"}})
         target = ClusterTarget("", "", "abcd1234", NAMES, THREE_ZONES, ALWAYS)
         with contextlib.closing(KubeconfigBackend(target, Api(server.kubeconfig()))) as backend:
-            backend.change_node("a1", labels={ZONE_LABEL: "b"})
+            backend.change_node("a1", NodeChange(labels={ZONE_LABEL: "b"}))
         assert api.get("nodes", "", "kind-worker")["metadata"]["labels"] == {ZONE_LABEL: "europe-1b"}
     server.stop()

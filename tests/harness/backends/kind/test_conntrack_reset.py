@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from harness.backends.kind import unanswered
-from harness.backends.kind.unanswered import UnansweredPort
+from harness.backends.kind import conntrack_reset
+from harness.backends.kind.conntrack_reset import SilentPort
 from harness.eventually import eventually
 from harness.netns import programs
 from harness.netns.namespace import Namespace
@@ -93,7 +93,7 @@ def _outcome(source: str, target: str) -> str:
 
 @needs_iptables
 def test_connections_of_nodes_have_no_answer_until_the_port_is_open(shell: Netns) -> None:
-    port = UnansweredPort(shell, "control-plane", PORT)
+    port = SilentPort(shell, "control-plane", PORT)
     port.close()
     assert shell.outcomes() == OTHERS
     with shell.place.entered():
@@ -104,7 +104,7 @@ def test_connections_of_nodes_have_no_answer_until_the_port_is_open(shell: Netns
 
 @needs_iptables
 def test_a_port_that_is_closed_twice_is_open_after_one_opening(shell: Netns) -> None:
-    port = UnansweredPort(shell, "control-plane", PORT)
+    port = SilentPort(shell, "control-plane", PORT)
     port.close()
     port.close()
     port.open()
@@ -116,11 +116,11 @@ def test_a_port_that_is_closed_twice_is_open_after_one_opening(shell: Netns) -> 
 
 @needs_iptables
 def test_a_port_that_was_closed_for_one_family_only_is_opened(shell: Netns, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = UnansweredPort(shell, "control-plane", PORT)
-    families = unanswered._FAMILIES
-    monkeypatch.setattr(unanswered, "_FAMILIES", families[:1])
+    port = SilentPort(shell, "control-plane", PORT)
+    families = conntrack_reset._FAMILIES
+    monkeypatch.setattr(conntrack_reset, "_FAMILIES", families[:1])
     port.close()
-    monkeypatch.setattr(unanswered, "_FAMILIES", families)
+    monkeypatch.setattr(conntrack_reset, "_FAMILIES", families)
     port.open()
     assert shell.outcomes() == REFUSED
 
@@ -130,5 +130,5 @@ def test_a_network_without_a_gateway_gets_no_answer_at_all(shell: Netns) -> None
     with shell.place.entered(), IPRoute() as ip:
         for everything in ("0.0.0.0/0", "::/0"):
             ip.route("del", dst=everything)
-    UnansweredPort(shell, "control-plane", PORT).close()
+    SilentPort(shell, "control-plane", PORT).close()
     assert shell.outcomes() == UNANSWERED

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from harness.backends.any_cluster import pool
-from harness.backends.any_cluster.pool import Pool
+from harness.backends.any_cluster import request_pool
+from harness.backends.any_cluster.request_pool import RequestPool
 from harness.errors import InconclusiveError
 
 
@@ -36,26 +36,26 @@ def test_all_are_asked_and_no_more_than_its_size_at_once() -> None:
             together -= 1
         return -number
 
-    assert dict(Pool(3, no_watch).each(ask, range(100))) == {number: -number for number in range(100)}
+    assert dict(RequestPool(3, no_watch).each(ask, range(100))) == {number: -number for number in range(100)}
     assert 1 <= most <= 3
 
 
 def test_there_are_no_more_threads_than_its_size() -> None:
     threads: set[threading.Thread] = set()
-    list(Pool(3, no_watch).each(lambda _number: threads.add(threading.current_thread()), range(100)))
+    list(RequestPool(3, no_watch).each(lambda _number: threads.add(threading.current_thread()), range(100)))
     assert 1 <= len(threads) <= 3
 
 
 def test_what_one_raises_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
-        list(Pool(3, no_watch).each(lambda number: 1 // number, [1, 0, 2]))
+        list(RequestPool(3, no_watch).each(lambda number: 1 // number, [1, 0, 2]))
 
 
 def test_who_is_late_is_given_up_when_the_watch_says_so(
     never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "LATE", 0.05)
-    monkeypatch.setattr(pool, "LOOK", 0.01)
+    monkeypatch.setattr(request_pool, "LATE", 0.05)
+    monkeypatch.setattr(request_pool, "LOOK", 0.01)
     looks = iter([None, None, InconclusiveError("node b1 is gone")])
 
     def look() -> None:
@@ -64,21 +64,21 @@ def test_who_is_late_is_given_up_when_the_watch_says_so(
 
     seen = []
     with pytest.raises(InconclusiveError, match="node b1 is gone"):
-        seen.extend(Pool(1, lambda: look).each(lambda late: late and never.wait(), [False, True, True]))
+        seen.extend(RequestPool(1, lambda: look).each(lambda late: late and never.wait(), [False, True, True]))
     assert next(looks, "no more") == "no more"
 
 
 def test_who_is_late_and_answers_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "LATE", 0.05)
-    monkeypatch.setattr(pool, "LOOK", 0.01)
+    monkeypatch.setattr(request_pool, "LATE", 0.05)
+    monkeypatch.setattr(request_pool, "LOOK", 0.01)
     asked = threading.Event()
-    made = Pool(1, lambda: asked.set)
+    made = RequestPool(1, lambda: asked.set)
     assert list(made.each(lambda _item: asked.wait(5), ["a1"])) == [("a1", True)]
 
 
 def test_nothing_begins_after_the_end() -> None:
     asked: list[str] = []
-    made = Pool(1, no_watch)
+    made = RequestPool(1, no_watch)
     made.close()
     with pytest.raises(InconclusiveError, match="the run is over"):
         list(made.each(asked.append, ["a1"]))

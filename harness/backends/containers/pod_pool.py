@@ -14,7 +14,7 @@ from contextlib import suppress
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.pod_runner import PodRunner
 from harness.backends.backend import WantedPod
-from harness.backends.containers.inside import Inside, PodKey, Serve
+from harness.backends.containers.in_pod import Inside, PodKey, Serve
 from harness.errors import InconclusiveError
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
@@ -24,12 +24,12 @@ MOST = 6
 """So many pods of a node are kept: no scenario but those of many endpoints wants more."""
 
 
-def can_be_kept(wanted: WantedPod) -> bool:
+def fits_pool(wanted: WantedPod) -> bool:
     """Return whether nobody but clients of the scenario has to do with this pod."""
     return not wanted.labels and wanted.ready and not wanted.host_network
 
 
-class KeptPods:
+class PodPool:
     """The kept pods of one worker, in a Kubernetes namespace of their own."""
 
     def __init__(self, runner: PodRunner, inside: Inside, namespace: str) -> None:

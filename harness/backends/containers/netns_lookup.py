@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from harness.backends.containers.outside import OutsideClient
-from harness.backends.kind.engine import ContainerEngine
+from harness.backends.containers.engine import ContainerEngine
+from harness.backends.containers.from_host import ExternalClient
 from harness.errors import UnavailableError
 from harness.netns.fabric import Host
 from harness.netns.inhabitants import PROC, by_netns
@@ -23,7 +23,7 @@ from harness.netns.namespace import Namespace
 _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # systemd's names have no "-"
 
 
-class Places(Protocol):
+class NetnsLookup(Protocol):
     """The netns of a cluster. Who gets one closes it."""
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
@@ -42,7 +42,7 @@ class Places(Protocol):
         """End the client outside. Idempotent."""
 
 
-class ContainerPlaces:
+class ContainerNetns:
     """The netns of a cluster whose nodes are containers of an engine of this machine."""
 
     def __init__(
@@ -53,10 +53,10 @@ class ContainerPlaces:
         self._containers = containers
         self._proc = proc
         self._nodes: dict[str, int] = {}  # the inodes of their netns
-        self._outside = OutsideClient(engine, who, proc=proc)
+        self._outside = ExternalClient(engine, who, proc=proc)
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
-        """See `Places`."""
+        """See `NetnsLookup`."""
         container = self._containers[name]
         place = netns_of(self._engine, container, proc=self._proc)
         if not all(holds(place, each) for each in addresses):
@@ -69,7 +69,7 @@ class ContainerPlaces:
         return place
 
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
-        """See `Places`."""
+        """See `NetnsLookup`."""
         found = {}
         for uid, process in processes_of(uids, without=self._nodes.values(), proc=self._proc).items():
             with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -77,11 +77,11 @@ class ContainerPlaces:
         return found
 
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """See `Places`."""
+        """See `NetnsLookup`."""
         return self._outside.start(beside=next(iter(self._containers.values())), nodes=nodes, cidrs=cidrs)
 
     def close(self) -> None:
-        """See `Places`."""
+        """See `NetnsLookup`."""
         self._outside.close()
 
 

@@ -11,7 +11,7 @@ static pods, and would wait for each answer.
 
 from __future__ import annotations
 
-from harness.backends.kind.engine import Shell
+from harness.backends.containers.engine import Shell
 
 _RULE = 'INPUT ! --in-interface lo ${{suite:+! --source "$suite"}} --protocol tcp --syn --dport {port} --jump DROP'
 _SUITE = "suite=$(ip -{family} route show default | sed -n '1s/.* via \\([^ ]*\\).*/\\1/p')"
@@ -20,7 +20,7 @@ _DELETE = "if {tool} --wait --check {rule} 2>/dev/null; then {tool} --wait --del
 _FAMILIES = (("4", "iptables", "tcp"), ("6", "ip6tables", "tcp6"))
 
 
-class UnansweredPort:
+class SilentPort:
     """A TCP port of a node that answers no SYN of other nodes while it is closed. In the node's own netns."""
 
     def __init__(self, shell: Shell, node: str, port: int) -> None:

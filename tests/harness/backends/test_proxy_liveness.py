@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.backends import components
+from harness.backends import component_sync
 from harness.backends.backend import WantedPod
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
@@ -92,7 +92,7 @@ def test_proxy_that_hangs_is_found_once_and_waited_for_no_more(
             cluster.settle()
         assert time.monotonic() - begin < 0.2
     hang(cluster, "b1", signal.SIGCONT)
-    monkeypatch.setattr(components, "ASKED_EVERY", 0.0)
+    monkeypatch.setattr(component_sync, "ASKED_EVERY", 0.0)
     cluster.settle()
     cluster.check_instruments()
 

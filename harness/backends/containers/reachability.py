@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.api.client import Object
-from harness.backends.containers.places import ContainerPlaces
-from harness.backends.kind.engine import find_engine
+from harness.backends.containers.engine import find_engine
+from harness.backends.containers.netns_lookup import ContainerNetns
 from harness.errors import UnavailableError
 from harness.model.abilities import Ability
 from harness.model.manifests import internal_addresses
@@ -73,7 +73,7 @@ def _tried(nodes: Sequence[Object]) -> str:
         raise UnavailableError("an ordinary user may not enter the networks of containers; run as root")
     engine = find_engine()
     containers = {str(node["metadata"]["name"]): node for node in nodes}
-    places = ContainerPlaces(engine, {name: name for name in containers})
+    places = ContainerNetns(engine, {name: name for name in containers})
     for name, node in containers.items():
         places.node(name, internal_addresses(node)).close()
     return engine.name

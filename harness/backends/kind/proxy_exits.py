@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.api.client import Api, Object, log_of_pod
-from harness.backends.any_cluster.node_evidence import ProxyPlace
+from harness.backends.any_cluster.node_evidence import ProxySelector
 from harness.errors import InconclusiveError
 
 _UNKNOWN = "Unknown"  # the reason that containerd gives for a container that was gone when it began
 _LINES = "20"
 
 
-class Endings:
+class ProxyExits:
     """The containers of proxies, and which ends of them were seen already."""
 
-    def __init__(self, api: Api, places: Sequence[ProxyPlace]) -> None:
+    def __init__(self, api: Api, places: Sequence[ProxySelector]) -> None:
         self._api = api
         self._places = places
         self._known: set[tuple[str, str]] = set()
@@ -51,7 +51,7 @@ class Endings:
                 yield each
             self._known.add(which)
 
-    def _told(self, place: ProxyPlace, pod: Object, container: Object) -> str:
+    def _told(self, place: ProxySelector, pod: Object, container: Object) -> str:
         node, end = pod["spec"].get("nodeName"), _end(container)
         runs = "running" in (container.get("state") or {})
         query = {"container": container["name"], "tailLines": _LINES, **({"previous": "true"} if runs else {})}

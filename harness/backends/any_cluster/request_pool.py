@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Pool:
+class RequestPool:
     """Sends at most `size` requests at the same time. Thread-safe."""
 
     def __init__(self, size: int, begin_watch: BeginWatch) -> None:

@@ -19,7 +19,7 @@ POD_SECONDS = 120.0
 _LOOK = 0.25
 
 
-class OwnProxies:
+class RecipeProxies:
     """The DaemonSets of a recipe. Nodes are named as the API server names them."""
 
     def __init__(self, api: Api, name: str, workloads: Sequence[Workload]) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.backends.components import Components
+from harness.backends.component_sync import Components
 from harness.errors import EndedError, InconclusiveError
 from tests.conformance.trials import time_scaled
 

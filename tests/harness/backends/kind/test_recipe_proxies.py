@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from harness.api.client import Api, Object, Response
-from harness.backends.kind import own_proxies
-from harness.backends.kind.own_proxies import OwnProxies
+from harness.backends.kind import recipe_proxies
+from harness.backends.kind.recipe_proxies import RecipeProxies
 from harness.errors import UnavailableError
 from harness.recipes.installation import Workload
 
@@ -50,11 +50,11 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def proxies(cluster: Cluster) -> OwnProxies:
-    return OwnProxies(cast("Api", cast("Any", cluster)), "mine", [AGENT])
+def proxies(cluster: Cluster) -> RecipeProxies:
+    return RecipeProxies(cast("Api", cast("Any", cluster)), "mine", [AGENT])
 
 
-def test_node_is_left_out_and_comes_back(cluster: Cluster, proxies: OwnProxies) -> None:
+def test_node_is_left_out_and_comes_back(cluster: Cluster, proxies: RecipeProxies) -> None:
     proxies.stop(["w2"])
     assert cluster.left_out == {"w2"}
     proxies.start(["w2"])
@@ -62,7 +62,7 @@ def test_node_is_left_out_and_comes_back(cluster: Cluster, proxies: OwnProxies) 
     assert cluster.left_out == set()
 
 
-def test_all_is_as_it_was_installed_at_the_end(cluster: Cluster, proxies: OwnProxies) -> None:
+def test_all_is_as_it_was_installed_at_the_end(cluster: Cluster, proxies: RecipeProxies) -> None:
     proxies.stop(["w1", "w2"])
     proxies.close()
     assert cluster.patches[-1]["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
@@ -73,9 +73,9 @@ def test_all_is_as_it_was_installed_at_the_end(cluster: Cluster, proxies: OwnPro
 
 
 def test_proxy_that_does_not_come_back_is_named(
-    cluster: Cluster, proxies: OwnProxies, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, proxies: RecipeProxies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_proxies, "POD_SECONDS", 0.1)
+    monkeypatch.setattr(recipe_proxies, "POD_SECONDS", 0.1)
     cluster.broken = True
     with pytest.raises(UnavailableError, match=r"mine on w1; .*DaemonSet kube-system/agent: not ready on w1"):
         proxies.start(["w1"])

@@ -21,7 +21,7 @@ Running = dict[tuple[str, str], tuple[Host, Sequence[Server]]]
 """Pods with an echo server, by Kubernetes namespace and name."""
 
 
-class NetnsGround:
+class NetnsControlTargets:
     """The ground of one cluster: its nodes, its servers that run, its client pods by node, and nodes that are off."""
 
     def __init__(
@@ -74,16 +74,16 @@ class NetnsGround:
         return lambda: sum(each.since(counters) for each, counters in before)
 
 
-class GroundOfOne:
+class SinglePodTargets:
     """The ground of a cluster with one pod of its own, in place of those that scenarios run."""
 
-    def __init__(self, ground: NetnsGround, name: str, pod: Host) -> None:
-        self._ground = ground
+    def __init__(self, ground: NetnsControlTargets, name: str, pod: Host) -> None:
+        self._control_targets = ground
         self._pod = {name: pod}
 
     def who(self, client: SocketSource) -> str:
         """Return the name of the client with this netns."""
-        return self._ground.who(client)
+        return self._control_targets.who(client)
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
         """Return the one pod."""
@@ -91,7 +91,7 @@ class GroundOfOne:
 
     def overflows(self) -> Callable[[], int]:
         """Return what tells for how many connections the nodes' tracking has had no room since."""
-        return self._ground.overflows()
+        return self._control_targets.overflows()
 
 
 def _targets(pods: Mapping[str, Host], family: int) -> dict[str, tuple[str, int]]:

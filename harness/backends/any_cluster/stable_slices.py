@@ -14,7 +14,7 @@ QUIET = 0.3  # seconds, before the time scale, without a write
 LONGEST = 10.0  # seconds, before the time scale: who writes without end is judged for it
 
 
-class SlicesAtRest:
+class StableSlices:
     """Waits for the slices of scenarios about a controller."""
 
     def __init__(self, api: Api) -> None:

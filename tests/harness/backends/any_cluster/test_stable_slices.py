@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from harness.api.client import Api
-from harness.backends.any_cluster import slices_at_rest
-from harness.backends.any_cluster.slices_at_rest import SlicesAtRest
+from harness.backends.any_cluster import stable_slices
+from harness.backends.any_cluster.stable_slices import StableSlices
 
 
 class _Api:
@@ -27,16 +27,16 @@ class _Api:
         return [{"metadata": {"uid": "u", "resourceVersion": str(self.looks[-1])}}]
 
 
-def _waits(api: _Api) -> SlicesAtRest:
-    waits = SlicesAtRest(cast("Api", api))
+def _waits(api: _Api) -> StableSlices:
+    waits = StableSlices(cast("Api", api))
     waits.begin("td-one")
     return waits
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices_at_rest, "QUIET", 0.1)
-    monkeypatch.setattr(slices_at_rest, "LONGEST", 0.5)
+    monkeypatch.setattr(stable_slices, "QUIET", 0.1)
+    monkeypatch.setattr(stable_slices, "LONGEST", 0.5)
 
 
 def test_slices_that_are_still_written_are_waited_for() -> None:

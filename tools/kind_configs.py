@@ -1,6 +1,6 @@
 """The manifests of `kind-configs/`, which can be used without this suite.
 
-    python -m harness.backends.kind.named kind-configs     writes them again
+    python -m tools.kind_configs kind-configs     writes them again
 
 A test compares the files with this module.
 """
@@ -66,7 +66,7 @@ def text_of(name: str) -> str:
     nodes = ", ".join(f"{node.name} in zone {node.zone}" for node in named.wanted.topology.nodes)
     head = f"# {named.says}\n# Workers in this order: {nodes}.\n"
     head += f"#   kind create cluster --config kind-configs/{name}.yaml\n"
-    head += "# Written by `python -m harness.backends.kind.named`, from a named topology; change it there.\n"
+    head += "# Written by `python -m tools.kind_configs`, from a named topology; change it there.\n"
     body = yaml.safe_dump(manifest(named.wanted, name=name.replace(".", "-")), sort_keys=False, width=120)
     return head + body
 

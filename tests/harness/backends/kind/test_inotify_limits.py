@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.kind.scarcity import naming_scarcity
+from harness.backends.kind.inotify_limits import naming_exhausted_limit
 from harness.errors import UnavailableError
 
 SAID = "E1121 watcher.go:7] failed to create watcher: too many open files\n"
@@ -29,7 +29,7 @@ class Node:
 
 
 def wait_in_vain(logs: Path) -> str:
-    with pytest.raises(UnavailableError) as caught, naming_scarcity(Node(logs), ["gone", "w1"]):
+    with pytest.raises(UnavailableError) as caught, naming_exhausted_limit(Node(logs), ["gone", "w1"]):
         raise UnavailableError("kube-proxy on w1 is awaited")
     return str(caught.value)
 

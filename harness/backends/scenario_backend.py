@@ -1,0 +1,102 @@
+"""The backend of one scenario: it notes what the scenario needs, and hands out what the backend offers.
+
+The noted needs become the suite's table of needs: `harness.model.needs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from harness.api.client import Api
+from harness.backends.backend import Backend
+from harness.backends.protocols import P, abilities_of, lacks, part_of
+from harness.backends.releases import RESTART, ComponentReleases, Releases
+from harness.model.abilities import Ability
+from harness.model.needs import Needs
+from harness.model.release import Component, Release
+from harness.model.workloads import Client, Pod
+
+Stream = Literal["nodes", "pods", "services"]
+"""What controllers and proxies watch apart; slices, which scenarios write for proxies alone, are as Services are."""
+
+
+class ScenarioBackend:
+    """A backend as one scenario uses it. Methods raise `UnavailableError` if the backend lacks an ability."""
+
+    def __init__(self, booted: Backend, releases: Releases | None = None) -> None:
+        """`releases` are those that the scenario before left (see `ComponentReleases`)."""
+        self.booted = booted
+        self.releases = ComponentReleases(booted, releases)
+        self._abilities: set[Ability] = set()
+        self._nodes: set[str] = set()
+        self._wrote: Stream | None = None
+        self._writes = 0
+
+    @property
+    def restored(self) -> Backend:
+        """The backend, with its components as the scenario expects them. Raises `UnavailableError`."""
+        self.releases.restore_left()
+        return self.booted
+
+    @property
+    def api(self) -> Api:
+        """The client of the API server, with components as the scenario expects them."""
+        return self.restored.api
+
+    @property
+    def needs(self) -> Needs:
+        """The needs of the scenario so far."""
+        return Needs(frozenset(map(str, self._abilities)), frozenset(self._nodes))
+
+    @property
+    def changes(self) -> int:
+        """The number of changes that the scenario has begun: of objects, nodes and components."""
+        return self._writes + self.releases.changes
+
+    def need(self, *abilities: Ability, nodes: Iterable[str] = ()) -> None:
+        """Note needs of the scenario. Raises `UnavailableError` that names the missing abilities."""
+        self._abilities.update(abilities)
+        known = {each.name for each in self.booted.topology.nodes}
+        self._nodes.update(node for node in nodes if node in known)
+        if missing := [each for each in abilities if each not in self.booted.abilities]:
+            raise lacks(self.booted, *missing)
+
+    def need_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Note that the scenario changes a component to this release. Raises `UnavailableError`."""
+        changes = [Ability.CHANGE_RELEASE] if release != self.booted.release else []
+        self.need(RESTART[component], *changes, nodes=nodes if component is Component.PROXY else ())
+
+    def part(
+        self, protocol: type[P], *abilities: Ability, nodes: Iterable[str] = (), client: Client | Pod | None = None
+    ) -> P:
+        """Return the backend as one of this protocol, and note what the scenario needs for it.
+
+        That is the protocol's own ability, `abilities` beside it, these nodes, and those of a client.
+        """
+        needed = [*abilities_of(protocol), *abilities]
+        if isinstance(client, Client) and client.kind == "external":
+            needed.append(Ability.EXTERNAL_CLIENT)
+        self.need(*needed, nodes=[*nodes, *([client.node] if client else [])])
+        return part_of(self.restored, protocol, *abilities)
+
+    def find(self, protocol: type[P]) -> P | None:
+        """Return the backend as one of this protocol, or None: for what no scenario needs."""
+        return self.booted if isinstance(self.booted, protocol) else None
+
+    def settle(self) -> float:
+        """Wait until components have worked on everything written so far: see `Backend`."""
+        self._wrote = None
+        return self.restored.settle()
+
+    def begin_to_write(self, stream: Stream) -> None:
+        """Settle first if the last write was of another stream.
+
+        Components watch each apart, so they might see this write before that one, and some outcomes depend on the
+        order. Raises `InconclusiveError`.
+        """
+        self.releases.restore_left()
+        self._writes += 1
+        if self._wrote not in (None, stream):
+            self.settle()
+        self._wrote = stream

@@ -1,0 +1,86 @@
+"""A scenario is unavailable where its backend lacks an ability, and its needs are noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.backends.any_cluster.node_names import Names
+from harness.backends.any_cluster.target import ClusterTarget
+from harness.backends.kubeconfig import KubeconfigBackend
+from harness.backends.protocols import (
+    VIRTUAL,
+    Connections,
+    ControllerMetrics,
+    ForgetsConnections,
+    HttpRequests,
+    NodePower,
+    ProxyMetrics,
+    RecordsReads,
+    ServesDns,
+    Sockets,
+    VirtualAddresses,
+)
+from harness.backends.scenario_backend import ScenarioBackend
+from harness.errors import UnavailableError
+from harness.model.abilities import EVERYTHING, Ability
+from harness.model.release import API_SERVER, Release
+from harness.model.topology import THREE_ZONES
+from harness.model.workloads import Client, external_client, pod_client
+
+
+class _Api:
+    """Asked for nothing."""
+
+    asked = ()
+
+    def close(self) -> None: ...
+
+
+def backend(*abilities: Ability) -> ScenarioBackend:
+    """A backend that claims these abilities; its type has few of them."""
+    api: Any = _Api()
+    target = ClusterTarget("", "", "abcd1234", Names(), THREE_ZONES, frozenset(abilities))
+    return ScenarioBackend(KubeconfigBackend(target, api))
+
+
+USES: dict[Ability, Callable[[ScenarioBackend], object]] = {
+    Ability.SOURCE_PORTS: lambda backend: backend.part(Sockets),
+    Ability.OPEN_CONNECTIONS: lambda backend: backend.part(Connections),
+    Ability.HTTP: lambda backend: backend.part(HttpRequests, client=pod_client("a1")),
+    Ability.LOAD_BALANCER: lambda backend: backend.part(VirtualAddresses, VIRTUAL["load-balancer"]),
+    Ability.EXTERNAL_IPS: lambda backend: backend.part(VirtualAddresses, VIRTUAL["external-ip"]),
+    Ability.DNS: lambda backend: backend.part(ServesDns),
+    Ability.CONTROLLER_METRICS: lambda backend: backend.part(ControllerMetrics),
+    Ability.API_READS: lambda backend: backend.part(RecordsReads),
+    Ability.STOP_NODES: lambda backend: backend.part(NodePower),
+    Ability.RESTART_API_SERVER: lambda backend: backend.releases.start(API_SERVER, Release(), []),
+}
+
+
+@pytest.mark.parametrize("ability", USES)
+def test_missing_protocol_is_unavailable_by_the_name_of_its_ability(ability: Ability) -> None:
+    with pytest.raises(UnavailableError, match=f"^backend kubeconfig has no {ability} here$"):
+        USES[ability](backend(*EVERYTHING))
+
+
+def test_missing_ability_is_unavailable_though_the_type_has_the_protocol() -> None:
+    with pytest.raises(UnavailableError, match=r"^backend kubeconfig has no proxy-metrics here$"):
+        backend().part(ProxyMetrics, nodes=["a1"])
+
+
+@pytest.mark.parametrize(
+    ("client", "needed"), [(external_client("b1"), {"external-client"}), (pod_client("b1"), set())]
+)
+def test_needs_are_noted_though_they_are_missing(client: Client, needed: set[str]) -> None:
+    asked = backend(Ability.EXTERNAL_CLIENT)
+    with pytest.raises(UnavailableError, match="has no http here"):
+        asked.part(HttpRequests, client=client)
+    assert asked.needs.abilities == {"http", *needed}
+    assert asked.needs.nodes == {"b1"}
+
+
+def test_optional_protocol_that_is_missing_is_none() -> None:
+    assert backend().find(ForgetsConnections) is None
