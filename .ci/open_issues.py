@@ -1,6 +1,6 @@
 """Opens an issue for each file in a folder, title first; where an issue of that title is open, it gets a comment.
 
-Used by the nightly workflow, after `trafficdist changes --issues FOLDER`. Needs `gh`, and its token.
+Used by the nightly workflow, after `trafficdist compare --issues FOLDER`. Needs `gh`, and its token.
 """
 
 from __future__ import annotations

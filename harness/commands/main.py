@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from harness.commands.cleanup import cleanup
+from harness.commands.compare import compare
 from harness.commands.completion import completion
 from harness.commands.components import components
 from harness.commands.doctor import doctor
@@ -13,7 +14,6 @@ from harness.commands.judge import judge
 from harness.commands.listing import list_requirements
 from harness.commands.proxy import proxy
 from harness.commands.report import report
-from harness.commands.reports import changes, compare
 from harness.commands.run import run
 from harness.commands.verify import verify
 from harness.model.entry_points import installed
@@ -36,7 +36,6 @@ for command in (
     report,
     list_requirements,
     compare,
-    changes,
     cleanup,
     components,
     proxy,

@@ -70,7 +70,7 @@ class Backends:
             each.close()
 
     def _first_answer(self, backend: Backend) -> dict[str, bool]:
-        from harness.plugin.first_question import NAMESPACE, hint_facts  # noqa: PLC0415
+        from harness.plugin.hint_smoke_test import NAMESPACE, hint_facts  # noqa: PLC0415
 
         real = self._run is not None and self._run.target
         return hint_facts(backend, f"{_prefix(self._run)}first" if real else NAMESPACE)

@@ -17,8 +17,9 @@ from harness.judging.results import Case, CaseResult, Result, situation
 from harness.judging.verdict import SkipReason, Verdict
 from harness.plugin import judging
 from harness.plugin.recorder import PROPERTY
-from harness.report import durations, rerun
+from harness.report import rerun
 from harness.report.writer import write_reports
+from harness.run import durations
 from harness.run.plan import Plan
 from harness.run.run import Run
 

@@ -16,13 +16,14 @@ from harness.judging.outcome import Outcome, outcome
 from harness.judging.results import Case, Result
 from harness.judging.verdict import SkipReason, Verdict
 from harness.plugin.display import Display, Status
+from harness.plugin.eta import Eta
 from harness.plugin.ledger import Ledger
-from harness.plugin.outlook import Outlook
 from harness.plugin.recorder import PROPERTY
-from harness.report import durations, summary
+from harness.report import summary
 from harness.report.conformance import certifiable_reasons
 from harness.report.environment import suite_version
 from harness.report.summary import Line
+from harness.run import durations
 from harness.run.plan import Plan
 from harness.run.run import Run
 
@@ -54,7 +55,7 @@ class Progress:
         self._ours = config.option.verbose == _QUIET
         self._display: Display | None = None
         self._cases: dict[str, Case] = {}
-        self._outlook: Outlook | None = None
+        self._eta: Eta | None = None
         self._shown: set[str] = set()
         self._open: dict[str, int] = {}
         self._noted = False
@@ -131,34 +132,34 @@ class Progress:
             self._cases = {case.nodeid: case for case in plan.cases}
             for case in plan.cases:
                 self._open[case.requirement] = self._open.get(case.requirement, 0) + case.begins
-            expected = durations.by_case(plan, self._run.durations)
+            expected = durations.by_case(plan)
             at_once = int(getattr(self._config.option, "numprocesses", None) or 1)
-            self._outlook = Outlook(expected, at_once=at_once, ending=_ENDING * len(expected))
+            self._eta = Eta(expected, at_once=at_once, ending=_ENDING * len(expected))
         return self._cases
 
     def status(self) -> Status:
         """Return the present state. Called by other threads."""
         cases, now = self._planned(), time.monotonic()
         wanted = {case.requirement for case in cases.values() if case.to_run}
-        if self._outlook is None or not wanted:
+        if self._eta is None or not wanted:
             what = "workers start and collect" if self._run.distributed else "collecting"
             return Status(f"{what}, {now - self._began:.0f} s")
-        running = sorted(self._outlook.running.copy().items(), key=lambda each: each[1])
+        running = sorted(self._eta.running.copy().items(), key=lambda each: each[1])
         named = [(_name(cases[nodeid]), now - since) for nodeid, since in running if nodeid in cases]
-        return Status("", len(wanted & self._shown), len(wanted), self._outlook.left(now), named)
+        return Status("", len(wanted & self._shown), len(wanted), self._eta.left(now), named)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Note a test that begins, here or in a worker."""
-        if nodeid in self._planned() and self._outlook is not None:
-            self._outlook.begin(nodeid, time.monotonic())
+        if nodeid in self._planned() and self._eta is not None:
+            self._eta.begin(nodeid, time.monotonic())
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Show a requirement when its last case has ended."""
         case = self._planned().get(nodeid)
-        if case is None or self._outlook is None:
+        if case is None or self._eta is None:
             return
-        self._outlook.end(nodeid, time.monotonic())
+        self._eta.end(nodeid, time.monotonic())
         self._open[case.requirement] -= 1
         if self._open[case.requirement] > 0 or case.requirement in self._shown:
             return

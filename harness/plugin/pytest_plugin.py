@@ -101,7 +101,7 @@ def _take_charge(config: pytest.Config) -> None:
         return
 
     from harness.plugin import progress
-    from harness.report import durations
+    from harness.run import durations
     from harness.run.folder import OutputFolder, default_path
 
     folder = OutputFolder(Path(settings.output_dir).absolute() if settings.output_dir else default_path())
@@ -110,7 +110,7 @@ def _take_charge(config: pytest.Config) -> None:
     if not config.option.basetemp:  # pytest's own is named for the user by $LOGNAME, and may be somebody else's
         config.option.basetemp = str(folder.parts / "pytest")
     run.suite = _suite(config)
-    run.durations = durations.expected(settings, run.suite)
+    run.durations = durations.cached(settings, run.suite)
     run.workers = _set_workers(config, run)
     if getattr(config.option, "maxschedchunk", 1) is None:
         config.option.maxschedchunk = 1  # the longest come first: several of them in one worker would delay the end
@@ -123,10 +123,11 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
         return f"{asked or 'none'}: asked for with -n"
     workers = run.settings.workers
     if workers == "auto" and hasattr(config.option, "numprocesses"):
+        from harness.run.durations import before_collection
         from harness.run.machine import this_machine
         from harness.run.workers import count_workers
 
-        choice = count_workers(run.settings, run.durations, this_machine())
+        choice = count_workers(run.settings, before_collection(run.settings, run.suite), this_machine())
         number, text = choice.number, choice.text
     else:
         number = int(workers) if workers.isdecimal() else 0
@@ -139,8 +140,8 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
 
 
 def _suite(config: pytest.Config) -> Path:
-    """Return the folder of the suite: the one with the table of durations around the named tests, else their place."""
-    from harness.report.durations import FILE
+    """Return the folder of the suite: the nearest one above the named tests with a table of needs, else their place."""
+    from harness.model.needs import FILE
 
     found = importlib.util.find_spec(SUITE) if config.args[:1] == [SUITE] and config.option.pyargs else None
     first = next(iter(found.submodule_search_locations or ()), "") if found else (config.args or ["."])[0]

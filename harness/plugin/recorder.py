@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
@@ -26,10 +27,10 @@ from harness.judging.verdict import SkipReason, Verdict
 from harness.model import needs
 from harness.model.needs import Needs
 from harness.model.requirements import Requirement
-from harness.plugin import alone, judging
+from harness.plugin import exclusive, judging
 from harness.plugin.evidence import bounded, gather
 from harness.report import rerun
-from harness.run import plan, quick
+from harness.run import durations, plan, quick
 from harness.run.plan import Plan
 from harness.run.run import Run
 from harness.run.shortage import shortage
@@ -43,6 +44,7 @@ class Recorder:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._plan = Plan()
+        self._estimates: dict[str, float] = {}
         self._deselected: list[pytest.Item] = []
         self._lost = ""
         self._seconds = 0.0  # of the phases of the present test so far
@@ -86,6 +88,9 @@ class Recorder:
         if twice:
             raise UsageError(f"requirement ids that several tests claim: {', '.join(twice)}")
         self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
+        cases = Counter(requirement.id for requirement, _ in owned)
+        self._estimates = {each.id: durations.estimate(each, self._needs(item), cases[each.id]) for each, item in owned}
+        self._plan.seconds = {**self._estimates, **self._run.durations}
         plan.check_names(self._run.settings, self._plan.requirements.values())
         self._check_generation(items)
 
@@ -105,25 +110,25 @@ class Recorder:
         if self._run.settings.quick:
             owned = [(item, requirement) for item in items if (requirement := requirement_of(item)) is not None]
             asked = {each.id: each for item, each in owned if not self._why_not(item, each)[0]}
-            self._plan.quick = quick.choose(asked.values(), self._run.durations, self._run.settings)
+            self._plan.quick = quick.choose(asked.values(), self._estimates, self._run.settings)
 
     def _length(self, item: pytest.Item) -> float:
         """Return a key that sorts the longest first if workers share the tests: a long one at the end runs alone."""
         requirement = requirement_of(item)
         if not self._run.worker or requirement is None:
             return 0.0
-        return -self._run.durations.get(requirement.id, 0.0)
+        return -self._plan.seconds.get(requirement.id, 0.0)
 
     def _disrupts(self, item: pytest.Item) -> bool:
         """Return whether a test disrupts a cluster that other workers use."""
-        return bool(self._run.target) and alone.disrupts(self._needs(item))
+        return bool(self._run.target) and exclusive.disrupts(self._needs(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Run a disruptive test alone on a cluster that workers share."""
         if not self._run.target:
             return (yield)
-        with alone.turn(self._run.folder.parts / "turn.lock", alone=self._disrupts(item)):
+        with exclusive.turn(self._run.folder.parts / "turn.lock", alone=self._disrupts(item)):
             return (yield)
 
     def _needs(self, item: pytest.Item) -> Needs:
@@ -153,7 +158,7 @@ class Recorder:
     def _prepare(self, item: pytest.Item, requirement: Requirement) -> Case:
         reason, thing = self._why_not(item, requirement)
         if self._disrupts(item):
-            item.add_marker(pytest.mark.xdist_group(alone.GROUP))
+            item.add_marker(pytest.mark.xdist_group(exclusive.GROUP))
         case = Case(item.nodeid, requirement.id, parameters_of(item), reason, thing)
         self._plan.cases.append(case)
         if reason:

@@ -33,6 +33,8 @@ class Plan:
     cases: list[Case] = field(default_factory=list)
     error: str = ""
     quick: Quick | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    """The expected duration of each requirement."""
 
     def cases_of(self, requirement_id: str) -> list[Case]:
         """Return the cases of one requirement."""
@@ -50,6 +52,7 @@ class Plan:
             "cases": [asdict(case) for case in self.cases],
             "error": self.error,
             "quick": self.quick.to_json() if self.quick else None,
+            "seconds": self.seconds,
         }
 
     @classmethod
@@ -61,6 +64,7 @@ class Plan:
             [Case(**case) for case in values["cases"]],
             values["error"],
             Quick.from_json(values["quick"]) if values["quick"] else None,
+            values["seconds"],
         )
 
 

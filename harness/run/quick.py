@@ -1,9 +1,9 @@
 """Chooses the requirements of a quick run: those that find most mutants in half a minute.
 
 A vendor who saves a file wants to hear of the likeliest mistakes at once, and of the others before the release. Each
-requirement names mutants that it is known to find, and tables beside the suite have its measured seconds: so what finds
-most mutants a second comes first, again and again, until no more fits. What this machine remembers plays no part: the
-same requirements run everywhere, and a verdict that changes is about the implementation.
+requirement names mutants that it is known to find, and its duration is estimated: so what finds most mutants a second
+comes first, again and again, until no more fits. Durations that this machine measured play no part: the same
+requirements run everywhere, and a verdict that changes is about the implementation.
 """
 
 from __future__ import annotations

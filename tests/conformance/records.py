@@ -1,7 +1,7 @@
 """What stands beside the tests of requirements, and what of it is missing.
 
-A requirement is written once, as a test. Four files say more of it: what it needs of a cluster, how long it takes,
-which statement of a document it tests, and what users read about it. The first two are measured, so a run says them.
+A requirement is written once, as a test. Three files say more of it: what it needs of a cluster, which statement of a
+document it tests, and what users read about it. The first is measured, so a run writes it.
 `check` looks at the page about benign variants too, which names levels and ids:
 
     python -m tests.conformance.records add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -26,8 +25,6 @@ from harness.judging.exit_codes import ExitCode
 from harness.model import needs
 from harness.model.requirements import Requirement
 from harness.plugin.suite import catalogue
-from harness.report import durations
-from harness.report.conformance import read_report
 from mutants import MUTANTS
 from tests.conformance import variants
 
@@ -58,15 +55,9 @@ def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
     """What is missing for any requirement, and what stands there for none; a line each, with the line to add."""
     suite = {each.id: each for each in requirements}
     needed = needs.read(records.suite)
-    taken = {name for table in durations.of_suite(records.suite).values() for name in table}
-    programs = durations.of_suite(records.suite, durations.OF_PROGRAMS)
-    with_programs = {name for table in programs.values() for name in table}
     return [
         *_unlisted(needs.FILE, suite.values(), needed, "{}:\n      nodes: [...]"),
-        *_unlisted(durations.FILE, suite.values(), taken, "{}: SECONDS"),
         *_dead(needs.FILE, suite, needed),
-        *_dead(durations.FILE, suite, taken),
-        *_dead(durations.OF_PROGRAMS, suite, with_programs),
         *_unmapped(records, suite),
         *_without_mutant(suite.values()),
         *_without_news(records, suite.values(), needed),
@@ -138,17 +129,14 @@ def by_hand(records: Records, requirement: Requirement) -> str:
     )
 
 
-def add(records: Records, requirement: Requirement, needed: needs.Needs, test: Mapping[str, Any]) -> list[str]:
+def add(records: Records, requirement: Requirement, needed: needs.Needs) -> list[str]:
     """Write what can be measured of a requirement, and news of one without needs, which is new.
 
     Returns the changed files.
-
-    `test` is its entry in a report.
     """
     new = requirement.id not in needs.read(records.suite)
     steps = {
         f"conformance/{needs.FILE}": lambda: _add_needs(records, requirement, needed),
-        f"conformance/{durations.FILE}": lambda: _add_duration(records, requirement, test["durationSeconds"]),
         f"newsfragments/{_fragment(requirement)}": lambda: new and _add_news(records, requirement),
     }
     return [file for file, step in steps.items() if step()]
@@ -160,17 +148,6 @@ def _add_needs(records: Records, requirement: Requirement, needed: needs.Needs) 
         return False
     head = "".join(line for line in records.text(needs.FILE).splitlines(keepends=True) if line.startswith("#"))
     records.write(needs.FILE, head + needs.as_yaml({**table, requirement.id: needed}))
-    return True
-
-
-def _add_duration(records: Records, requirement: Requirement, seconds: float) -> bool:
-    table = durations.of_suite(records.suite)
-    if any(requirement.id in mine for mine in table.values()):
-        return False
-    rows = [(profile, name, each) for profile, mine in table.items() for name, each in mine.items()]
-    rows.append((requirement.profile, requirement.id, seconds))
-    tests = ({"profile": p, "id": name, "verdict": "passed", "durationSeconds": each} for p, name, each in rows)
-    records.write(durations.FILE, durations.as_yaml(tests))
     return True
 
 
@@ -190,7 +167,7 @@ def _add_news(records: Records, requirement: Requirement) -> bool:
     return True
 
 
-def measure(requirement: Requirement) -> tuple[needs.Needs, Mapping[str, Any]]:
+def measure(requirement: Requirement) -> needs.Needs:
     """What a run against the reference says of a requirement. Raises `UsageError` when it is not met."""
     with tempfile.TemporaryDirectory() as folder:
         command = [Path(sys.executable).with_name("trafficdist"), "run", "--run-test", requirement.id, "-n", "0"]
@@ -201,8 +178,7 @@ def measure(requirement: Requirement) -> tuple[needs.Needs, Mapping[str, Any]]:
             raise UsageError(
                 f"the reference does not meet {requirement.id}, as the run above says; nothing was written"
             )
-        tests = read_report(folder)["tests"]
-        return table[requirement.id], next(each for each in tests if each["id"] == requirement.id)
+        return table[requirement.id]
 
 
 def main(arguments: list[str]) -> int:
@@ -214,7 +190,7 @@ def main(arguments: list[str]) -> int:
             sys.stderr.writelines(f"error: {each}\n" for each in found)
             return int(bool(found))
         case ["add", name] if name in suite:
-            found = add(records, suite[name], *measure(suite[name]))
+            found = add(records, suite[name], measure(suite[name]))
             sys.stdout.writelines(f"wrote {each}\n" for each in found or ["nothing: all is there"])
             left = by_hand(records, suite[name])
             sys.stdout.write(left and f"left to you is {coverage.FILE}: {left}")

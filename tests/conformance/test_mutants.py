@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
-import conformance
 from harness import eventually
 from harness.errors import InconclusiveError
 from harness.eventually import NotYetError
 from harness.judging.conclusion import UnmetError
 from harness.judging.verdict import Judgement, Verdict
 from harness.model.requirements import Profile
-from harness.report import durations
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.mutant import WRITTEN
 from tests.conformance import killing, trials
 from tests.conformance.killing import is_about
+from tests.conformance.seconds import seconds
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
-
-SUITE = Path(conformance.__file__).parent
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:
@@ -44,7 +40,7 @@ ALONE = {name: killers for name in MUTANTS if (killers := _killers(name, of_clus
 
 AT_ONCE = 2
 
-SECONDS = {name: seconds for table in durations.of_suite(SUITE).values() for name, seconds in table.items()}
+SECONDS = seconds()
 DEAR = 3.0
 """Seconds of a requirement that is tried with one mutant at each change, and by night with all that name it."""
 

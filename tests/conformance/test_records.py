@@ -17,12 +17,10 @@ ROUTING = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 KILLS = ("ignores-zone-hints",)
 OLD = Requirement("KEP-1/old", "It works.", MUST, (ROUTING,), "KEP-1, Design", kills=KILLS)
 NEW = Requirement("KEP-1/new", "It: lasts.", MUST, (ROUTING,), "KEP-1, Design", kills=KILLS)
-MEASURED = {"durationSeconds": 1.234}
 NEEDED = Needs(nodes=frozenset({"b1", "a1"}))
 
 FILES = {
     "needs.yaml": "# A comment.\nKEP-1/old:\n  nodes: [a1]\n",
-    "durations.yaml": "service-proxy:\n  KEP-1/old: 2.0\n",
     "coverage.yaml": """# A comment.
 documents:
 
@@ -65,17 +63,16 @@ def test_everything_that_is_missing_is_said_at_once_with_the_line_to_add(records
     said = missing(records, [OLD, replace(NEW, kills=())])
     assert [each.partition(";")[0] for each in said] == [
         "needs.yaml: no line for KEP-1/new",
-        "durations.yaml: no line for KEP-1/new",
         "coverage.yaml: no statement is mapped to requirement KEP-1/new",
         "KEP-1/new: detects no mutant",
         "newsfragments: none names KEP-1/new",
     ]
-    assert "section 'Design', with works\n" in said[2]
+    assert "section 'Design', with works\n" in said[1]
 
 
 def test_lines_of_requirements_that_are_gone_are_said(records: Records) -> None:
     said = missing(records, [])
-    assert [each.partition(":")[0] for each in said] == ["needs.yaml", "durations.yaml", "coverage.yaml"]
+    assert [each.partition(":")[0] for each in said] == ["needs.yaml", "coverage.yaml"]
     assert all("the suite has no requirement KEP-1/old" in each for each in said)
 
 
@@ -84,7 +81,7 @@ def test_news_is_wanted_of_what_the_last_commit_does_not_have(records: Records) 
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
     for arguments in (["init", "-q"], ["add", "conformance"], ["commit", "-qm", "Before"]):
         subprocess.run([*git, *arguments], cwd=records.root, check=True)
-    add(records, NEW, NEEDED, MEASURED)
+    add(records, NEW, NEEDED)
     _map(records)
     assert missing(records, [OLD, NEW]) == []
     (records.root / "newsfragments" / "+kep-1-new.requirement.md").unlink()
@@ -102,9 +99,9 @@ def _map(records: Records) -> None:
 
 
 def test_what_is_added_is_all_that_was_missing_but_for_the_map(records: Records) -> None:
-    changed = add(records, NEW, NEEDED, MEASURED)
+    changed = add(records, NEW, NEEDED)
     news = "newsfragments/+kep-1-new.requirement.md"
-    assert changed == [f"conformance/{name}" for name in ("needs.yaml", "durations.yaml")] + [news]
+    assert changed == ["conformance/needs.yaml", news]
     assert by_hand(records, NEW).startswith("its source names section 'Design', with works\n")
     _map(records)
     assert by_hand(records, NEW) == ""
@@ -113,15 +110,14 @@ def test_what_is_added_is_all_that_was_missing_but_for_the_map(records: Records)
 
 
 def test_lines_stand_in_their_order_and_the_rest_stays_as_it_was(records: Records) -> None:
-    add(records, NEW, NEEDED, MEASURED)
+    add(records, NEW, NEEDED)
     assert records.text("needs.yaml") == "# A comment.\nKEP-1/new:\n  nodes: [a1, b1]\nKEP-1/old:\n  nodes: [a1]\n"
-    assert records.text("durations.yaml") == "service-proxy:\n  KEP-1/new: 1.23\n  KEP-1/old: 2.0\n"
     assert records.text("coverage.yaml") == FILES["coverage.yaml"]
 
 
 def test_to_add_a_requirement_again_changes_nothing(records: Records) -> None:
-    add(records, NEW, NEEDED, MEASURED)
-    assert add(records, NEW, NEEDED, {"durationSeconds": 9.0}) == []
+    add(records, NEW, NEEDED)
+    assert add(records, NEW, NEEDED) == []
 
 
 @pytest.mark.parametrize("section", ["Nowhere", "Summary"])
@@ -132,6 +128,6 @@ def test_source_that_names_no_section_with_statements_is_said(records: Records, 
 
 def test_requirement_of_a_document_without_map_needs_no_statement(records: Records) -> None:
     other = replace(NEW, id="DNS/new", source="Kubernetes, DNS")
-    add(records, other, NEEDED, MEASURED)
+    add(records, other, NEEDED)
     assert by_hand(records, other) == ""
     assert missing(records, [OLD, other]) == []

@@ -32,7 +32,7 @@ DEAF = BLOCKED.replace("    signal.pause()", "    while True: signal.sigwait({si
     "    pathlib", "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}); pathlib"
 )
 
-PLUGIN = "import os, sys; from harness.sonobuoy.__main__ import main; sys.exit(main(sys.argv[1:], os.environ, {}))"
+PLUGIN = "import os, sys; from harness.commands.sonobuoy import main; sys.exit(main(sys.argv[1:], os.environ, {}))"
 
 
 class Worker(BaseHTTPRequestHandler):
@@ -69,7 +69,7 @@ def results(pytester: pytest.Pytester) -> Path:
 
 def start(results: Path, *options: str, patience: Sequence[float] = (), **variables: str) -> subprocess.Popen[bytes]:
     """The plugin, as its container starts it, over the suite in `pack`."""
-    program = ["-m", "harness.sonobuoy"]
+    program = ["-m", "harness.commands.sonobuoy"]
     if patience:
         program = ["-c", PLUGIN.replace(", {}", f", patience={patience[0]}")]
     environment = os.environ | {"SONOBUOY_RESULTS_DIR": str(results)} | variables

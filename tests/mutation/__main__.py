@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.model.requirements import Profile
-from harness.report import durations
+from tests.conformance.seconds import seconds
 from tests.conformance.trials import SCENARIOS
 from tests.mutation import court, reach, survivors
 from tests.mutation.mutated import ROOT, text_of
@@ -107,8 +107,7 @@ class Judge:
 
     def __init__(self, results: Results, reached: reach.Reach, *, cluster: bool = False) -> None:
         self._results, self._reached, self._cluster = results, reached, cluster
-        table = durations.of_suite(ROOT / "conformance")
-        self._seconds = {name: seconds for mine in table.values() for name, seconds in mine.items()}
+        self._seconds = seconds()
 
     def order(self, mutation: Mutation) -> list[court.Asked]:
         """Return what may find a mutation out.

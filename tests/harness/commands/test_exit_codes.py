@@ -27,7 +27,7 @@ FILE_COMMANDS = (
     "cluster up --proxy {}",
     "proxy check {}",
     "compare {}",
-    "changes {} {}",
+    "compare --changes {} {}",
 )
 
 

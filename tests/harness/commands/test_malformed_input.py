@@ -55,7 +55,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "kubeconfig of a doctor": ("doctor", "--backend", "kubeconfig", "--kubeconfig"),
     "kubeconfig to be written": ("cluster", "up", "--kubeconfig"),
     "report": ("compare",),
-    "old report": ("changes", "{}"),
+    "old report": ("compare", "--changes", "{}"),
     "history": ("judge",),
     "file of scenarios": ("run", "--replay"),
     "run for the shelf": ("shelf", "add"),
@@ -154,7 +154,7 @@ def test_each_kind_of_file_takes_what_is_right(tmp_path: Path) -> None:
     assert resolve({"backend": "netns", "proxy": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
     assert resolve({"backend": "netns", "dns": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
     report = str(ROOT / "reports/kube-proxy/1.29-iptables")
-    result = CliRunner().invoke(main, ["changes", report, report])
+    result = CliRunner().invoke(main, ["compare", "--changes", report, report])
     assert result.exit_code == 0, result.output
 
 
@@ -310,7 +310,7 @@ def test_a_number_without_bounds_is_refused_at_once(name: str, value: str, said:
 
 PATHS = {"a long name": "x" * 300, "a long path": "/x" * 3000, "a NUL": "a\0b"}
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("judge",), ("verify",), ("compare",), ("changes", "x"), ("changes", "x", "y", "--issues"),
+    ("judge",), ("verify",), ("compare",), ("compare", "--changes", "x"), ("compare", "x", "y", "--issues"),
     ("run", "--options-file"),
     ("run", "--output-dir"), ("run", "--suite"), ("run", "--proxy"), ("list", "--suite"), ("verify", "x", "--suite"),
     ("explain", "web", "--kubeconfig"), ("cleanup", "--kubeconfig"), ("cluster", "up", "--kubeconfig"),

@@ -118,10 +118,10 @@ def nights(certify: Any, tmp_path: Path) -> Path:
 
 
 def test_command_says_by_its_exit_code_whether_something_changed(nights: Path) -> None:
-    same = CliRunner().invoke(main, ["changes", str(nights / "old"), str(nights / "new")])
+    same = CliRunner().invoke(main, ["compare", "--changes", str(nights / "old"), str(nights / "new")])
     assert (same.exit_code, same.output.splitlines()[0]) == (0, "No verdict changed.")
     assert f"- Not verified: {nights}/old/1.37-nftables (suite: " in same.output
-    worse = ["changes", str(nights / "old"), str(nights / "worse"), "--issues", str(nights / "issues")]
+    worse = ["compare", str(nights / "old"), str(nights / "worse"), "--issues", str(nights / "issues")]
     result = CliRunner().invoke(main, worse)
     assert (result.exit_code, "| `KEP-1/passes` | 1.37-nftables | passed |" in result.output) == (1, True), (
         result.output
@@ -150,7 +150,7 @@ def test_a_report_that_means_two_things_or_lies_elsewhere_is_wrong_use(
     changed = yaml.safe_load(path.read_text(encoding="utf-8"))
     change(changed)
     (tmp_path / "report.yaml").write_text(yaml.safe_dump(changed), encoding="utf-8")
-    for command in (["compare"], ["changes", str(path)]):
+    for command in (["compare"], ["compare", "--changes", str(path)]):
         result = CliRunner().invoke(main, [*command, str(tmp_path / "report.yaml")])
         assert result.exit_code == 4, result.output
         assert re.search(said, result.output)
@@ -158,5 +158,11 @@ def test_a_report_that_means_two_things_or_lies_elsewhere_is_wrong_use(
 
 
 def test_folder_without_a_report_is_wrong_use(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["changes", str(tmp_path), str(tmp_path)])
+    result = CliRunner().invoke(main, ["compare", "--changes", str(tmp_path), str(tmp_path)])
     assert (result.exit_code, "there is no report.yaml in it" in result.output) == (4, True)
+
+
+@pytest.mark.parametrize("option", ["--changes", "--issues=x"])
+def test_changes_take_two_reports(option: str) -> None:
+    result = CliRunner().invoke(main, ["compare", option, "one"])
+    assert (result.exit_code, "take two reports, and there are 1" in result.output) == (4, True)

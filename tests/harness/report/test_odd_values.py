@@ -56,7 +56,7 @@ def test_every_value_of_a_report_that_is_another_is_refused(forged: Forged) -> N
                     faults.append(f"accepted: {place} is {str(odd)[:50]!r}")
             except Exception as error:  # noqa: BLE001  that is what is looked for
                 faults.append(f"{error!r}: {place} is {str(odd)[:50]!r}")
-            if crashes("changes", path, path) or crashes("judge", str(forged.folder)):
+            if crashes("compare", "--changes", path, path) or crashes("judge", str(forged.folder)):
                 faults.append(f"a command broke: {place} is {str(odd)[:50]!r}")
             put(forged.report, place, before)
     assert not faults, "\n".join(faults)

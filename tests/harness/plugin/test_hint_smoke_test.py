@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.model.topology import ONE_ZONE, grid
-from harness.plugin.first_question import hint_facts
 from harness.plugin.fixtures import Backends
+from harness.plugin.hint_smoke_test import hint_facts
 from mutants import BENIGN, MUTANTS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ ALL = {"hintsChangeSomething": True, "changesOfHintsAreFollowed": True}
 def test_reference_follows_hints() -> None:
     with NetnsBackend(TWO_ZONES) as backend:
         assert hint_facts(backend) == ALL
-        assert backend.api.list("services", "td-first-question") == []
+        assert backend.api.list("services", "td-hint-smoke-test") == []
 
 
 def test_proxy_that_follows_hints_where_asked_is_asked() -> None:
@@ -31,20 +31,20 @@ def test_proxy_that_follows_hints_where_asked_is_asked() -> None:
 
 
 def test_proxy_that_ignores_hints_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.plugin.first_question.WITHIN", 0.5)
+    monkeypatch.setattr("harness.plugin.hint_smoke_test.WITHIN", 0.5)
     with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"])) as backend:
         assert hint_facts(backend) == {"hintsChangeSomething": False}
 
 
 def test_proxy_that_ignores_changes_of_hints_is_told_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.plugin.first_question.WITHIN", 0.5)
+    monkeypatch.setattr("harness.plugin.hint_smoke_test.WITHIN", 0.5)
     with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["freezes-hints"])) as backend:
         assert hint_facts(backend) == ALL | {"changesOfHintsAreFollowed": False}
 
 
 def test_the_answer_stands_in_the_environment_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made = NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"]))
-    monkeypatch.setattr("harness.plugin.first_question.WITHIN", 0.5)
+    monkeypatch.setattr("harness.plugin.hint_smoke_test.WITHIN", 0.5)
     monkeypatch.setattr("harness.plugin.fixtures._boot", lambda *_: made.start())
     with contextlib.closing(Backends(None)) as backends:
         assert backends.environment() == {}

@@ -6,24 +6,24 @@ import heapq
 
 import pytest
 
-from harness.plugin.outlook import Outlook
+from harness.plugin.eta import Eta
 
 SECONDS = {f"n{number}": 12.0 / (1 + number / 8) for number in range(120)}
 
 
 def estimates(slower: float, workers: int) -> list[tuple[float, float]]:
     """(share of the time that has gone by, what was said of the time that was left) at each end of a case."""
-    outlook = Outlook(SECONDS, at_once=workers)
+    eta = Eta(SECONDS, at_once=workers)
     waiting, running, now = sorted(SECONDS, key=lambda each: -SECONDS[each]), [], 0.0
     said = []
     while waiting or running:
         while waiting and len(running) < workers:
             nodeid = waiting.pop(0)
-            outlook.begin(nodeid, now)
+            eta.begin(nodeid, now)
             heapq.heappush(running, (now + SECONDS[nodeid] * slower, nodeid))
         now, nodeid = heapq.heappop(running)
-        outlook.end(nodeid, now)
-        said.append((now, outlook.left(now)))
+        eta.end(nodeid, now)
+        said.append((now, eta.left(now)))
     return [(at / now, left / max(now - at, 1.0)) for at, left in said if now - at > 1.0]
 
 
@@ -36,14 +36,14 @@ def test_the_estimate_is_right_within_a_third_from_the_first_quarter_on(slower: 
 
 
 def test_the_estimate_ticks_while_nothing_ends() -> None:
-    outlook = Outlook({"a": 10.0, "b": 10.0}, at_once=1)
-    outlook.begin("a", 0.0)
-    assert [outlook.left(now) for now in (0.0, 4.0, 8.0)] == [20.0, 16.0, 12.0]
+    eta = Eta({"a": 10.0, "b": 10.0}, at_once=1)
+    eta.begin("a", 0.0)
+    assert [eta.left(now) for now in (0.0, 4.0, 8.0)] == [20.0, 16.0, 12.0]
 
 
 def test_the_end_of_the_run_takes_time_too() -> None:
-    outlook = Outlook({"one": 2.0}, at_once=1, ending=3.0)
-    assert outlook.left(0.0) == 5.0
-    outlook.begin("one", 0.0)
-    outlook.end("one", 2.0)
-    assert outlook.left(2.0) == 3.0
+    eta = Eta({"one": 2.0}, at_once=1, ending=3.0)
+    assert eta.left(0.0) == 5.0
+    eta.begin("one", 0.0)
+    eta.end("one", 2.0)
+    assert eta.left(2.0) == 3.0

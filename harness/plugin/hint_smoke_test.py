@@ -24,7 +24,7 @@ from harness.scenario.asking import AUTOMATIC
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
 
-NAMESPACE = "td-first-question"
+NAMESPACE = "td-hint-smoke-test"
 SOMETHING = "hintsChangeSomething"
 FOLLOWED = "changesOfHintsAreFollowed"
 WITHIN = 3.0  # seconds, before the time scale, for a change to reach the packets

@@ -8,7 +8,7 @@ TRUST = 5.0
 """The weight of expected durations, in seconds of this run's own durations."""
 
 
-class Outlook:
+class Eta:
     """The estimate from the expected seconds of each case, by node id, and the number that runs `at_once`.
 
     `ending` is the time after the last case, in which clusters are closed and reports are written.

@@ -1,4 +1,4 @@
-"""`python -m harness.sonobuoy RUN-OPTIONS`: runs `trafficdist run` as a plugin of Sonobuoy's worker.
+"""`python -m harness.commands.sonobuoy RUN-OPTIONS`: runs `trafficdist run` as a plugin of Sonobuoy's worker.
 
 The worker waits for a file `done` that holds the path of the results, and reads it once. It is therefore written last
 and whole, whatever happens before: also when the run fails, is interrupted, or is killed. Results are one folder with
@@ -84,7 +84,7 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], folder: P
     command += [f"--options-file={options}"] if options.exists() else []
     command += arguments
     if environment.get("SONOBUOY_PROGRESS_PORT"):
-        command += [*([] if "--" in arguments else ["--"]), "-p", "harness.sonobuoy.progress"]
+        command += [*([] if "--" in arguments else ["--"]), "-p", "harness.plugin.sonobuoy"]
     return command
 
 
