@@ -8,10 +8,8 @@ from typing import Any
 
 import click
 
-from harness.commands import values
-from harness.commands.from_options import GroupedCommand, with_options
+from harness.commands.arguments import FILE, GroupedCommand, completing, with_options
 from harness.commands.front import examples
-from harness.commands.paths import FILE
 from harness.settings.options import BY_NAME
 
 _MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version", "feature-gates", "mutant",
@@ -24,7 +22,7 @@ def _running() -> Iterable[str]:
     return [each.name for each in state.running()]
 
 
-_CLUSTERS = values.completing(_running)
+_CLUSTERS = completing(_running)
 
 _NAME = click.option(
     "--name",
@@ -110,7 +108,7 @@ def _places(context: click.Context, parameter: click.Parameter, incomplete: str)
         cluster = state.load(context.params.get("name") or "default")
         return cluster.places if cluster else ()
 
-    return values.completing(places)(context, parameter, incomplete)
+    return completing(places)(context, parameter, incomplete)
 
 
 @cluster.command(

@@ -22,7 +22,7 @@ from typing import Any
 from emulator import state as cluster_state
 from emulator.state import READY, ClusterState
 from harness.api import kubeconfigs
-from harness.commands.from_options import by_name
+from harness.commands.arguments import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model import manifests
 from harness.model.texts import as_table

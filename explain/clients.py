@@ -20,7 +20,6 @@ from harness.api.kubeconfig import find
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Dialer
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
-from harness.backends.any_cluster.target import takes_pods
 from harness.errors import UnavailableError, UsageError
 from harness.guest import errors, liveness
 from harness.guest.labels import new_run_id, run_labels
@@ -28,6 +27,7 @@ from harness.guest.lease import Hold, hold
 from harness.guest.permissions import RULES
 from harness.guest.preflight import preflight
 from harness.judging.statistics import Rates
+from harness.model.manifests import takes_pods
 from harness.model.outcomes import Reached
 from harness.model.topology import Node, Topology
 from harness.model.workloads import pod_client

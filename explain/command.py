@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.commands.arguments import with_options
 from harness.commands.cleanup import of_cluster
-from harness.commands.from_options import with_options
 from harness.commands.front import examples, tell
 from harness.errors import UsageError
 from harness.settings.options import BY_NAME, resolve_some

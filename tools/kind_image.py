@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from harness.commands.arguments import FOLDER
 from harness.commands.front import examples, tell
-from harness.commands.paths import FOLDER
 
 
 @click.command(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.commands.from_options import with_options
+from harness.commands.arguments import with_options
 from harness.commands.front import examples, tell
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.escaping import for_terminal

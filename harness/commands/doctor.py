@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.from_options import SUITE, GroupedCommand, by_name, with_options
+from harness.commands.arguments import SUITE, GroupedCommand, by_name, with_options
 from harness.commands.front import examples, tell
 from harness.settings.claims import INSTALLED
 from harness.settings.options import OPTIONS, resolve, resolve_some
 
 if TYPE_CHECKING:
-    from harness.doctor.check import Check
-    from harness.doctor.report import Suite
+    from rich.console import Console
+    from rich.text import Text
+
+    from harness.checks.check import Finding
+    from harness.model.needs import Needs
+    from harness.model.requirements import Profile, Requirement
     from harness.settings.settings import Settings
 
 
-_LOOKED_AT = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig", "context", "topology", "families",
-              "allow-disruptive", "image-registry", "kind-image", "mode", "feature-gates", "profile",
-              "supported-features", "exempt-features")  # fmt: skip
+_USED = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig", "context", "topology", "families",
+         "allow-disruptive", "image-registry", "kind-image", "mode", "feature-gates", "profile", "supported-features",
+         "exempt-features")  # fmt: skip
+_STYLES = {"ok": "green", "unknown": "yellow", "lacks": "bold yellow", "cannot": "bold red"}
+_ENDS = {
+    0: "All is well.",
+    11: "A run is possible. What is missing leaves requirements unjudged, by name (exit code 11).",
+    12: "No run is possible as it is (exit code 12).",
+}
 
 
 @click.command(
@@ -29,7 +40,7 @@ _LOOKED_AT = ("backend", "proxy", "dns", "control-plane", "controller", "kubecon
         "doctor", "doctor --context production --try", "doctor --backend netns", "doctor --proxy mine.yaml"
     ),
 )
-@with_options([each for each in OPTIONS if each.name in _LOOKED_AT])
+@with_options([each for each in OPTIONS if each.name in _USED])
 @click.option(
     "--try",
     "try_pods",
@@ -41,56 +52,40 @@ _LOOKED_AT = ("backend", "proxy", "dns", "control-plane", "controller", "kubecon
 def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
     """Check a cluster or this machine before a run: what is missing, which requirements that affects, and the remedy.
 
-    Checks for a run with --backend kubeconfig unless --backend is given, or with --backend netns where --proxy is one
+    Checks for a run with --backend kubeconfig unless --backend is given, or with --backend netns if --proxy names one
     that the run starts. Writes nothing to the cluster without --try.
     Environment variables TRAFFICDIST_<OPTION> apply as they do to `trafficdist run`.
 
     Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if no run is possible.
     """
+    from harness.checks.check import State, exit_code
+    from harness.commands.console import console
+    from harness.run.prerequisites import examine_run
+
     proxy = resolve_some({"proxy": options["proxy"]})["proxy"]  # a variable or a file may name it
     of_cluster = not proxy or proxy.kind == INSTALLED
     settings = resolve(by_name(options), backend="kubeconfig" if of_cluster else "netns")
-    return _diagnose(settings, try_pods=try_pods, suite=suite, verbose=verbose)
-
-
-def _diagnose(settings: Settings, *, try_pods: bool, suite: str, verbose: bool) -> int:
-    """Print the checks of a run with these settings, and return the exit code. Raises `UsageError`."""
-    from harness.commands.console import console
-    from harness.doctor.check import CheckState, exit_code
-    from harness.doctor.report import Suite, show
-
-    checks = _checks(settings, try_pods=try_pods)
+    found = examine_run(settings, try_pods=try_pods, say=tell)
     counted = Suite()
-    if any(check.state is CheckState.LACKS for check in checks):
+    if any(each.state is State.LACKS for each in found):
         counted = _suite(settings, suite, verbose=verbose)
-        checks = [check for check in checks if _costs_something(check, counted)]
-    show(checks, counted, console())
-    return int(exit_code(checks))
+        found = [each for each in found if _matters(each, counted)]
+    show(found, counted, console())
+    return int(exit_code(found))
 
 
-def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
-    from harness.doctor import cluster, machine
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The requirements that costs are counted in, the needs of each, and the profiles of interest."""
 
-    asked = cluster.ClusterOptions(
-        settings.kubeconfig,
-        settings.context,
-        settings.topology,
-        settings.allow_disruptive,
-        settings.image_registry,
-        try_pods,
-        settings.release.gates,
-    )
-    examine: Mapping[str, Callable[[], list[Check]]] = {
-        "netns": lambda: [*machine.examine_netns(settings.families), *machine.examine_implementation(settings)],
-        "kind": lambda: machine.examine_kind(settings),
-        "kubeconfig": lambda: cluster.examine(asked, tell),
-    }
-    return examine[settings.backend]()
+    requirements: Sequence[Requirement] = ()
+    needs: Mapping[str, Needs] | None = None
+    profiles: Sequence[Profile] = ()
+    verbose: bool = False
 
 
 def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
     """Return the requirements that such a run would judge. Collecting them takes seconds."""
-    from harness.doctor.report import Suite
     from harness.model import needs
     from harness.plugin.suite import catalogue
     from harness.run.plan import reason_to_skip
@@ -100,9 +95,54 @@ def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
     return Suite(judged, needs.read(place_of(suite)), sorted({each.profile for each in judged}), verbose)
 
 
-def _costs_something(check: Check, suite: Suite) -> bool:
-    """Return whether a check is worth showing: an ability that no requirement of this run needs is not."""
-    from harness.doctor.cost import costs
+def _matters(finding: Finding, suite: Suite) -> bool:
+    """Return whether to show a finding: not a missing ability that no requirement of this run needs."""
+    from harness.checks.costs import costs
 
-    only_abilities = check.lacks.abilities and not check.lacks.nodes and not check.features
-    return not (only_abilities and suite.needs) or bool(costs([check], suite.needs, suite.requirements, suite.profiles))
+    only_abilities = finding.lacks.abilities and not finding.lacks.nodes and not finding.features
+    if not only_abilities or not suite.needs:
+        return True
+    return bool(costs([finding], suite.needs, suite.requirements, suite.profiles))
+
+
+def show(findings: Sequence[Finding], suite: Suite, console: Console) -> None:
+    """Print a table of the findings, each with its costs and remedy, and the cost of all together."""
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    from harness.checks.check import State, exit_code
+
+    table = Table("state", "what", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
+    for each in findings:
+        table.add_row(Text(each.state, _STYLES[each.state]), each.name, _text(each, suite))
+    console.print(table)
+    console.print()
+    lacks = [each for each in findings if each.state is State.LACKS]
+    together = list(_costs(lacks, suite))
+    if len(lacks) > 1 and together:
+        console.print(Text("Together: " + "; ".join(together)))
+    console.print(Text(_ENDS[exit_code(findings)]))
+
+
+def _text(finding: Finding, suite: Suite) -> Text:
+    from rich.text import Text
+
+    text = Text(finding.found)
+    costs = list(_costs([finding], suite, named=None if suite.verbose else 3)) if finding.state == "lacks" else []
+    for cost in (*costs, *([finding.costs] if finding.costs else [])):
+        text.append(f"\ncosts: {cost}", "yellow")
+    if finding.remedy:
+        text.append(f"\nremedy: {finding.remedy}", "dim")
+    return text
+
+
+def _costs(findings: Sequence[Finding], suite: Suite, *, named: int | None = 0) -> Iterator[str]:
+    from harness.checks.costs import costs
+    from harness.model.needs import Needs
+
+    if not suite.requirements:
+        return
+    found = costs(findings, suite.needs or {}, suite.requirements, suite.profiles)
+    yield from (each.sentence(named=named) for each in found)
+    if any(each.lacks != Needs() for each in findings) and not suite.needs:
+        yield "unknown: the suite has no table of what its requirements need"

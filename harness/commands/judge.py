@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from harness.commands.from_options import by_name, with_options
+from harness.commands.arguments import PLACE, by_name, with_options
 from harness.commands.front import examples
-from harness.commands.paths import PLACE
 from harness.settings.options import BY_NAME, resolve_some
 
 _CODES = """\b

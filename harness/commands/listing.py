@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from harness.commands import values
-from harness.commands.from_options import SUITE
+from harness.commands.arguments import SUITE, completing, mutant_names
 from harness.commands.front import examples
 from harness.model.requirements import Level, Profile
 from harness.run import suite_files
@@ -25,8 +24,8 @@ _EXAMPLES = examples(
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    names = values.mutants if ctx.params.get("mutants") else suite_files.ids
-    return values.completing(names)(ctx, parameter, incomplete)
+    names = mutant_names if ctx.params.get("mutants") else suite_files.ids
+    return completing(names)(ctx, parameter, incomplete)
 
 
 def _one_of(kind: type[enum.StrEnum]) -> click.Choice[str]:
@@ -41,7 +40,7 @@ def _one_of(kind: type[enum.StrEnum]) -> click.Choice[str]:
 @click.option("--level", "levels", multiple=True, type=_one_of(Level),
               help="List only requirements of this level. Repeatable.")  # fmt: skip
 @click.option("--feature", "features", multiple=True, metavar="FEATURE",
-              shell_complete=values.completing(suite_files.features),
+              shell_complete=completing(suite_files.features),
               help="List only requirements of this feature. Repeatable.")  # fmt: skip
 @click.option("--profile", "profiles", multiple=True, type=_one_of(Profile),
               help="List only requirements of this profile. Repeatable.")  # fmt: skip

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
 from harness.commands.cleanup import cleanup
 from harness.commands.compare import compare
-from harness.commands.completion import completion
 from harness.commands.components import components
 from harness.commands.doctor import doctor
 from harness.commands.front import Front, examples
@@ -27,6 +27,26 @@ from harness.model.entry_points import installed
 @click.version_option(package_name="trafficdist")
 def main() -> None:
     """Certify implementations of Kubernetes topology-aware Service routing, with real packets."""
+
+
+@click.command(
+    epilog=examples(
+        "completion bash > ~/.local/share/bash-completion/completions/trafficdist",
+        "completion zsh > ~/.zfunc/_trafficdist    with ~/.zfunc in $fpath, before compinit",
+        "completion fish > ~/.config/fish/completions/trafficdist.fish",
+    )
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that lets a shell complete commands, options and values.
+
+    For one session: `source <(trafficdist completion bash)`, the same with zsh, and in fish
+    `trafficdist completion fish | source`.
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(context.find_root().command, {}, "trafficdist", "_TRAFFICDIST_COMPLETE").source())
 
 
 for command in (

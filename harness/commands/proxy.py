@@ -10,10 +10,8 @@ from typing import Any
 
 import click
 
-from harness.commands import values
-from harness.commands.from_options import by_name, with_options
+from harness.commands.arguments import FILE, by_name, completer_of, with_options
 from harness.commands.front import examples
-from harness.commands.paths import FILE
 from harness.errors import UsageError
 from harness.model.files import is_there, shown
 from harness.settings.checks import unknown_name
@@ -73,7 +71,7 @@ def proxy() -> None:
         "  12  the proxy does not start, or does not get ready",
     )
 )
-@click.argument("proxy", metavar="PROXY", shell_complete=values.of_option(BY_NAME["proxy"]))
+@click.argument("proxy", metavar="PROXY", shell_complete=completer_of(BY_NAME["proxy"]))
 @with_options([BY_NAME[name] for name in _USED])
 def check(proxy: str, **options: Any) -> int:
     """Check in seconds how far a proxy comes, and say of each step whether it holds.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from harness.commands.arguments import PLACE
 from harness.commands.front import examples
-from harness.commands.paths import PLACE
 
 _CODES = """\b
 Exit codes:

@@ -11,9 +11,8 @@ from typing import Any
 
 import click
 
-from harness.commands.from_options import SUITE, GroupedCommand, as_arguments, with_options
+from harness.commands.arguments import PLACE, SUITE, GroupedCommand, as_arguments, with_options
 from harness.commands.front import EXIT_CODES, examples
-from harness.commands.paths import PLACE
 from harness.model.files import is_there
 from harness.settings.options import OPTIONS, resolve
 

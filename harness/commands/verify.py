@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.commands.from_options import SUITE
+from harness.commands.arguments import PLACE, SUITE
 from harness.commands.front import examples
-from harness.commands.paths import PLACE
 from harness.model.escaping import for_line
 
 if TYPE_CHECKING:

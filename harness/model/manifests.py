@@ -224,6 +224,18 @@ def internal_addresses(node: Mapping[str, Any]) -> list[str]:
     return [str(each["address"]) for each in reported if each.get("type") == "InternalIP"]
 
 
+def takes_pods(node: Object) -> bool:
+    """Return whether a node is ready and takes pods without tolerations."""
+    cordoned = (node.get("spec") or {}).get("unschedulable")
+    return has_condition(node, "Ready") and not cordoned and not refusing_taints(node)
+
+
+def refusing_taints(node: Object) -> list[str]:
+    """Return the keys of the taints that keep pods without tolerations away."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
+
+
 def zone_of(node: Mapping[str, Any]) -> str:
     """Return the zone of a node by its label, "" for a node without."""
     return str((node["metadata"].get("labels") or {}).get(ZONE_LABEL, ""))

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.errors import HarnessError, UnavailableError
-from harness.netns import obstacles
+from harness.netns import userns_restrictions
 from harness.netns.namespace import CLONE_NEWUSER, Namespace, move_home, unshare
 
 _CAP_NET_ADMIN = 12
@@ -145,7 +145,8 @@ def _try_in_a_child() -> None:
     os.waitpid(child, 0)
     step, _, number = text.partition(":")
     if step != "done":
-        raise UnavailableError(obstacles.explain(obstacles.read(step or "user namespace", int(number or errno.EPERM))))
+        readings = userns_restrictions.read(step or "user namespace", int(number or errno.EPERM))
+        raise UnavailableError(userns_restrictions.explain(readings))
 
 
 def _attempt(writer: int) -> None:

@@ -221,18 +221,19 @@ def _end_with_controller() -> None:
 
 def _set_up(config: pytest.Config, run: Run) -> None:
     """Check this machine or take the cluster, before any test runs."""
+    from harness.checks.check import require
+    from harness.checks.machine import LIMITS
     from harness.plugin import selection
-    from harness.run.shortage import check_limits
     from harness.settings.implementations import of_settings
 
     try:
-        check_limits()
+        require([LIMITS], None)
         if run.settings.backend == "kind":
             selection.require_some(config, run.settings)
         run.folder.prepare()
         if run.settings.backend == "netns":
+            from harness.model.networks import OF_BOTH_FAMILIES
             from harness.netns import sandbox
-            from harness.settings.claims import OF_BOTH_FAMILIES
 
             sandbox.enter()
             of_settings(run.settings)

@@ -22,7 +22,7 @@ from harness.model.own_folder import OwnFolder
 from harness.netns import process
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process
-from harness.recipes.checks import PATTERN_SECONDS
+from harness.recipes.readiness import PATTERN_SECONDS
 
 API_SECONDS = 5.0  # the time limit of a request
 LINES = 10  # of a log, at most, in an explanation

@@ -19,13 +19,13 @@ from harness.netns import process
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
-from harness.recipes.checks import ProgramPlace, missing
 from harness.recipes.client_groups import ClientGroups
 from harness.recipes.explaining import ByLog, answer
 from harness.recipes.filling import fill
 from harness.recipes.node_processes import Connections, NodeProcesses
 from harness.recipes.objects import apply
 from harness.recipes.pods import PodInterfaces
+from harness.recipes.readiness import ProgramPlace, missing
 from harness.recipes.recipe import Program, Recipe
 
 BARRIER_SECONDS = 1.0

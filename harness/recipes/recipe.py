@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.checks.program_requirements import REQUIREMENTS
 from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
 from harness.netns.isolation import OWN
-from harness.netns.needs import NEEDS
 from harness.recipes import values
-from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
 from harness.recipes.filling import fill, literal
 from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import defines_kinds, parse_objects
 from harness.recipes.pods import OF_POD, PodCommands, by_cni
+from harness.recipes.readiness import Check, HttpCheck, LogCheck, MetricsCheck
 
 CRDS = "crds"
 """What it requires of the API server: to serve the kinds of CustomResourceDefinitions, such as its programs create."""
@@ -183,7 +183,7 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
         quiet_seconds=values.as_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
         supported_features=values.as_texts(loaded.get("supported_features", []), "supported_features"),
         exempt_features=values.as_texts(loaded.get("exempt_features", []), "exempt_features"),
-        requires=values.some_of((*NEEDS, CRDS), loaded.get("requires", []), "requires"),
+        requires=values.some_of((*REQUIREMENTS, CRDS), loaded.get("requires", []), "requires"),
         isolation=values.some_of(tuple(OWN), loaded.get("isolation", []), "isolation"),
         judges=values.one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
         follows=values.one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),

@@ -19,7 +19,8 @@ from harness.backends.containers.netns_lookup import ContainerNetns
 from harness.backends.containers.reachability import choose
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
-from harness.doctor import cluster_checks
+from harness.checks.check import examine
+from harness.checks.cluster import FAMILIES, FEATURE_GATES, Nodes, Server
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import errors
 from harness.guest.labels import new_run_id
@@ -79,11 +80,13 @@ class Session:
         self._begun.close()
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: ReachedServer) -> dict[str, str]:
-        """Return the features, by name, that can never show on this cluster, with the findings of doctor's checks."""
-        checks = [cluster_checks.families(api, nodes)]
+        """Return the features, by name, that can never show on this cluster, with the finding that says so."""
+        server = Server(api, reached, self._settings.release.gates)
+        of_nodes = Nodes(server, self._settings.topology, nodes, self.target.names.nodes)
+        found = examine([FAMILIES], of_nodes)
         if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
-            checks.append(cluster_checks.feature_gates(api, reached, self._settings.release.gates))
-        return {feature: f"{check.name}: {check.found}" for check in checks for feature in check.features}
+            found += examine([FEATURE_GATES], server)
+        return {feature: f"{each.name}: {each.found}" for each in found for feature in each.features}
 
     def _make_kind_cluster(self, begun: contextlib.ExitStack) -> str:
         self._kind = begun.enter_context(kind_cluster(self._settings, self.run_id, self._say))

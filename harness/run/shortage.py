@@ -7,16 +7,7 @@ same wherever it was raised.
 from __future__ import annotations
 
 import errno
-import os
-import resource
-from pathlib import Path
 from traceback import extract_tb
-
-from harness.errors import UnavailableError
-
-_FILES = 256  # a run of one requirement on the embedded cluster has fewer
-_PROCESSES = 100
-_LOOK_BELOW = 4096  # a limit of processes that is higher is not looked at: counting them takes time
 
 _FULL = "there is no room on the disk: make room, or choose another folder with --output-dir"
 _TEXTS = {
@@ -67,34 +58,3 @@ def _is_of_fork(error: OSError) -> bool:
     """Return whether it was raised by the start of a process: a socket that is not ready has the same number."""
     last = next(reversed(extract_tb(error.__traceback__)), None)
     return last is not None and "fork" in f"{last.name} {last.line}"
-
-
-def check_limits() -> None:
-    """Raise `UnavailableError` if this process may have too few files or processes for any run."""
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files != resource.RLIM_INFINITY and files < _FILES:
-        raise UnavailableError(f"a process may open {files} files here, and a run needs {_FILES}: raise `ulimit -Hn`")
-    limit = process_limit()
-    if limit is not None and limit < _LOOK_BELOW and (free := limit - _tasks()) < _PROCESSES:
-        raise UnavailableError(
-            f"this user may start {max(0, free)} more processes or threads, of {limit}, and a run needs {_PROCESSES}: "
-            "raise `ulimit -u`"
-        )
-
-
-def process_limit() -> int | None:
-    """Return how many processes and threads this user may have; None without a limit, as for root."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    return None if limit == resource.RLIM_INFINITY or os.getuid() == 0 else limit
-
-
-def _tasks() -> int:
-    """Return how many processes and threads this user has."""
-    count = 0
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            if each.stat().st_uid == os.getuid():
-                count += len(list((each / "task").iterdir()))
-        except OSError:  # it has ended, or is hidden
-            continue
-    return count

@@ -27,9 +27,6 @@ REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed
 REAL_CLUSTERS = ("kubeconfig", "kind")
 """Backends whose clusters have components of their own."""
 
-OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
-"""Features that only a cluster with both IPv4 and IPv6 shows."""
-
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
 """The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
 

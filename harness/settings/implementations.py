@@ -85,12 +85,12 @@ def control_plane_of(
 
 
 def _controller_of(file: str) -> MakeControlPlane:
-    from harness.netns import needs
+    from harness.checks import program_requirements
     from harness.recipes.controller import DescribedControlPlane
     from harness.recipes.recipe import OF_CONTROLLER, read_recipe
 
     recipe = read_recipe(file, OF_CONTROLLER)
-    needs.require(recipe.needs, f"{recipe.name} ({file})")
+    program_requirements.require(recipe.needs, f"{recipe.name} ({file})")
     return lambda release: DescribedControlPlane(release, recipe)
 
 
@@ -110,12 +110,12 @@ def _proxy_of(settings: Settings) -> MakeProxy:
 
 def _of_recipe(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
     """Return the proxies of a recipe, and the fields that it wants in each Service."""
-    from harness.netns import needs
+    from harness.checks import program_requirements
     from harness.proxies.executable import ExecutableProxy
     from harness.recipes.recipe import OF_PROXY, read_recipe
 
     recipe = read_recipe(settings.proxy.file, OF_PROXY)
-    needs.require(recipe.needs, f"{recipe.name} ({settings.proxy.file})")
+    program_requirements.require(recipe.needs, f"{recipe.name} ({settings.proxy.file})")
 
     def proxy(plane: ControlPlane, pod_cidrs: Sequence[str]) -> Proxy:
         return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
@@ -126,10 +126,10 @@ def _of_recipe(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
 def _dns_of(settings: Settings) -> MakeDns:
     if settings.dns == REFERENCE:
         return reference().dns
+    from harness.checks import program_requirements
     from harness.dns.executable import ExecutableDns
-    from harness.netns import needs
     from harness.recipes.recipe import OF_DNS, read_recipe
 
     recipe = read_recipe(settings.dns, OF_DNS)
-    needs.require(recipe.needs, f"{recipe.name} ({settings.dns})")
+    program_requirements.require(recipe.needs, f"{recipe.name} ({settings.dns})")
     return lambda plane: ExecutableDns(plane, recipe)

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from harness.commands.from_options import SUITE
+from harness.commands.arguments import FOLDER, PLACE, SUITE
 from harness.commands.front import examples
-from harness.commands.paths import FOLDER, PLACE
 from harness.commands.verify import tell
 
 

@@ -12,7 +12,7 @@ from harness.api.kubeconfig import find
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.any_cluster.node_names import Names
 from harness.model.abilities import Ability
-from harness.model.manifests import has_condition, zone_of
+from harness.model.manifests import takes_pods, zone_of
 from harness.model.probing import AGNHOST
 from harness.model.topology import THREE_ZONES, Node, Topology
 
@@ -88,18 +88,6 @@ def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
     for ours, theirs in zones.items():
         found |= _pairs(wanted[ours], sorted(by_zone[theirs], key=_natural))
     return Names(found, zones)
-
-
-def takes_pods(node: Object) -> bool:
-    """Return whether a node is ready and takes pods without tolerations."""
-    cordoned = (node.get("spec") or {}).get("unschedulable")
-    return has_condition(node, "Ready") and not cordoned and not refusing_taints(node)
-
-
-def refusing_taints(node: Object) -> list[str]:
-    """Return the keys of the taints that keep pods without tolerations away."""
-    taints = (node.get("spec") or {}).get("taints") or ()
-    return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.checks.program_requirements import REQUIREMENTS, missing
 from harness.eventually import eventually
-from harness.netns import isolation, needs
+from harness.netns import isolation
 from harness.netns.isolation import OWN, Room
 
 MakeRoom = Callable[..., Room]
@@ -29,7 +30,7 @@ def room() -> Iterator[MakeRoom]:
     made: list[Room] = []
 
     def make(*wanted: str, name: str = "a1") -> Room:
-        if absent := needs.missing(wanted):
+        if absent := missing(wanted):
             pytest.skip(str(absent))
         made.append(Room(name, wanted))
         return made[-1]
@@ -140,4 +141,4 @@ def test_program_keeps_its_folder(room: MakeRoom) -> None:
 
 
 def test_each_thing_that_a_room_has_is_tried_before_anything_starts() -> None:
-    assert set(OWN) <= set(needs.NEEDS)
+    assert set(OWN) <= set(REQUIREMENTS)

@@ -13,11 +13,11 @@ import pytest
 
 from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
+from harness.checks import program_requirements
 from harness.errors import InconclusiveError
 from harness.model.outcomes import Reached
 from harness.model.topology import grid
 from harness.model.workloads import node_client, pod_client
-from harness.netns import needs
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import SocketMaker
@@ -30,7 +30,7 @@ ADDRESS = "10.96.99.9"
 
 @pytest.fixture
 def room() -> Iterator[Room]:
-    if absent := needs.missing(["cgroup2", "bpf"]):
+    if absent := program_requirements.missing(["cgroup2", "bpf"]):
         pytest.skip(str(absent))
     made = Room("a1", ["cgroup2"])
     yield made
@@ -63,7 +63,7 @@ def test_a_probe_process_that_cannot_begin_is_nobodys_fault(room: Room, namespac
 
 
 def test_control_groups_of_pods_are_gone_with_that_of_the_node(namespace: Namespace) -> None:
-    if absent := needs.missing(["cgroup2"]):
+    if absent := program_requirements.missing(["cgroup2"]):
         pytest.skip(str(absent))
     room = Room("a1", ["cgroup2"])
     maker = SocketMaker(namespace, room, "pods/one")
@@ -75,7 +75,7 @@ def test_control_groups_of_pods_are_gone_with_that_of_the_node(namespace: Namesp
 
 
 def test_a_load_balancer_at_sockets_sees_clients_of_pods_and_nodes(boot: Boot) -> None:
-    if absent := needs.missing(["cgroup2", "bpf"]):
+    if absent := program_requirements.missing(["cgroup2", "bpf"]):
         pytest.skip(str(absent))
     balancer = [sys.executable, socket_balancer.__file__, ADDRESS, "10.244.1.2", "8080"]
     backend: NetnsBackend = boot("runs", command=balancer, ready=[{"log": "attached"}], isolation=["cgroup2"],

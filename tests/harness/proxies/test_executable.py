@@ -21,7 +21,7 @@ from harness.model import manifests
 from harness.model.release import PROXY, Release, release
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes import explaining
-from harness.recipes.checks import LogCheck
+from harness.recipes.readiness import LogCheck
 from tests.harness.proxies.conftest import Boot, MakeFake, program
 from tests.harness.proxies.test_process import exists
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.model import strict_yaml
-from harness.recipes.checks import HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.drafting import Draft, read_answer
+from harness.recipes.readiness import HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.recipe import OF_PROXY, Recipe, parse_recipe
 
 ANSWERS = {

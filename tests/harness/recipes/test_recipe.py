@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from harness.errors import UsageError
-from harness.recipes.checks import HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.explaining import ByCommand, ByLog
 from harness.recipes.filling import fill
+from harness.recipes.readiness import HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, parse_recipe, read_recipe
 
 ROOT = Path(__file__).parents[3]

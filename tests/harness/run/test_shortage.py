@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.checks.check import require
+from harness.checks.machine import LIMITS, process_limit
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.judging.history import History, read_parts
 from harness.plugin.judging import told_apart
-from harness.run.shortage import check_limits, process_limit, shortage, why_it_cannot_go_on
+from harness.run.shortage import shortage, why_it_cannot_go_on
 
 
 def caused_by(error: BaseException) -> BaseException:
@@ -75,7 +77,7 @@ def test_a_reader_that_is_gone_ends_a_run_and_no_scenario() -> None:
 def test_too_few_files_are_told_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
     with pytest.raises(UnavailableError, match="may open 64 files here, and a run needs 256: raise `ulimit -Hn`"):
-        check_limits()
+        require([LIMITS], None)
 
 
 def test_limit_of_processes_is_none_of_roots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,9 @@ def lacking(kubeconfig: str, **options: object) -> dict[str, str]:
 def test_what_gates_that_are_off_take_away_is_known_before_the_run(kubeconfig: str) -> None:
     found = lacking(kubeconfig)
     assert found.keys() == {"PreferSameZone", "PreferSameNode", "NodeHints", "IPv6", "DualStack"}
-    assert found["NodeHints"] == "feature gates: off or not there: PreferSameTrafficDistribution, as its metrics say"
+    assert (
+        found["NodeHints"] == "feature gates: off or missing: PreferSameTrafficDistribution, according to its metrics"
+    )
 
 
 @pytest.mark.parametrize("kubeconfig", [Features()], indirect=True)

@@ -11,10 +11,10 @@ from harness.backends.containers.engine import Facts, find_engine
 from harness.backends.kind.checks import Tools
 from harness.backends.kind.installer import load_images, require_images
 from harness.binaries.versions import Version
-from harness.doctor.check import CheckState
-from harness.doctor.machine import examine_kind
+from harness.checks.check import State, examine
 from harness.errors import StartError, UnavailableError
 from harness.recipes.recipe import OF_PROXY, parse_recipe
+from harness.run.prerequisites import KIND as CHECKS
 from harness.settings.options import resolve
 from tests.harness.backends.kind.conftest import Install
 
@@ -76,9 +76,9 @@ def test_doctor_says_what_nodes_do_not_get_from_here(install: Install, tmp_path:
     told = {"objects": [{**AGENT, "spec": pod}], "install": ["no-such-installer"], "images": ["mine:1"]}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"name": "mine", "kind": told}), encoding="utf-8")
     given = {"backend": "kind", "proxy": str(tmp_path / "mine.yaml"), "kind-image": "kindest/node:v1.34.3"}
-    found = [each for each in examine_kind(resolve(given, environment={})) if each.name.startswith("proxy")]
+    found = [each for each in examine(CHECKS, resolve(given, environment={})) if each.name.startswith("proxy")]
     assert [(each.state, each.found) for each in found] == [
-        (CheckState.OK, "mine: all that key kind.images names are here"),
-        (CheckState.UNKNOWN, "theirs:1: docker has none, nodes pull them"),
-        (CheckState.UNUSABLE, "mine: there is no program no-such-installer"),
+        (State.OK, "mine: all that key kind.images names are here"),
+        (State.UNKNOWN, "theirs:1: docker has none, nodes pull them"),
+        (State.UNUSABLE, "mine: there is no program no-such-installer"),
     ]

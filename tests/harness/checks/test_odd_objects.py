@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from explain.service import explained
 from harness.api.client import Api, path_of
 from harness.backends.any_cluster import target
-from harness.doctor import cluster
-from harness.doctor.cluster import ClusterOptions
 from harness.errors import DistrustError, UnavailableError
 from harness.guest import errors
 from harness.guest.labels import BEFORE_ANNOTATION, LEASE, NAMESPACE
 from harness.guest.nodes import NodeChange, changed, restored
 from harness.model import manifests
 from harness.model.topology import THREE_ZONES, ZONE_LABEL
+from harness.run.prerequisites import examine_cluster
 from harness.run.real_cluster import Session
 from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
@@ -107,8 +106,8 @@ class Somebody:
 
     def read(self) -> None:
         """Have all read it that read a cluster."""
-        options = ClusterOptions(str(self.kubeconfig), "", THREE_ZONES, disruptive=True)
-        assert len(cluster.examine(options, lambda _: None)) > 5
+        given = {"backend": "kubeconfig", "kubeconfig": str(self.kubeconfig), "allow-disruptive": True}
+        assert len(examine_cluster(resolve(given, environment={}))) > 5
         assert differences(snapshot(self.api), {})
         for each in self.api.list("services"):
             explained(self.api, each["metadata"]["namespace"], each["metadata"]["name"], "released")

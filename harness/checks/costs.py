@@ -1,11 +1,11 @@
-"""The cost of a lack: the requirements that are not judged, by profile. Pure."""
+"""The cost of findings: the requirements that are not judged, by profile. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.doctor.check import Check
+from harness.checks.check import Finding
 from harness.model.needs import Needs
 from harness.model.requirements import Profile, Requirement
 
@@ -28,13 +28,13 @@ class Cost:
 
 
 def costs(
-    checks: Iterable[Check],
+    findings: Iterable[Finding],
     needs: Mapping[str, Needs],
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
 ) -> list[Cost]:
-    """Return what these lacks cost together, profile by profile; profiles that lose nothing are left out."""
-    lacks = list(checks)
+    """Return what the findings cost together, by profile, without profiles that lose nothing."""
+    lacks = list(findings)
     found = []
     for profile in sorted(profiles):
         mine = sorted((each for each in requirements if each.profile == profile), key=lambda each: each.id)
@@ -44,10 +44,10 @@ def costs(
     return found
 
 
-def _takes(check: Check, requirement: Requirement, needs: Mapping[str, Needs]) -> bool:
+def _takes(finding: Finding, requirement: Requirement, needs: Mapping[str, Needs]) -> bool:
     needed = needs.get(requirement.id, Needs())
     return bool(
-        needed.abilities & check.lacks.abilities
-        or needed.nodes & check.lacks.nodes
-        or check.features & {feature.name for feature in requirement.features}
+        needed.abilities & finding.lacks.abilities
+        or needed.nodes & finding.lacks.nodes
+        or finding.features & {feature.name for feature in requirement.features}
     )

@@ -8,15 +8,13 @@ import pytest
 
 from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api
-from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.node_names import Names
+from harness.backends.any_cluster import image_trial, pods
 from harness.backends.netns import NetnsBackend
-from harness.doctor import images
-from harness.doctor.check import CheckState
+from harness.checks.check import Check, State
 from harness.model.topology import THREE_ZONES
 from tests.harness.guest.snapshot import differences, snapshot
 
-NAMES = Names({node.name: node.name for node in THREE_ZONES.nodes})
+NAMES = {node.name: node.name for node in THREE_ZONES.nodes}
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +26,16 @@ def api(netns_allowed: None) -> Iterator[Api]:
 @pytest.mark.parametrize(
     ("image", "state", "said"),
     [
-        (pods.AGNHOST, CheckState.OK, "runs on all 5 nodes"),
-        ("nobody-has-this:1", CheckState.UNUSABLE, "nobody-has-this:1 cannot be pulled"),
+        (pods.AGNHOST, State.OK, "runs on all 5 nodes"),
+        ("nobody-has-this:1", State.UNUSABLE, "nobody-has-this:1 cannot be pulled"),
     ],
 )
 def test_images_are_tried_on_each_node(
-    api: Api, monkeypatch: pytest.MonkeyPatch, image: str, state: CheckState, said: str
+    api: Api, monkeypatch: pytest.MonkeyPatch, image: str, state: State, said: str
 ) -> None:
     monkeypatch.setattr(pods, "AGNHOST", image)
     before = snapshot(api)
-    found = images.check(api, NAMES, "", try_pods=True, say=lambda _: None)
+    check: Check[Api] = Check("images", lambda to: image_trial.check(to, NAMES, "", try_pods=True, say=lambda _: None))
+    (found,) = check.findings(api)
     assert (found.state, said in found.found) == (state, True), found.found
     assert differences(before, snapshot(api)) == []

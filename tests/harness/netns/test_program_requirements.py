@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.checks import program_requirements as required
+from harness.checks.program_requirements import REQUIREMENTS, Requirement
 from harness.errors import UnavailableError
-from harness.netns import needs, rtnetlink
+from harness.netns import rtnetlink
 from harness.netns.kernel import KernelFeature
 from harness.netns.namespace import Namespace
-from harness.netns.needs import NEEDS, Need
 
 
 def refusing(number: int) -> Callable[[Namespace], object]:
@@ -28,15 +29,17 @@ def refusing(number: int) -> Callable[[Namespace], object]:
 
 def test_a_link_that_this_kernel_makes_is_there(namespace: Namespace) -> None:
     """A bridge is told by making one; a kind that no kernel knows by the kernel's answer."""
-    assert NEEDS["bridge"].fault(namespace) == needs.missing(["bridge"]).get("bridge", "")
-    no_such = Need(KernelFeature("nosuch devices", "CONFIG_NOSUCH", "nosuch"), lambda to: needs._link("nosuch", to))
+    assert REQUIREMENTS["bridge"].fault(namespace) == required.missing(["bridge"]).get("bridge", "")
+    no_such = Requirement(
+        KernelFeature("nosuch devices", "CONFIG_NOSUCH", "nosuch"), lambda to: required._link("nosuch", to)
+    )
     assert no_such.fault(namespace).startswith("this kernel has no nosuch devices (CONFIG_NOSUCH): load it with")
 
 
 def test_a_family_of_generic_netlink_is_asked_for(namespace: Namespace) -> None:
-    needs._generic("nlctrl", namespace)
+    required._generic("nlctrl", namespace)
     with pytest.raises(OSError, match=os.strerror(errno.ENOENT)):
-        needs._generic("no-such", namespace)
+        required._generic("no-such", namespace)
 
 
 @pytest.mark.parametrize(
@@ -48,21 +51,22 @@ def test_a_family_of_generic_netlink_is_asked_for(namespace: Namespace) -> None:
     ],
 )
 def test_why_it_cannot_be_had_is_told_by_the_kernels_answer(namespace: Namespace, number: int, said: str) -> None:
-    assert Need(KernelFeature("X", "CONFIG_X", "x"), refusing(number)).fault(namespace) == said
+    assert Requirement(KernelFeature("X", "CONFIG_X", "x"), refusing(number)).fault(namespace) == said
 
 
 def test_each_is_tried_and_nothing_is_left() -> None:
     """Every name has an answer here, whatever it is, and this process is where it was."""
     before = Path("/proc/self/ns/mnt").readlink()
-    absent = needs.missing(NEEDS)
-    assert set(absent) <= set(NEEDS)
+    absent = required.missing(REQUIREMENTS)
+    assert set(absent) <= set(REQUIREMENTS)
     assert all(absent.values())
     assert Path("/proc/self/ns/mnt").readlink() == before
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unavailable: there is no unshare")
 def test_root_of_a_user_namespace_is_not_root() -> None:
-    inside = ["unshare", "--user", "--map-root-user", sys.executable, "-m", "harness.netns.needs", "root", "bridge"]
+    module = ["-m", "harness.checks.program_requirements"]
+    inside = ["unshare", "--user", "--map-root-user", sys.executable, *module, "root", "bridge"]
     ended = subprocess.run(inside, capture_output=True, text=True, timeout=60, check=False)
     if "unshare" in ended.stderr:
         pytest.skip(ended.stderr)
@@ -70,15 +74,17 @@ def test_root_of_a_user_namespace_is_not_root() -> None:
 
 
 def test_who_requires_what_is_missing_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "_missing", lambda names: dict.fromkeys(names, "it is not here"))
-    with pytest.raises(UnavailableError, match="mine requires what is not here: vxlan: it is not here; tun: it is"):
-        needs.require(["vxlan", "tun"], "mine")
+    monkeypatch.setattr(required, "_missing", lambda names: dict.fromkeys(names, "it is not here"))
+    with pytest.raises(
+        UnavailableError, match="mine has requirements that this machine lacks: vxlan: it is not here; tun: it is"
+    ):
+        required.require(["vxlan", "tun"], "mine")
 
 
 def test_what_is_said_of_links_is_what_the_kernel_makes(namespace: Namespace) -> None:
     """Asked one after the other in one netns, as `missing` does it, and each in a netns of its own."""
     for kind in ("bridge", "dummy", "ifb"):
-        absent = needs.missing(["bridge", "dummy", "ifb"])
+        absent = required.missing(["bridge", "dummy", "ifb"])
         try:
             rtnetlink.execute(namespace, [rtnetlink.link(kind, kind)])
         except rtnetlink.NetlinkError:
@@ -88,7 +94,7 @@ def test_what_is_said_of_links_is_what_the_kernel_makes(namespace: Namespace) ->
 
 
 def test_kernel_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "_SECONDS", 0.001)
-    needs._missing.cache_clear()
+    monkeypatch.setattr(required, "_SECONDS", 0.001)
+    required._missing.cache_clear()
     with pytest.raises(UnavailableError, match="it took longer than"):
-        needs.missing(["bridge"])
+        required.missing(["bridge"])

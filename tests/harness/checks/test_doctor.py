@@ -6,7 +6,6 @@ import errno
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,11 +13,12 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from harness.api.client import Api
+from harness.checks import check, program_requirements
+from harness.checks.check import Finding, State
+from harness.checks.cluster import gate_version
+from harness.checks.machine import MACHINE
+from harness.commands.doctor import Suite, show
 from harness.commands.main import main
-from harness.doctor import cluster, gates, machine
-from harness.doctor.check import Check, CheckState
-from harness.doctor.cluster import ClusterOptions
-from harness.doctor.report import Suite, show
 from harness.errors import UnavailableError
 from harness.guest.lease import hold
 from harness.guest.permissions import RULES
@@ -26,14 +26,16 @@ from harness.model import manifests
 from harness.model.needs import Needs
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.model.topology import THREE_ZONES, Node
-from harness.netns import kernel, needs, obstacles, programs, sandbox
-from harness.netns.obstacles import Readings
+from harness.netns import kernel, programs, sandbox, userns_restrictions
+from harness.netns.addresses import FAMILIES
+from harness.netns.userns_restrictions import Readings
+from harness.run.prerequisites import IMPLEMENTATION, examine_cluster
 from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.features import Features
 
-Examine = Callable[..., dict[str, list[Check]]]
+Examine = Callable[..., dict[str, list[Finding]]]
 
 SUITE = """
 from harness.model.requirements import *
@@ -51,12 +53,12 @@ def test_routes(): ...
 def test_program_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
     recipe = {"name": "mine", "version": "1.0", "command": ["sh", "-c", "exec mine"], "ready": [{"log": "up"}]}
     path = tmp_path / "mine.yaml"
-    for command, state in (("sh", CheckState.OK), ("no-such-dns", CheckState.UNUSABLE)):
+    for command, state in (("sh", State.OK), ("no-such-dns", State.UNUSABLE)):
         path.write_text(yaml.safe_dump(recipe | {"command": [command]}), encoding="utf-8")
         for option in ("dns", "proxy"):
-            (check,) = machine.examine_implementation(resolve({option: str(path)}, environment={}))
-            assert (check.state, "mine" in check.found) == (state, True)
-    assert machine.examine_implementation(resolve({}, environment={})) == []
+            (found,) = check.examine(IMPLEMENTATION, resolve({option: str(path)}, environment={}))
+            assert (found.state, "mine" in found.found) == (state, True)
+    assert check.examine(IMPLEMENTATION, resolve({}, environment={})) == []
 
 
 def test_plugins_of_a_configuration_of_cni_are_looked_for(tmp_path: Path) -> None:
@@ -69,22 +71,24 @@ def test_plugins_of_a_configuration_of_cni_are_looked_for(tmp_path: Path) -> Non
     (tmp_path / "written.conf").write_text('{"name": "n", "type": "wires"}', encoding="utf-8")
     path = tmp_path / "mine.yaml"
     for file, state, said in (
-        ("{folder}/good", CheckState.OK, "wires, of-ip in "),
-        ("written.conf", CheckState.OK, "wires in "),
-        ("{folder}/bad", CheckState.UNUSABLE, "there is no plugin knots in "),
-        ("{folder}/odd", CheckState.UNUSABLE, "it is no JSON"),
-        ("none.conf", CheckState.UNUSABLE, "No such file"),
+        ("{folder}/good", State.OK, "wires, of-ip in "),
+        ("written.conf", State.OK, "wires in "),
+        ("{folder}/bad", State.UNUSABLE, "there is no plugin knots in "),
+        ("{folder}/odd", State.UNUSABLE, "it is no JSON"),
+        ("none.conf", State.UNUSABLE, "No such file"),
     ):
         path.write_text(yaml.safe_dump(recipe | {"pods": {"cni": file}}), encoding="utf-8")
-        _, check = machine.examine_implementation(resolve({"proxy": str(path)}, environment={}))
-        assert (check.name, check.state, said in check.found) == ("proxy: pods", state, True), check
+        _, found = check.examine(IMPLEMENTATION, resolve({"proxy": str(path)}, environment={}))
+        assert (found.name, found.state, said in found.found) == ("proxy: pods", state, True), found
 
 
 @pytest.mark.parametrize("source", ["option", "variable", "file"])
 def test_what_a_recipe_requires_is_tried_by_name(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("{name: mine, command: [sh], ready: [{log: up}], requires: [bridge, ip_vs]}", encoding="utf-8")
-    monkeypatch.setattr(needs, "missing", lambda names: {"ip_vs": "no IPVS here"} if "ip_vs" in names else {})
+    monkeypatch.setattr(
+        program_requirements, "missing", lambda names: {"ip_vs": "no IPVS here"} if "ip_vs" in names else {}
+    )
     (tmp_path / "options.yaml").write_text(f"proxy: {path}", encoding="utf-8")
     variables = {"variable": {"PROXY": str(path)}, "file": {"OPTIONS_FILE": str(tmp_path / "options.yaml")}}
     for name, value in variables.get(source, {}).items():
@@ -101,9 +105,9 @@ def test_what_a_recipe_requires_is_tried_by_name(source: str, tmp_path: Path, mo
 def test_a_control_plane_that_is_not_in_the_cache_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
     settings = resolve({"control-plane": "binaries:1.37", "backend": "netns"}, environment={})
-    (check,) = machine.examine_implementation(settings)
-    assert (check.name, check.state) == ("control plane", CheckState.UNUSABLE)
-    assert "components fetch kube-controller-manager 1.37" in check.found
+    (found,) = check.examine(IMPLEMENTATION, settings)
+    assert (found.name, found.state) == ("control plane", State.UNUSABLE)
+    assert "components fetch kube-controller-manager 1.37" in found.found
 
 
 @pytest.fixture
@@ -136,10 +140,10 @@ def kubeconfig(server: HttpServer, api: Api, tmp_path: Path) -> Path:
 def examine(kubeconfig: Path) -> Examine:
     """The checks of the cluster, by name."""
 
-    def run(**options: Any) -> dict[str, list[Check]]:
-        found: dict[str, list[Check]] = {}
-        for check in cluster.examine(ClusterOptions(str(kubeconfig), "", THREE_ZONES, **options), lambda _: None):
-            found.setdefault(check.name, []).append(check)
+    def run() -> dict[str, list[Finding]]:
+        found: dict[str, list[Finding]] = {}
+        for each in examine_cluster(resolve({"backend": "kubeconfig", "kubeconfig": str(kubeconfig)}, environment={})):
+            found.setdefault(each.name, []).append(each)
         return found
 
     return run
@@ -147,7 +151,7 @@ def examine(kubeconfig: Path) -> Examine:
 
 def test_a_cluster_with_all_nodes_lacks_abilities_only(examine: Examine) -> None:
     found = examine()
-    lacking = {name for name, checks in found.items() if any(each.state is CheckState.LACKS for each in checks)}
+    lacking = {name for name, checks in found.items() if any(each.state is State.LACKS for each in checks)}
     assert lacking == {"abilities"}
     assert "a1 is n-1" in found["zones and nodes"][0].found
     assert found["IP families"][0].found == "Services get IPv4 and IPv6, pods IPv4 and IPv6"
@@ -165,7 +169,7 @@ def test_nodes_that_are_missing_are_named_by_the_topology(examine: Examine, api:
     api.delete("nodes", "", "n-5")
     api.patch("nodes", "", "n-4", {"spec": {"unschedulable": True}})
     (found,) = examine()["zones and nodes"]
-    assert (found.state, found.lacks.nodes) == (CheckState.LACKS, {"b2", "c1"})
+    assert (found.state, found.lacks.nodes) == (State.LACKS, {"b2", "c1"})
     assert "n-4 is cordoned" in found.found
 
 
@@ -179,13 +183,13 @@ def test_nodes_that_are_not_asked_for_are_missing_too(kubeconfig: Path) -> None:
 def test_a_cluster_without_zones_cannot_be_used(examine: Examine, api: Api) -> None:
     for number in range(1, 6):
         api.patch("nodes", "", f"n-{number}", {"metadata": {"labels": {"topology.kubernetes.io/zone": None}}})
-    assert examine()["zones and nodes"][0].state is CheckState.UNUSABLE
+    assert examine()["zones and nodes"][0].state is State.UNUSABLE
 
 
 @pytest.mark.parametrize("server", [Features((1, 33))], indirect=True)
 def test_gates_that_are_off_cost_their_features(examine: Examine) -> None:
     (found,) = examine()["feature gates"]
-    assert (found.state, found.features) == (CheckState.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
+    assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 
 def test_every_lack_says_what_it_costs(examine: Examine, server: HttpServer, api: Api, kubeconfig: Path) -> None:
@@ -195,9 +199,9 @@ def test_every_lack_says_what_it_costs(examine: Examine, server: HttpServer, api
     granted = [rule.as_rbac() for rule in RULES if rule.resources != ("daemonsets",)]
     limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
-    lacks = [check for checks in examine().values() for check in checks if check.state is CheckState.LACKS]
-    assert {check.name for check in lacks} == {"abilities", "clocks", "permissions", "zones and nodes"}
-    assert [check for check in lacks if not (check.costs or check.lacks.abilities or check.lacks.nodes)] == []
+    lacks = [each for found in examine().values() for each in found if each.state is State.LACKS]
+    assert {each.name for each in lacks} == {"abilities", "clocks", "permissions", "zones and nodes"}
+    assert [each for each in lacks if not (each.costs or each.lacks.abilities or each.lacks.nodes)] == []
 
 
 def test_permissions_that_are_missing_are_named(examine: Examine, server: HttpServer, kubeconfig: Path) -> None:
@@ -206,14 +210,14 @@ def test_permissions_that_are_missing_are_named(examine: Examine, server: HttpSe
     limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
     states = {each.found.split(" (")[0]: each.state for each in examine()["permissions"]}
-    assert states["may not get daemonsets.apps, list daemonsets.apps"] is CheckState.LACKS
-    assert CheckState.UNUSABLE in states.values()
+    assert states["may not get daemonsets.apps, list daemonsets.apps"] is State.LACKS
+    assert State.UNUSABLE in states.values()
 
 
 def test_another_run_is_named(examine: Examine, api: Api) -> None:
     with hold(api, "aaaaaaaa"):
         (found,) = examine()["other runs"]
-    assert (found.state, "in use by run aaaaaaaa" in found.found) == (CheckState.UNUSABLE, True)
+    assert (found.state, "in use by run aaaaaaaa" in found.found) == (State.UNUSABLE, True)
 
 
 def _renew_in_the_future(api: Api, node: str) -> None:
@@ -222,8 +226,8 @@ def _renew_in_the_future(api: Api, node: str) -> None:
     api.create("leases", "kube-node-lease", lease)
 
 
-@pytest.mark.parametrize(("version", "state"), [("v1.37.2", CheckState.OK), ("v1.33.1", CheckState.UNKNOWN)])
-def test_a_kubelet_of_another_release_is_named(examine: Examine, api: Api, version: str, state: CheckState) -> None:
+@pytest.mark.parametrize(("version", "state"), [("v1.37.2", State.OK), ("v1.33.1", State.UNKNOWN)])
+def test_a_kubelet_of_another_release_is_named(examine: Examine, api: Api, version: str, state: State) -> None:
     api.patch("nodes", "", "n-1", {"status": {"nodeInfo": {"kubeletVersion": version}}}, subresource="status")
     (found,) = examine()["kubelets"]
     assert (found.state, f"1 x {version}" in found.found) == (state, True), found.found
@@ -240,7 +244,7 @@ def test_clock_of_a_node_that_is_ahead_is_named(examine: Examine, api: Api) -> N
     ("told", "version"), [("v1.34.2+k3s1", (1, 34)), ("v1.33.5-gke.100", (1, 33)), ("what", (0, 0))]
 )
 def test_versions_of_distributions_are_understood(told: str, version: tuple[int, int]) -> None:
-    assert gates.gate_version({"gitVersion": told}) == version
+    assert gate_version({"gitVersion": told}) == version
 
 
 def doctor(*arguments: object) -> tuple[int, str]:
@@ -268,7 +272,7 @@ def test_the_command_takes_the_environment_of_a_run(kubeconfig: Path, monkeypatc
 
 def test_ids_are_told_whole_however_narrow_the_terminal_is() -> None:
     name = f"KEP-1/{'long-' * 20}slug"
-    lack = Check("abilities", CheckState.LACKS, "no x", lacks=Needs(frozenset({"x"})))
+    lack = Finding(State.LACKS, "no x", name="abilities", lacks=Needs(frozenset({"x"})))
     core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
     counted = Suite([Requirement(name, "It is long.", MUST, (core,), "KEP-1")], {name: lack.lacks}, [core.profile])
     console = Console(file=io.StringIO(), width=60)
@@ -282,14 +286,14 @@ def test_a_kubeconfig_that_is_not_there_ends_with_4(tmp_path: Path) -> None:
 
 
 def test_this_machine_can_be_an_embedded_cluster() -> None:
-    assert {check.state for check in machine.examine_netns()} == {CheckState.OK}
+    assert {each.state for each in check.examine(MACHINE, FAMILIES)} == {State.OK}
 
 
 def test_a_kernel_without_ipv6_costs_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "missing", lambda: [kernel.IPV6, kernel.VETH])
-    _, six, veth, _ = machine.examine_netns()
-    assert (six.state, six.features) == (CheckState.LACKS, {"IPv6", "DualStack"})
-    assert (veth.state, "modprobe veth" in veth.found) == (CheckState.UNUSABLE, True)
+    _, _, six, veth, _ = check.examine(MACHINE, FAMILIES)
+    assert (six.state, six.features) == (State.LACKS, {"IPv6", "DualStack"})
+    assert (veth.state, "modprobe veth" in veth.found) == (State.UNUSABLE, True)
 
 
 def test_a_machine_whose_resolv_conf_cannot_be_replaced_says_what_that_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,8 +301,8 @@ def test_a_machine_whose_resolv_conf_cannot_be_replaced_says_what_that_costs(mon
         raise UnavailableError("no file can be replaced for one program here: unshare: Operation not permitted")
 
     monkeypatch.setattr(programs, "run", refuse)
-    *_, files = machine.examine_netns()
-    assert (files.name, files.state) == ("files of pods", CheckState.LACKS)
+    *_, files = check.examine(MACHINE, FAMILIES)
+    assert (files.name, files.state) == ("files of pods", State.LACKS)
     assert "unshare: Operation not permitted" in files.found
     assert "one of profile dns" in files.costs
 
@@ -307,7 +311,7 @@ def test_a_machine_that_forbids_user_namespaces_is_told_which_setting_does(monke
     readings = Readings("user namespace", errno.EPERM, apparmor="1")
 
     def refuse() -> None:
-        raise UnavailableError(obstacles.explain(readings))
+        raise UnavailableError(userns_restrictions.explain(readings))
 
     monkeypatch.setattr(sandbox, "enter", refuse)
     code, said = doctor("--backend=netns")

@@ -1,7 +1,7 @@
-"""What somebody's program needs of the machine beside a netns, by name, and whether it is there, by trying.
+"""What a program may require of the machine beside a netns, by name; each is checked by trying it.
 
-A recipe lists names of `NEEDS`. They are tried in a process of its own, which becomes what a run becomes (root of a
-user namespace, for an ordinary user) and mounts and loads what it likes: nothing of that is left when it ends.
+A recipe lists names of `REQUIREMENTS`. A process of its own tries them. Like a run it becomes root of a user namespace,
+for an ordinary user; whatever it mounts or loads is gone when it ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.errors import HarnessError, UnavailableError
@@ -36,9 +36,9 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOSYS, errno.ENXIO, errn
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:
-    """Return why each of these cannot be had here, by name, with the remedy; {} if all can.
+    """Return why each of these is unavailable here, by name, with the remedy; {} if all are available.
 
-    Raises `UnavailableError` where no netns can be made.
+    Raises `UnavailableError` if no netns can be made.
     """
     return _missing(tuple(names))
 
@@ -46,33 +46,33 @@ def missing(names: Iterable[str]) -> dict[str, str]:
 def require(names: Iterable[str], who: str) -> None:
     """Raise `UnavailableError` with all that `who` requires and this machine lacks."""
     if absent := missing(names):
-        said = "; ".join(f"{name}: {why}" for name, why in absent.items())
-        raise UnavailableError(f"{who} requires what is not here: {said}")
+        reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
+        raise UnavailableError(f"{who} has requirements that this machine lacks: {reasons}")
 
 
 @functools.cache
 def _missing(names: tuple[str, ...]) -> dict[str, str]:
     if not names:
         return {}
-    trying = [sys.executable, "-P", "-m", "harness.netns.needs", *names]
+    trying = [sys.executable, "-P", "-m", "harness.checks.program_requirements", *names]
     try:
         ended = subprocess.run(trying, cwd="/", capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"cannot try what is required: it took longer than {_SECONDS:g} s") from error
+        raise UnavailableError(f"the requirements cannot be tried: it took longer than {_SECONDS:g} s") from error
     if ended.returncode != 0:
-        raise UnavailableError(f"cannot try what is required: {ended.stderr.strip()}")
+        raise UnavailableError(f"the requirements cannot be tried: {ended.stderr.strip()}")
     return dict(json.loads(ended.stdout))
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """Something that a program may need: `try_` raises `OSError` or `NetlinkError` where the kernel refuses it."""
+class Requirement:
+    """One requirement: `try_` raises `OSError` or `NetlinkError` if the kernel refuses it."""
 
     feature: KernelFeature
     try_: Callable[[Namespace], object]
 
     def fault(self, namespace: Namespace) -> str:
-        """Return why it cannot be had; "" if it can."""
+        """Return why it is unavailable; "" if it is available."""
         try:
             self.try_(namespace)
         except (OSError, rtnetlink.NetlinkError) as error:
@@ -92,7 +92,7 @@ def _be_root(_: Namespace) -> None:
 
 
 def _link(kind: str, namespace: Namespace) -> None:
-    """Ask for a link of a kind. EINVAL is the answer of a kind that is known, and wants to be told more."""
+    """Request a link of a kind. EINVAL is the answer for a known kind that lacks arguments."""
     try:
         rtnetlink.execute(namespace, [rtnetlink.link(kind, f"td-{kind}")])
     except rtnetlink.NetlinkError as error:
@@ -101,7 +101,7 @@ def _link(kind: str, namespace: Namespace) -> None:
 
 
 def _generic(family: str, namespace: Namespace) -> None:
-    """Ask for a family of generic netlink, whose module the kernel loads if it can."""
+    """Request a family of generic netlink, whose module the kernel loads if it can."""
     body = struct.pack("=BBH", _GETFAMILY, 1, 0) + attribute(2, family.encode() + b"\0")  # CTRL_ATTR_FAMILY_NAME
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, _GENERIC) as sock:
         sock.send(message(_CONTROL, 1, 1, body))
@@ -112,16 +112,16 @@ def _generic(family: str, namespace: Namespace) -> None:
 
 
 def _room(wanted: str, _: Namespace) -> None:
-    """Make a room that has this of its own."""
+    """Make an isolated process that has its own copy of this."""
     Room("probe", [wanted]).close()
 
 
 def _load_bpf(_: Namespace) -> None:
     """Load a program for traffic control that does nothing."""
     code, licence = ctypes.create_string_buffer(_RETURN_0), ctypes.create_string_buffer(b"GPL")
-    told = struct.pack("=IIQQ", _SCHED_CLS, 2, ctypes.addressof(code), ctypes.addressof(licence)).ljust(128, b"\0")
+    program = struct.pack("=IIQQ", _SCHED_CLS, 2, ctypes.addressof(code), ctypes.addressof(licence)).ljust(128, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
-    loaded = libc.syscall(_SYSCALLS.get(platform.machine(), 280), _PROG_LOAD, told, len(told))
+    loaded = libc.syscall(_SYSCALLS.get(platform.machine(), 280), _PROG_LOAD, program, len(program))
     if loaded < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     os.close(loaded)
@@ -132,11 +132,10 @@ def _open_tun(_: Namespace) -> None:
         pass
 
 
-def _links(*kinds: str) -> dict[str, Need]:
-    return {
-        kind: Need(KernelFeature(f"{kind} devices", f"CONFIG_{kind.upper()}", kind), functools.partial(_link, kind))
-        for kind in kinds
-    }
+def _links(*kinds: str) -> Iterator[tuple[str, Requirement]]:
+    for kind in kinds:
+        feature = KernelFeature(f"{kind} devices", f"CONFIG_{kind.upper()}", kind)
+        yield kind, Requirement(feature, functools.partial(_link, kind))
 
 
 _OPTIONS = {
@@ -146,28 +145,28 @@ _OPTIONS = {
     "run": "CONFIG_TMPFS",
     "hostname": "CONFIG_UTS_NS",
 }
-NEEDS: Mapping[str, Need] = {
-    "root": Need(KernelFeature("what only root may", "", ""), _be_root),
-    "bpf": Need(KernelFeature("BPF", "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", ""), _load_bpf),
+REQUIREMENTS: Mapping[str, Requirement] = {
+    "root": Requirement(KernelFeature("what only root may", "", ""), _be_root),
+    "bpf": Requirement(KernelFeature("BPF", "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", ""), _load_bpf),
     **{
-        name: Need(KernelFeature(what, _OPTIONS[name], ""), functools.partial(_room, name))
+        name: Requirement(KernelFeature(what, _OPTIONS[name], ""), functools.partial(_room, name))
         for name, what in OWN.items()
     },
-    "ip_vs": Need(KernelFeature("IPVS", "CONFIG_IP_VS", "ip_vs"), functools.partial(_generic, "IPVS")),
-    "openvswitch": Need(
+    "ip_vs": Requirement(KernelFeature("IPVS", "CONFIG_IP_VS", "ip_vs"), functools.partial(_generic, "IPVS")),
+    "openvswitch": Requirement(
         KernelFeature("Open vSwitch", "CONFIG_OPENVSWITCH", "openvswitch"), functools.partial(_generic, "ovs_datapath")
     ),
-    "tun": Need(KernelFeature("tun devices", "CONFIG_TUN", "tun"), _open_tun),
-    **_links("bridge", "dummy", "geneve", "ifb", "netkit", "vxlan", "wireguard"),
+    "tun": Requirement(KernelFeature("tun devices", "CONFIG_TUN", "tun"), _open_tun),
+    **dict(_links("bridge", "dummy", "geneve", "ifb", "netkit", "vxlan", "wireguard")),
 }
 """All that a recipe may require, by name."""
 
 
 def main(names: Iterable[str]) -> str:
-    """Try these here, and return as JSON why those that cannot be had cannot. Raises `UnavailableError`."""
+    """Try these, and return as JSON why the others are unavailable. Raises `UnavailableError`."""
     sandbox.enter()
     with Namespace.create() as namespace:
-        faults = {name: NEEDS[name].fault(namespace) for name in names}
+        faults = {name: REQUIREMENTS[name].fault(namespace) for name in names}
     return json.dumps({name: fault for name, fault in faults.items() if fault})
 
 

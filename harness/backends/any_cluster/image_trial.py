@@ -1,11 +1,12 @@
-"""Checks that nodes run the suite's pods, image included. It must create pods, so it is done only on request."""
+"""Checks that nodes run the suite's pods, image included. It must create pods, so it runs only on request."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from harness.api.client import Api, RefusedError
 from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.node_names import Names
-from harness.doctor.check import Check, CheckState, ok, unknown, unusable
+from harness.checks.check import Finding, State, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError
 from harness.eventually import eventually
 from harness.guest import errors
@@ -18,35 +19,37 @@ _PULL_SECONDS = 120.0
 _PORT = 8080
 
 
-def check(api: Api, names: Names, registry: str, *, try_pods: bool, say: Say) -> Check:
-    """Check that a pod runs on each node that scenarios use, if `try_pods`; the pods are removed again."""
+def check(api: Api, names: Mapping[str, str], registry: str, *, try_pods: bool, say: Say) -> str | Finding:
+    """Check that a pod runs on each node that scenarios use, if `try_pods`; then remove the pods.
+
+    `names` are the cluster's node for each one of the topology.
+    """
     image = pods.image(registry).partition("@")[0]
     if not try_pods:
-        return unknown("images", f"not tried: {image}", "--try runs a pod on each node, and removes it")
+        return unknown(f"not tried: {image}", "--try runs a pod on each node, and removes it")
     try:
         failed = _try(api, names, registry, say)
     except (RefusedError, InconclusiveError, DistrustError) as error:
-        return unusable("images", errors.of(error))
+        return unusable(errors.of(error))
     if not failed:
-        return ok("images", f"{image} runs on all {len(names.nodes)} nodes")
+        return f"{image} runs on all {len(names)} nodes"
     why = next(iter(failed.values()))
-    if len(failed) == len(names.nodes):
-        return unusable("images", why)
-    return Check("images", CheckState.LACKS, f"{len(failed)} nodes: {why}", "", Needs(nodes=frozenset(failed)))
+    if len(failed) == len(names):
+        return unusable(why)
+    return Finding(State.LACKS, f"{len(failed)} nodes: {why}", lacks=Needs(nodes=frozenset(failed)))
 
 
-def _try(api: Api, names: Names, registry: str, say: Say) -> dict[str, str]:
+def _try(api: Api, names: Mapping[str, str], registry: str, say: Say) -> dict[str, str]:
     """Run the pods, and return the reason for each node (by its name in the topology) that does not run its pod."""
     run = new_run_id()
     namespace, labels = f"td-{run}-doctor", run_labels(run)
     with hold(api, run, say=say):
         restricted = {**labels, "pod-security.kubernetes.io/enforce": "restricted"}
         api.create("namespaces", "", {"metadata": {"name": namespace, "labels": restricted}})
-        for ours, theirs in names.nodes.items():
-            pod = pods.client(ours, theirs, labels, registry, port=_PORT, host_network=False)
-            _create(api, namespace, pod)
-        say(f"trying {pods.image(registry).partition('@')[0]} on {len(names.nodes)} nodes")
-        return _outcome(api, namespace, set(names.nodes))
+        for ours, theirs in names.items():
+            _create(api, namespace, pods.client(ours, theirs, labels, registry, port=_PORT, host_network=False))
+        say(f"trying {pods.image(registry).partition('@')[0]} on {len(names)} nodes")
+        return _outcome(api, namespace, set(names))
 
 
 def _create(api: Api, namespace: str, pod: dict[str, object]) -> None:
@@ -56,7 +59,7 @@ def _create(api: Api, namespace: str, pod: dict[str, object]) -> None:
         except RefusedError as error:
             if "service account" not in str(error) and "serviceaccount" not in str(error):
                 raise
-            raise AssertionError(str(error)) from None  # it is made in a moment
+            raise AssertionError(str(error)) from None  # the controller creates it in a moment
 
     eventually(admitted, within=10, every=0.1, describe="a pod to be admitted", error=InconclusiveError)
 
@@ -64,7 +67,7 @@ def _create(api: Api, namespace: str, pod: dict[str, object]) -> None:
 def _outcome(api: Api, namespace: str, wanted: set[str]) -> dict[str, str]:
     last: dict[str, str] = {}
 
-    def all_told() -> bool:
+    def all_known() -> bool:
         found = {str(each["metadata"]["name"]): each for each in api.list("pods", namespace)}
         waiting = {name for name in wanted if name not in found or not pods.is_ready(found[name])}
         last.clear()
@@ -74,7 +77,7 @@ def _outcome(api: Api, namespace: str, wanted: set[str]) -> dict[str, str]:
         raise AssertionError(f"{', '.join(sorted(waiting))} not yet")
 
     try:
-        eventually(all_told, within=_PULL_SECONDS, every=0.2, describe="pods to run", error=InconclusiveError)
+        eventually(all_known, within=_PULL_SECONDS, every=0.2, describe="pods to run", error=InconclusiveError)
     except InconclusiveError as error:
         return {name: why or str(error) for name, why in last.items()}
     return dict(last)

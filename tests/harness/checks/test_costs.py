@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.doctor import gates, installed
-from harness.doctor.check import Check, CheckState, exit_code, ok, unknown, unusable
-from harness.doctor.cost import Cost, costs
+from harness.checks.check import Finding, State, exit_code, unknown, unusable
+from harness.checks.cluster import GATES, check_gates, check_proxy, is_on
+from harness.checks.costs import Cost, costs
 from harness.model.metrics import enabled_gates
 from harness.model.needs import Needs
 from harness.model.requirements import MUST, Feature, Profile, Requirement
@@ -23,8 +23,9 @@ def requirement(name: str, feature: Feature = ZONES) -> Requirement:
     return Requirement(name, "", MUST, (feature,), "")
 
 
-def lacking(*abilities: str, nodes: tuple[str, ...] = (), features: tuple[str, ...] = ()) -> Check:
-    return Check("x", CheckState.LACKS, "", "", Needs(frozenset(abilities), frozenset(nodes)), frozenset(features))
+def lacking(*abilities: str, nodes: tuple[str, ...] = (), features: tuple[str, ...] = ()) -> Finding:
+    needs = Needs(frozenset(abilities), frozenset(nodes))
+    return Finding(State.LACKS, "", lacks=needs, features=frozenset(features))
 
 
 def test_lacks_cost_what_needs_them() -> None:
@@ -60,15 +61,15 @@ def test_cost_as_a_sentence(lost: tuple[str, ...], named: int | None, said: str)
 
 
 @pytest.mark.parametrize(
-    ("checks", "code"),
+    ("findings", "code"),
     [
-        ([ok("a", ""), unknown("b", "")], 0),
-        ([ok("a", ""), lacking("dns")], 11),
-        ([lacking("dns"), unusable("b", "")], 12),
+        ([Finding(State.OK, ""), unknown("")], 0),
+        ([Finding(State.OK, ""), lacking("dns")], 11),
+        ([lacking("dns"), unusable("")], 12),
     ],
 )
-def test_exit_codes(checks: list[Check], code: int) -> None:
-    assert exit_code(checks) == code
+def test_exit_codes(findings: list[Finding], code: int) -> None:
+    assert exit_code(findings) == code
 
 
 METRICS = """# TYPE kubernetes_feature_enabled gauge
@@ -79,14 +80,16 @@ kubernetes_feature_enabled{name="ServiceTrafficDistribution",stage=""} 1
 
 def test_gates_are_read_from_metrics() -> None:
     assert enabled_gates(METRICS) == {"PreferSameTrafficDistribution": False, "ServiceTrafficDistribution": True}
-    found = gates.check((1, 34), enabled_gates(METRICS))
-    assert (found.state, found.features) == (CheckState.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
+    found = check_gates((1, 34), enabled_gates(METRICS))
+    assert isinstance(found, Finding)
+    assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 
 @pytest.mark.parametrize(("version", "off"), [((1, 29), 2), ((1, 30), 2), ((1, 33), 1), ((1, 34), 0), ((1, 40), 0)])
 def test_gates_that_cannot_be_read_are_as_by_default(version: tuple[int, int], off: int) -> None:
-    assert sum(not gates.is_on(each, version, {}) for each in gates.GATES) == off
-    assert (gates.check(version, {}).state is CheckState.LACKS) == bool(off)
+    assert sum(not is_on(each, version, {}) for each in GATES) == off
+    found = check_gates(version, {})
+    assert (isinstance(found, Finding) and found.state is State.LACKS) == bool(off)
 
 
 def daemon_set(name: str, image: str) -> dict[str, Any]:
@@ -95,8 +98,10 @@ def daemon_set(name: str, image: str) -> dict[str, Any]:
 
 def test_the_installed_proxy_is_named_first() -> None:
     sets = [daemon_set("kindnet", "kindnetd:1"), daemon_set("kube-proxy", "kube-proxy:v1.34.1"), daemon_set("x", "y")]
-    assert installed.check(sets).found == "kube-proxy (kube-proxy:v1.34.1); kindnet (kindnetd:1)"
+    assert check_proxy(sets) == "kube-proxy (kube-proxy:v1.34.1); kindnet (kindnetd:1)"
 
 
 def test_a_proxy_that_nobody_sees_is_unknown() -> None:
-    assert installed.check([daemon_set("kube-flannel-ds", "flannel:1")]).state is CheckState.UNKNOWN
+    found = check_proxy([daemon_set("kube-flannel-ds", "flannel:1")])
+    assert isinstance(found, Finding)
+    assert found.state is State.UNKNOWN

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.netns.obstacles import Readings, explain, read
+from harness.netns.userns_restrictions import Readings, explain, read
 
 REFUSED = Readings("user namespace", errno.EPERM, max_user_namespaces="1000", max_net_namespaces="1000", seccomp="0")
 FULL = replace(REFUSED, number=errno.ENOSPC)

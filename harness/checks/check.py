@@ -1,0 +1,119 @@
+"""The type of a check, which is a row of the table, and of its findings.
+
+A run requires some rows and stops at the first fault; `trafficdist doctor` shows the findings of all. So each check is
+written once, as a function from a subject (a machine, a cluster, settings) to findings.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from harness.api.client import RefusedError
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.guest import errors
+from harness.judging.exit_codes import ExitCode
+from harness.model.needs import Needs
+
+S_contra = TypeVar("S_contra", contravariant=True)  # a check of anything is a check of a machine too
+
+
+class State(enum.StrEnum):
+    """The state of the subject. `UNKNOWN` is not a fault: the check was not possible, or was not requested."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"
+    LACKS = "lacks"
+    UNUSABLE = "cannot"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found, as a sentence without a full stop.
+
+    `lacks` are missing abilities and nodes (names of the topology), `features` those of requirements that cannot be
+    judged. `costs` describes any other loss. Without a `name` it gets the name of its check.
+    """
+
+    state: State
+    found: str
+    remedy: str = ""
+    name: str = ""
+    lacks: Needs = field(default_factory=Needs)
+    features: frozenset[str] = frozenset()
+    costs: str = ""
+
+
+def unknown(found: str, remedy: str = "") -> Finding:
+    """Return a finding about what could not be checked."""
+    return Finding(State.UNKNOWN, found, remedy)
+
+
+def unusable(found: str, remedy: str = "") -> Finding:
+    """Return a finding that makes a run impossible."""
+    return Finding(State.UNUSABLE, found, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Generic[S_contra]):
+    """One row of the table.
+
+    `ask` returns a text if all is well, else findings. An `UnavailableError` is a finding of state `fault` with that
+    text; other errors of an API server are findings of state unknown. `remedy` and `costs` are those of findings that
+    have none of their own. If `gates`, later rows need this one to hold.
+    """
+
+    name: str
+    ask: Callable[[S_contra], str | Finding | Iterable[str | Finding]]
+    remedy: str = ""
+    costs: str = ""
+    fault: State = State.UNUSABLE
+    gates: bool = False
+
+    def findings(self, subject: S_contra) -> list[Finding]:
+        """Ask about the subject."""
+        try:
+            answer = self.ask(subject)
+            found = [answer] if isinstance(answer, Finding | str) else list(answer)
+        except UnavailableError as error:
+            found = [Finding(self.fault, str(error))]
+        except (RefusedError, InconclusiveError, DistrustError) as error:
+            found = [unknown(f"cannot be checked: {errors.of(error)}")]
+        return [self._completed(Finding(State.OK, each) if isinstance(each, str) else each) for each in found]
+
+    def _completed(self, finding: Finding) -> Finding:
+        faulty = finding.state in (State.LACKS, State.UNUSABLE)
+        counted = finding.features or finding.lacks != Needs()
+        return replace(
+            finding,
+            name=finding.name or self.name,
+            remedy=finding.remedy or (self.remedy if faulty else ""),
+            costs=finding.costs or (self.costs if faulty and not counted else ""),
+        )
+
+
+def examine(table: Sequence[Check[S_contra]], subject: S_contra) -> list[Finding]:
+    """Return the findings of all rows, up to a row that the later ones depend on."""
+    found: list[Finding] = []
+    for check in table:
+        found += check.findings(subject)
+        if check.gates and found[-1].state is State.UNUSABLE:
+            break
+    return found
+
+
+def require(table: Sequence[Check[S_contra]], subject: S_contra) -> None:
+    """Raise `UnavailableError` with all findings that make a run impossible, and their remedies."""
+    found = [each for each in examine(table, subject) if each.state is State.UNUSABLE]
+    if found:
+        raise UnavailableError("; ".join(": ".join(filter(None, (each.found, each.remedy))) for each in found))
+
+
+def exit_code(findings: Iterable[Finding]) -> ExitCode:
+    """Return 0 if all is well, 11 if something is missing, 12 if no run is possible."""
+    states = {finding.state for finding in findings}
+    if State.UNUSABLE in states:
+        return ExitCode.DISTRUST
+    return ExitCode.PARTIAL if State.LACKS in states else ExitCode.PASSED

@@ -1,0 +1,333 @@
+"""Checks of a cluster through its API. They write nothing.
+
+A check that must try something asks the API server for a dry run, which does all of admission and allocation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.api.client import Api, Object, Response, path_of
+from harness.checks.check import Check, Finding, State, unknown, unusable
+from harness.guest import errors, leftovers
+from harness.guest.labels import new_run_id, run_labels
+from harness.guest.lease import in_use, is_over, read_lease
+from harness.guest.lease_record import ServerClock, moment
+from harness.guest.preflight import ReachedServer
+from harness.model import manifests
+from harness.model.abilities import EVERYTHING, Ability
+from harness.model.manifests import refusing_taints, takes_pods
+from harness.model.metrics import enabled_gates
+from harness.model.needs import Needs
+from harness.model.networks import OF_BOTH_FAMILIES
+from harness.model.topology import THREE_ZONES, ZONE_LABEL, Topology
+from harness.netns.addresses import by_family
+
+_DRY_RUN = {"dryRun": "All"}
+_SKEW_SECONDS = 5
+_HEARTBEAT_SECONDS = 40  # a kubelet renews its Lease every 10 s, and counts as lost after 40 s
+_NODE_LEASES = "kube-node-lease"
+_KIND = "--backend kind or netns does"
+_NETNS = "--backend netns has it"
+_PACKETS = "--backend netns has it, and so has root on the machine whose containers the nodes are (docs/kind.md)"
+
+Version = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An API server that answers. `gates` are those of option --feature-gates."""
+
+    api: Api
+    reached: ReachedServer
+    gates: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes of a cluster. `names` are the cluster's node for each one of the topology, as far as there are any."""
+
+    server: Server
+    topology: Topology
+    nodes: Sequence[Object]
+    names: Mapping[str, str]
+    offered: frozenset[Ability] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A gate that requirements depend on: the versions since which it exists and is on, and their features."""
+
+    name: str
+    exists: Version
+    on: Version
+    features: frozenset[str]
+
+
+GATES = (
+    Gate("ServiceTrafficDistribution", (1, 30), (1, 31), frozenset({"PreferClose", "ZoneHints"})),
+    Gate("PreferSameTrafficDistribution", (1, 33), (1, 34),
+         frozenset({"PreferSameZone", "PreferSameNode", "NodeHints"})),
+)  # fmt: skip
+
+
+def gate_version(answer: Mapping[str, Any]) -> Version:
+    """Return major and minor of an answer of /version; (0, 0) if it has none."""
+    found = re.match(r"v?(\d+)\.(\d+)", str(answer.get("gitVersion", "")))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def is_on(gate: Gate, version: Version, seen: Mapping[str, bool]) -> bool:
+    """Return whether a gate is on in a component of that version."""
+    return version >= gate.exists and seen.get(gate.name, version >= gate.on)
+
+
+def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
+    """Check that the gates are on: those `seen`, or if there are none those that an option gave, or else defaults.
+
+    A gate that became permanent is no longer among those that are seen.
+    """
+    if version == (0, 0):
+        return unknown("its version does not say which gates it has")
+    off = [gate for gate in GATES if not is_on(gate, version, seen or given or {})]
+    source = f"the defaults of {version[0]}.{version[1]}, since /metrics is not readable"
+    if seen or given:
+        source = "its metrics" if seen else "--feature-gates"
+    if not off:
+        return f"those that matter are on, according to {source}"
+    remedy = "turn them on in API server, controller manager and kube-proxy" + (
+        "" if all(version >= gate.exists for gate in off) else ", at a version that has them"
+    )
+    remedy += "" if seen else "; if they are on, name them with --feature-gates"
+    names, features = ", ".join(gate.name for gate in off), frozenset[str]().union(*(gate.features for gate in off))
+    return Finding(State.LACKS, f"off or missing: {names}, according to {source}", remedy, features=features)
+
+
+def _feature_gates(server: Server) -> str | Finding:
+    seen = enabled_gates(server.api.text("/metrics"))
+    return check_gates(gate_version(server.reached.version), seen, server.gates)
+
+
+def _permissions(server: Server) -> str | list[Finding]:
+    if not server.reached.denied:
+        return f"all that a run needs, as {errors.MANIFEST} grants them"
+    return [
+        Finding(State.LACKS, str(each), costs=f"no requirement, but {each.rule.without}")
+        if each.rule.without
+        else unusable(str(each))
+        for each in server.reached.denied
+    ]
+
+
+def _other_runs(server: Server) -> str | Finding:
+    clock = server.reached.clock
+    record = read_lease(server.api, clock)
+    if record is not None and not is_over(record, clock):
+        return unusable(in_use(record, clock))
+    found = leftovers.find(server.api)
+    if record is None and not found:
+        return "none, and no leftovers"
+    who = record.described(clock.now()) if record is not None else "an earlier run"
+    return unknown(f"{who}, left {found}; the next run removes it", "`trafficdist cleanup` removes it now")
+
+
+_PROXIES = {  # a part of the name of a DaemonSet, and when it serves Services; "" for never
+    "kube-proxy": "always",
+    "cilium": "serves Services itself where kube-proxy replacement is on",
+    "calico-node": "serves Services itself in eBPF mode",
+    "canal": "",
+    "kube-router": "serves Services itself with --run-service-proxy",
+    "antrea-agent": "serves Services itself (AntreaProxy)",
+    "ovnkube-node": "serves Services itself",
+    "kube-ovn": "serves Services itself with its load balancer on",
+    "kindnet": "",
+    "kube-flannel": "",
+    "aws-node": "",
+    "weave-net": "",
+}
+_NAME_PROXY = "name it by keys project and version of an options file"
+
+
+def check_proxy(daemon_sets: Iterable[Object]) -> str | Finding:
+    """Check that a known proxy serves Services on the nodes."""
+    found = []
+    for each in daemon_sets:
+        name = str(each["metadata"]["name"])
+        when = next((when for known, when in _PROXIES.items() if known in name), None)
+        if when is not None:
+            containers = each["spec"]["template"]["spec"].get("containers") or [{}]
+            details = ", ".join([str(containers[0].get("image", "?")), *([when] if when not in ("", "always") else [])])
+            found.append((not when, name, f"{name} ({details})"))
+    text = "; ".join(each for _, _, each in sorted(found))
+    if any(not other for other, _, _ in found):
+        return text
+    none = "no DaemonSet that is known to serve Services" + (f", but {text}" if text else "")
+    return unknown(f"{none}; distributions may build it in", _NAME_PROXY)
+
+
+def _proxy(server: Server) -> str | Finding:
+    answer = server.api.request("GET", "/apis/apps/v1/daemonsets")
+    if answer.code >= 400:
+        why = "it has no DaemonSets" if answer.code == 404 else errors.of_answer(answer, doing="list DaemonSets")
+        return unknown(f"not found: {why}", _NAME_PROXY)
+    return check_proxy(answer.body.get("items") or ())
+
+
+def _admission(server: Server) -> str | Finding:
+    restricted = _try_namespace(server.api, "restricted")
+    if restricted.code >= 400:
+        return unusable(errors.of_answer(restricted, doing="create a namespace"))
+    privileged = _try_namespace(server.api, "privileged")
+    if privileged.code >= 400:
+        why = errors.of_answer(privileged, doing="create a namespace for pods with host network")
+        return Finding(State.LACKS, f"no pods with host network: {why}")
+    return "namespaces can be created, also for pods with host network (clients on nodes)"
+
+
+def _try_namespace(api: Api, standard: str) -> Response:
+    labels = {**run_labels(new_run_id()), "pod-security.kubernetes.io/enforce": standard}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"td-{new_run_id()}", "labels": labels}}
+    return api.request("POST", path_of("namespaces"), body, query=_DRY_RUN)
+
+
+def _kubelets(nodes: Nodes) -> str | Finding:
+    infos = ((each.get("status") or {}).get("nodeInfo") or {} for each in nodes.nodes if takes_pods(each))
+    counts = Counter(str(info["kubeletVersion"]) for info in infos if info.get("kubeletVersion"))
+    if not counts:
+        return unknown("nodes do not report their version")
+    versions = ", ".join(f"{count} x {version}" for version, count in sorted(counts.items()))
+    if {gate_version({"gitVersion": each}) for each in counts} == {gate_version(nodes.server.reached.version)}:
+        return versions
+    remedy = "list the features that an older proxy does not have under exempt-features in an options file"
+    return unknown(f"{versions}: they differ from the API server, and proxies may differ too", remedy)
+
+
+def _zones(nodes: Nodes) -> str | Finding:
+    topology = nodes.topology
+    usable = [each for each in nodes.nodes if takes_pods(each)]
+    counts = Counter(manifests.zone_of(each) or "(none)" for each in usable)
+    by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
+    parts = [f"{len(usable)} of {len(nodes.nodes)} nodes take pods, by zone: {by_zone or 'none'}"]
+    parts += [f"{each['metadata']['name']} {_why_not(each)}" for each in nodes.nodes if not takes_pods(each)]
+    if len(nodes.names) < 2:  # nothing would be near or far
+        return unusable("; ".join(parts), f"have nodes that take pods in two zones at least (label {ZONE_LABEL})")
+    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios are written for these, whatever was asked for
+        parts.append(f"only {len(topology.nodes)} are asked for")
+        topology = THREE_ZONES
+    missing = [node.name for node in topology.nodes if node.name not in nodes.names]
+    if not missing:
+        differ = any(ours != theirs for ours, theirs in nodes.names.items())
+        parts += [", ".join(f"{ours} is {theirs}" for ours, theirs in nodes.names.items())] if differ else []
+        return "; ".join(parts)
+    parts.append(f"nothing stands for {', '.join(missing)}")
+    wanted = " and ".join(str(len([node for node in topology.nodes if node.zone == zone])) for zone in topology.zones)
+    remedy = f"{len(topology.zones)} zones (label {ZONE_LABEL}) with {wanted} nodes have all"
+    return Finding(State.LACKS, "; ".join(parts), remedy, lacks=Needs(nodes=frozenset(missing)))
+
+
+def _why_not(node: Object) -> str:
+    """Return why a node takes no pods."""
+    if errors.of_node(str(node["metadata"]["name"]), node):
+        return "is not ready"
+    cordoned = (node.get("spec") or {}).get("unschedulable")
+    return "is cordoned" if cordoned else f"has taint {', '.join(refusing_taints(node))}"
+
+
+def _families(nodes: Nodes) -> str | Finding:
+    wanted = manifests.service("trafficdist-doctor", ipFamilyPolicy="PreferDualStack")
+    answer = nodes.server.api.request("POST", path_of("services", "default"), wanted, query=_DRY_RUN)
+    if answer.code >= 400:
+        return unknown(errors.of_answer(answer, doing="try which families a Service gets"))
+    of_services = sorted((answer.body.get("spec") or {}).get("ipFamilies") or ())
+    cidrs = {cidr for each in nodes.nodes for cidr in (each.get("spec") or {}).get("podCIDRs") or ()}
+    of_pods = sorted(by_family(cidrs))
+    found = f"Services get {' and '.join(of_services)}"
+    found += f", pods {' and '.join(of_pods)}" if of_pods else "; nodes do not report the families of pods"
+    if len(of_services) == 2 and len(of_pods) in {0, 2}:
+        return found
+    return Finding(State.LACKS, found, features=OF_BOTH_FAMILIES)
+
+
+def _clocks(nodes: Nodes) -> str | list[Finding]:
+    """Check that this machine and the nodes agree with the API server about the time."""
+    clock = nodes.server.reached.clock
+    ahead, found = clock.ahead.total_seconds(), []
+    if abs(ahead) > _SKEW_SECONDS:
+        side = "behind" if ahead > 0 else "ahead of"
+        found.append(Finding(State.LACKS, f"this machine's clock is {abs(ahead):.0f} s {side} the API server's"))
+    ages = {node: _lease_age(nodes.server.api, clock, node) for node in sorted(nodes.names.values())}
+    late = {node: age for node, age in ages.items() if age is not None}
+    for node, age in late.items():
+        if not -_SKEW_SECONDS < age < _HEARTBEAT_SECONDS:
+            when = f"{abs(age):.0f} s {'ago' if age > 0 else 'in the future'}"
+            remedy = "set its clock (NTP), or find out why its kubelet is late"
+            found.append(Finding(State.LACKS, f"node {node} renewed its Lease {when}", remedy))
+    nodes_too = f"and {len(late)} nodes" if late else "nodes have no Leases"
+    return found or f"within {_SKEW_SECONDS} s of the API server's: this machine, {nodes_too}"
+
+
+def _lease_age(api: Api, clock: ServerClock, node: str) -> float | None:
+    """Return how many seconds ago a node renewed its Lease, by its own clock; None where it has none."""
+    answer = clock.saw(api.request("GET", path_of("leases", _NODE_LEASES, node)))
+    renewed = moment((answer.body.get("spec") or {}).get("renewTime")) if answer.code == 200 else None
+    return (clock.now() - renewed).total_seconds() if renewed else None
+
+
+_ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
+    ("a run cannot restart or replace its components, or switch nodes off", _KIND,
+     frozenset({Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE,
+                Ability.STOP_NODES})),
+    ("labels and taints of its nodes stay as they are",
+     "--allow-disruptive, with role trafficdist-disruptive, changes them and puts them back",
+     frozenset({Ability.CHANGE_NODES})),
+    ("nodes and pods are what their kubelets report", _NETNS,
+     frozenset({Ability.REPORT_NODES, Ability.CREATE_NODES, Ability.EQUAL_NODES, Ability.REPORT_PODS})),
+    ("kernels of its nodes send one refusal a second (net.ipv4.icmp_ratemask), so that silence may be a refusal",
+     "--backend kind or netns lifts the limit", frozenset({Ability.EVERY_REFUSAL})),
+    ("no chosen address is routed to a node", _PACKETS, frozenset({Ability.LOAD_BALANCER, Ability.EXTERNAL_IPS})),
+    ("a server has one container for each port", _PACKETS, frozenset({Ability.MANY_PORTS})),
+    ("servers of a run do not use the addresses of nodes", _NETNS, frozenset({Ability.HOST_NETWORK})),
+    ("its API server keeps no record of reads", _NETNS, frozenset({Ability.API_READS})),
+    ("client pods make single requests, and keep no connection or socket", _PACKETS,
+     frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP})),
+    ("it is not part of a cluster, or cannot be reached there", _NETNS, EVERYTHING),
+)  # fmt: skip
+"""Abilities that clusters may lack, with a common reason and remedy; the last group has what no other has."""
+
+
+def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:
+    """Yield a finding for each group with missing abilities."""
+    missing = EVERYTHING - offered
+    if not missing:
+        yield "all that scenarios use"
+    for why, remedy, group in _ABILITIES:
+        if some := missing & group:
+            names = ", ".join(sorted(some))
+            yield Finding(State.LACKS, f"no {names}: {why}", remedy, lacks=Needs(frozenset(map(str, some))))
+            missing -= some
+
+
+FEATURE_GATES = Check("feature gates", _feature_gates)
+FAMILIES = Check("IP families", _families, "a dual-stack cluster has both")
+
+SERVER: tuple[Check[Server], ...] = (
+    Check("permissions", _permissions, f"let a cluster administrator apply {errors.MANIFEST}"),
+    Check("other runs", _other_runs),
+    FEATURE_GATES,
+    Check("proxy", _proxy),
+    Check("admission", _admission,
+          costs="requirements with clients on nodes themselves, or from outside, end inconclusive"),
+)  # fmt: skip
+
+NODES: tuple[Check[Nodes], ...] = (
+    Check("kubelets", _kubelets),
+    Check("zones and nodes", _zones),
+    FAMILIES,
+    Check("clocks", _clocks, "set it (NTP)",
+          costs="no requirement, but logs of nodes and of the run cannot be put side by side"),
+    Check("abilities", lambda nodes: check_abilities(nodes.offered)),
+)  # fmt: skip

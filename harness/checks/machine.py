@@ -1,0 +1,88 @@
+"""Checks of this machine for an embedded cluster: limits of processes, namespaces, features of the kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.checks.check import Check, Finding, State, unusable
+from harness.errors import UnavailableError
+from harness.model.networks import OF_BOTH_FAMILIES
+from harness.netns import kernel, programs, sandbox
+from harness.netns.namespace import Namespace
+
+_FILES = 256  # a run of one requirement on the embedded cluster has fewer
+_PROCESSES = 100
+_LOOK_BELOW = 4096  # a higher limit of processes is not checked: counting them takes time
+
+
+def _limits(_: object) -> str:
+    """Raise `UnavailableError` if this process may have too few files or processes for any run."""
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < _FILES:
+        raise UnavailableError(f"a process may open {files} files here, and a run needs {_FILES}: raise `ulimit -Hn`")
+    limit = process_limit()
+    if limit is not None and limit < _LOOK_BELOW and (free := limit - _tasks()) < _PROCESSES:
+        raise UnavailableError(
+            f"this user may start {max(0, free)} more processes or threads, of {limit}, and a run needs {_PROCESSES}: "
+            "raise `ulimit -u`"
+        )
+    return "enough files and processes"
+
+
+def process_limit() -> int | None:
+    """Return how many processes and threads this user may have; None without a limit, as for root."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    return None if limit == resource.RLIM_INFINITY or os.getuid() == 0 else limit
+
+
+def _tasks() -> int:
+    """Return how many processes and threads this user has."""
+    count = 0
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is hidden
+            if each.stat().st_uid == os.getuid():
+                count += len(list((each / "task").iterdir()))
+    return count
+
+
+def _namespaces(_: object) -> str:
+    sandbox.enter()
+    return "this user can make them"
+
+
+def _kernel(families: Sequence[str]) -> Iterator[str | Finding]:
+    missing = kernel.missing()
+    for feature in missing:
+        text = kernel.explain([feature])
+        if feature == kernel.IPV6 and tuple(families) != ("IPv6",):
+            yield Finding(State.LACKS, text, "--families IPv4 runs without it", features=OF_BOTH_FAMILIES)
+        else:
+            yield unusable(text)
+    if not missing:
+        yield "it has all that nodes, pods and the reference proxy need"
+
+
+def _files_of_pods(_: object) -> str:
+    """Check that programs in a pod can have an /etc/resolv.conf of their own, which names the cluster's DNS server."""
+    with contextlib.closing(Namespace.create()) as namespace:
+        programs.run(namespace, [sys.executable, "-c", ""], files={"/etc/resolv.conf": ""})
+    return "programs in a pod get an /etc/resolv.conf of their own"
+
+
+LIMITS: Check[object] = Check("limits", _limits)
+
+MACHINE: tuple[Check[Sequence[str]], ...] = (
+    LIMITS,
+    Check("network namespaces", _namespaces, gates=True),
+    Check("kernel", _kernel),
+    Check("files of pods", _files_of_pods, fault=State.LACKS,
+          remedy="have an /etc/resolv.conf, and let containers mount: --security-opt apparmor=unconfined",
+          costs="requirements whose clients are programs with a resolv.conf of their own are not judged "
+          "(one of profile dns)"),
+)  # fmt: skip
+"""The checks for --backend netns, of the IP families of the cluster."""

@@ -1,0 +1,162 @@
+"""Options and arguments of commands: made from the table of options, with paths, headings and completion of values.
+
+A shell starts a new process for each completion, so a completer reads names where that takes tenths of a second, and
+stays silent if it cannot: an error would land in the middle of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from harness.control_planes import choice
+from harness.errors import HarnessError
+from harness.model.files import fault_of_path
+from harness.model.topology import TOPOLOGIES
+from harness.run import suite_files
+from harness.settings import claims
+from harness.settings.option import Option
+from harness.settings.options import OPTIONS
+
+Names = Callable[[], Iterable[str]]
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+class _Path(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if fault := fault_of_path(str(value)):
+            self.fail(f"{str(value)[:100]!r} is no path: {fault}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PLACE = _Path()
+"""A path, as text. Whoever reads it reports a missing file or one of the wrong kind."""
+
+FILE = _Path(path_type=Path)
+FOLDER = _Path(path_type=Path, file_okay=False, resolve_path=True)
+
+SUITE = click.option(
+    "--suite",
+    metavar="PACKAGE",
+    type=PLACE,
+    default=suite_files.SUITE,
+    help="Package or folder of the suite to use; see docs/own-suites.md. [the published suite]",
+)
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows the options of the table under their headings, and its own ones last."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all options, group by group."""
+        headings = {option.key: option.group for option in OPTIONS}
+        shown = [(headings.get(str(each.name), "Other"), each.get_help_record(ctx)) for each in self.get_params(ctx)]
+        for heading, some in groupby(shown, key=lambda each: each[0]):
+            records = [record for _, record in some if record is not None]
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+def with_options(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command some options of the table."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = _click_option(option)(command)
+        return command
+
+    return decorate
+
+
+def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    names = [f"--{option.name}", option.key] + (["-n"] if option.name == "workers" else [])
+    text = option.help + (f" [{_shown(option.default)}]" if option.default and option.kind != "flag" else "")
+    if option.kind == "flag":
+        return click.option(*names, is_flag=True, default=None, help=text)
+    return click.option(
+        *names,
+        multiple=option.kind == "list",
+        metavar=option.metavar,
+        help=text,
+        shell_complete=completer_of(option),
+    )
+
+
+def _shown(default: Any) -> str:
+    return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that click gave to a command, with the keys of `resolve`."""
+    return {key.replace("_", "-"): value for key, value in options.items()}
+
+
+def as_arguments(option: Option, value: Any) -> list[str]:
+    """Return pytest's arguments for a value that was given to the command."""
+    if option.kind == "flag":
+        return [f"--td-{option.name}"] if value else []
+    given = value if isinstance(value, tuple) else () if value is None else (value,)
+    return [f"--td-{option.name}={each}" for each in given]
+
+
+def completing(names: Names) -> Complete:
+    """Return a completer of names; in a list with commas, it completes the last part."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",")
+        try:
+            return [CompletionItem(before + comma + name) for name in names() if name.startswith(last)]
+        except (HarnessError, OSError):
+            return []
+
+    return complete
+
+
+def completer_of(option: Option) -> Complete | None:
+    """Return the completer of an option of the table; None if any text will do."""
+    if option.metavar in ("FILE", "FOLDER"):
+        return _files(option.metavar.lower().replace("folder", "dir"))
+    names = _NAMES.get(option.name)
+    return completing(names or (lambda: option.allowed)) if names or option.allowed else None
+
+
+def _files(kind: str) -> Complete:
+    return lambda _, __, incomplete: [CompletionItem(incomplete, type=kind)]
+
+
+def mutant_names() -> Iterable[str]:
+    """Return the names of mutants and benign variants."""
+    from harness.settings import mutants as installed
+
+    return installed.mutants()
+
+
+def _documents() -> Iterable[str]:
+    """Return all ids, and for each document the pattern of its ids."""
+    found = suite_files.ids()
+    return [*sorted({f"{each.partition('/')[0]}/*" for each in found}), *found]
+
+
+def _modes() -> Iterable[str]:
+    return dict.fromkeys(mode for modes in claims.MODES.values() for mode in modes)
+
+
+_NAMES: Mapping[str, Names] = {
+    "run-test": _documents,
+    "skip-tests": _documents,
+    "mutant": mutant_names,
+    "mode": _modes,
+    "topology": lambda: TOPOLOGIES,
+    "proxy": lambda: (claims.REFERENCE, claims.KUBE_PROXY, claims.INSTALLED),
+    "control-plane": lambda: (choice.EMBEDDED, f"{choice.BINARIES}:", f"{choice.CONTAINERS}:"),
+    "controller": lambda: (choice.REFERENCE, choice.MANAGER),
+    "supported-features": suite_files.features,
+    "exempt-features": suite_files.features,
+    "workers": lambda: ("auto",),
+}

@@ -1,0 +1,199 @@
+"""What a machine or a cluster lacks for a run with these settings: the rows of the table for each backend.
+
+The rows here are those about somebody's program: is it installed, is all there that its recipe requires?
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.api.client import Api, Object, RefusedError
+from harness.api.kubeconfig import find
+from harness.backends.any_cluster import image_trial, target
+from harness.backends.any_cluster.node_names import Names
+from harness.backends.containers.reachability import choose
+from harness.checks import program_requirements
+from harness.checks.check import Check, Finding, State, examine, unknown, unusable
+from harness.checks.cluster import NODES, SERVER, Nodes, Server, gate_version
+from harness.checks.machine import MACHINE
+from harness.control_planes.embedded import features_of
+from harness.errors import DistrustError, InconclusiveError, UnavailableError, UsageError
+from harness.guest import errors, permissions
+from harness.guest.leftovers import Say
+from harness.guest.preflight import ReachedServer, reach
+from harness.model.release import Release
+from harness.netns.process import search_path
+from harness.recipes import cni
+from harness.recipes.filling import fill
+from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, Recipe, read_recipe
+from harness.settings.claims import REFERENCE
+from harness.settings.implementations import control_plane_of, of_settings
+from harness.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.backends.kind.checks import Tools
+
+ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
+"""Values for all placeholders of a recipe, where they do not matter."""
+
+_REQUEST_SECONDS = 15.0
+
+
+def examine_run(settings: Settings, *, try_pods: bool, say: Say) -> list[Finding]:
+    """Return the findings for a run with these settings. With `try_pods`, run a pod on each node of a cluster."""
+    if settings.backend == "kubeconfig":
+        return examine_cluster(settings, try_pods=try_pods, say=say)
+    if settings.backend == "kind":
+        return examine(KIND, settings)
+    return [*examine(MACHINE, settings.families), *examine(IMPLEMENTATION, settings)]
+
+
+def examine_cluster(settings: Settings, *, try_pods: bool = False, say: Say = print) -> list[Finding]:
+    """Return the findings about a cluster; a single one if its API server cannot be reached."""
+    rules = (*permissions.RULES, *(permissions.DISRUPTIVE if settings.allow_disruptive else ()))
+    try:
+        reached = reach(settings.kubeconfig, settings.context, rules=rules)
+    except UnavailableError as error:
+        return [replace(unusable(str(error)), name="API server")]
+    api = Api(find(settings.kubeconfig, context=settings.context), timeout=_REQUEST_SECONDS)
+    try:
+        server = Server(api, reached, settings.release.gates)
+        found = [replace(_version(reached), name="API server"), *examine(SERVER, server)]
+        try:
+            nodes = api.list("nodes")
+        except (RefusedError, InconclusiveError, DistrustError) as error:
+            return [*found, replace(unknown(f"cannot be checked: {errors.of(error)}"), name="zones and nodes")]
+        names = target.cast(settings.topology, nodes)
+        images: Check[Nodes] = Check("images", lambda subject: image_trial.check(
+            subject.server.api, subject.names, settings.image_registry, try_pods=try_pods, say=say
+        ))  # fmt: skip
+        return found + examine([*NODES, images], _of_nodes(server, settings, nodes, names))
+    finally:
+        api.close()
+
+
+def _of_nodes(server: Server, settings: Settings, nodes: list[Object], names: Names) -> Nodes:
+    equal = target.are_equal(settings.topology, names, nodes)
+    offered = target.abilities(disruptive=settings.allow_disruptive, equal_nodes=equal)
+    return Nodes(server, settings.topology, nodes, names.nodes, offered | choose("", nodes, names.nodes).abilities)
+
+
+def _version(reached: ReachedServer) -> Finding:
+    """Check that requirements know the version of the API server."""
+    text = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
+    try:
+        features_of(Release("{}.{}".format(*gate_version(reached.version))))
+    except UsageError as error:
+        return unknown(f"{text}; {error}", "the run assumes the nearest known version")
+    return Finding(State.OK, text)
+
+
+def _control_plane(settings: Settings) -> Iterator[str]:
+    if settings.components.real and not settings.components.file:
+        control_plane_of(settings)
+        yield f"{settings.control_plane}, all its programs are here"
+
+
+def _dns(settings: Settings) -> list[Finding]:
+    return _recipe("DNS server", read_recipe(settings.dns, OF_DNS)) if settings.dns != REFERENCE else []
+
+
+def _controller(settings: Settings) -> list[Finding]:
+    file = settings.components.file
+    return _recipe("controller", read_recipe(file, OF_CONTROLLER)) if file else []
+
+
+def _proxy(settings: Settings) -> Iterator[str | Finding]:
+    if settings.proxy.file:
+        yield from _recipe("proxy", read_recipe(settings.proxy.file, OF_PROXY))
+    elif settings.proxy.kind != REFERENCE:
+        of_settings(settings)
+        yield f"{settings.proxy}, with all that mode {settings.mode} needs"
+
+
+def _recipe(name: str, recipe: Recipe) -> list[Finding]:
+    """Check that each program of a recipe is installed, and that the machine has all that the recipe requires."""
+    found = [_program(recipe, each.command[0]) for each in (*recipe.cluster_programs, *recipe.programs)]
+    if recipe.pods and recipe.pods.cni:
+        found.append(replace(_cni(recipe, recipe.pods.cni), name=f"{name}: pods"))
+    missing = program_requirements.missing(recipe.needs)
+    return found + [
+        Finding(State.UNUSABLE if each in missing else State.OK, missing.get(each, "is here"), name=f"{name}: {each}")
+        for each in recipe.needs
+    ]
+
+
+def _program(recipe: Recipe, command: str) -> Finding:
+    place = shutil.which(command, path=search_path())
+    if place is None:
+        remedy = "install it, or give its path in key command (CoreDNS: components fetch coredns --from source)"
+        return unusable(f"{recipe.name}: there is no program {command}", remedy)
+    return Finding(State.OK, f"{recipe.name} {recipe.version}".rstrip() + f": {place}")
+
+
+def _cni(recipe: Recipe, file: str) -> Finding:
+    """Check that a CNI configuration can be read, and that all its plugins are installed."""
+    first = recipe.programs[0]
+    path = fill(dict(first.environment).get("CNI_PATH", cni.USUAL_PATH), ANY_VALUE)
+    written = {f"{{folder}}/{each}": fill(text, ANY_VALUE) for each, text in first.files}
+    try:
+        config = cni.parse(written[file] if file in written else Path(fill(file, ANY_VALUE)).read_text("utf-8"))
+    except (OSError, cni.CniError) as error:
+        return unusable(f"the CNI configuration {file}: {error}")
+    missing = [each for each in cni.programs(config) if cni.find(each, path) is None]
+    if missing:
+        remedy = "install them (containernetworking-plugins), or set their folder in variable CNI_PATH"
+        return unusable(f"there is no plugin {', '.join(missing)} in {path}", remedy)
+    return Finding(State.OK, f"{', '.join(cni.programs(config))} in {path}")
+
+
+def _kind(settings: Settings) -> Iterator[str | Finding]:
+    """Check the command kind, the container engine, resources for the nodes, and the parts of a recipe."""
+    from harness.backends.kind import checks, config  # noqa: PLC0415  only for --backend kind
+
+    mode = config.WITHOUT_PROXY if settings.proxy.file else settings.mode
+    wanted = config.KindConfig(
+        settings.topology,
+        mode="iptables" if mode in ("", "default") else mode,
+        images=config.parse_images(settings.kind_image),
+    )
+    tools = checks.require(wanted)
+    yield f"kind {tools.kind_version} ({tools.kind}), {tools.engine.name} {tools.facts.version}"
+    yield from (replace(unknown(each), name="resources") for each in tools.notes)
+    if settings.proxy.file:
+        yield from _installed(tools, read_recipe(settings.proxy.file, OF_PROXY))
+
+
+def _installed(tools: Tools, recipe: Recipe) -> Iterator[Finding]:
+    """Check that the engine has the images of a recipe, and that the program is there that installs it."""
+    from harness.backends.kind.installer import images_of, require_images  # noqa: PLC0415
+
+    assert recipe.installation is not None
+    name = "proxy: images"
+    try:
+        require_images(tools, recipe)
+        yield Finding(State.OK, f"{recipe.name}: all that key kind.images names are here", name=name)
+    except UnavailableError as error:
+        yield replace(unusable(str(error)), name=name)
+    named = [each for each in images_of(recipe) if each not in recipe.installation.images]
+    absent = [each for each in dict.fromkeys(named) if not tools.engine.has_image(each)]
+    if absent:
+        yield replace(unknown(f"{', '.join(absent)}: {tools.engine.name} has none, nodes pull them"), name=name)
+    for each in recipe.installation.install[:1]:
+        yield replace(_program(recipe, each), name="proxy: install")
+
+
+IMPLEMENTATION: tuple[Check[Settings], ...] = (
+    Check("control plane", _control_plane),
+    Check("DNS server", _dns),
+    Check("controller", _controller),
+    Check("proxy", _proxy),
+)
+"""The checks of what --backend netns starts; nothing for the reference."""
+
+KIND: tuple[Check[Settings], ...] = (Check("kind", _kind),)
