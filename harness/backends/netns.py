@@ -52,8 +52,8 @@ from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
 from harness.netns.fabric import Host, Network, Wiring
-from harness.netns.rest import Rest
-from harness.netns.stillness import EVERY, LOOKS, Stillness
+from harness.netns.hung import EVERY, LOOKS, HungWatch
+from harness.netns.idle import IdleWatch
 from harness.probes.beside import Beside
 from harness.probes.loop import Loop, Probe, ServerPort
 from harness.probes.probe import SocketSource
@@ -123,7 +123,7 @@ class NetnsBackend(
         )
         self._without_proxy: set[str] = set()  # nodes on which a scenario has stopped it
         self._pulse = Pulse(self)
-        self._stillness = Stillness({}, 0)  # of no node, until there are some
+        self._hung = HungWatch({}, 0)  # of no node, until there are some
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
@@ -171,7 +171,7 @@ class NetnsBackend(
 
     def _hangs(self) -> str:
         """Return on which of these nodes programs hang, as the kernel sees them; "" if on none."""
-        found = self._stillness.hang(self._present())
+        found = self._hung.hung(self._present())
         seconds = LOOKS * EVERY * eventually.time_scale()
         asleep = f"has not run for {seconds:g} s, nor wanted to, and has not read what the API server sent"
         return f"on {', '.join(found)} it {asleep}" if found else ""
@@ -208,7 +208,7 @@ class NetnsBackend(
         self.control_plane.start()
         places = {name: host.namespace for name, host in self.network.nodes.items()}
         _, (_, port) = server_of(self.control_plane.kubeconfig())
-        self._stillness = Stillness(places, port)
+        self._hung = HungWatch(places, port)
         self.control_plane.reach_pods(self.network.external.namespace.socket)
         self.api = Api(self.control_plane.kubeconfig(), services=self._implementation.services)
         begun.callback(self.api.close)
@@ -401,7 +401,7 @@ class NetnsBackend(
         if not (isinstance(self.proxy, TellsWhenDone) and self.proxy.tells_when_done):
             return str
         _, (_, port) = server_of(self.control_plane.kubeconfig())
-        seen = Rest({node: self.network.nodes[node].namespace for node in self._present()}, port)
+        seen = IdleWatch({node: self.network.nodes[node].namespace for node in self._present()}, port)
         enough = self.rests_for * eventually.time_scale()
 
         def reason() -> str:

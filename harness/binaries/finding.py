@@ -1,14 +1,21 @@
-"""Finds the installed binary of a component, without network: in KUBEBUILDER_ASSETS, then in the cache."""
+"""Finds the installed binary of a component without the network: in KUBEBUILDER_ASSETS, then in the cache.
+
+envtest's setup leaves binaries in the folder that KUBEBUILDER_ASSETS names. Each is run once to learn its version, and
+again when the file changes.
+"""
 
 from __future__ import annotations
 
+import os
+from functools import cache as cached
 from pathlib import Path
 
-from harness.binaries import assets
 from harness.binaries.cache import Cache, Entry
-from harness.binaries.component import component_named
-from harness.binaries.versions import parse_wanted
+from harness.binaries.component import Binary, component_named, version_of
+from harness.binaries.versions import Version, parse_wanted
 from harness.errors import UnavailableError
+
+ASSETS = "KUBEBUILDER_ASSETS"
 
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
@@ -25,17 +32,38 @@ def find_entry(component: str, version: str = "", *, cache: Cache | None = None)
     """Return a component's binary with its version and origin; see `find`."""
     known = component_named(component)
     wanted = parse_wanted(version)
-    given = assets.entry(known)
+    given = asset(known)
     if given is not None and (not version or wanted.allows(given.version)):
         return given
     there = {entry.version: entry for entry in (cache or Cache()).entries(component)}
     chosen = wanted.choose(there)
     if chosen:
         return there[chosen[0]]
-    others = [*([f"{given.version} in {assets.ENVIRONMENT}"] if given else []), *map(str, there)]
+    others = [*([f"{given.version} in {ASSETS}"] if given else []), *map(str, there)]
     asked = f"{component} {wanted}" if version else component
     instead = f" (there is {', '.join(others)})" if others else ""
     raise UnavailableError(
         f"{asked} is not there{instead}; get it with "
         f"`trafficdist components fetch {asked} --from source`, or --from release"
     )
+
+
+def assets_folder() -> Path | None:
+    """Return the folder that KUBEBUILDER_ASSETS names, if any."""
+    named = os.environ.get(ASSETS)
+    return Path(named).expanduser().absolute() if named else None
+
+
+def asset(component: Binary) -> Entry | None:
+    """Return the component in that folder, None if it is missing. Raises `UnavailableError` if it shows no version."""
+    place = assets_folder()
+    binary = place / component.name if place else None
+    if binary is None or not binary.is_file():
+        return None
+    status = binary.stat()
+    return Entry(component.name, _version(component, binary, status.st_mtime_ns, status.st_size), binary)
+
+
+@cached
+def _version(component: Binary, binary: Path, changed: int, size: int) -> Version:  # noqa: ARG001  the cache's key
+    return version_of(component, binary)

@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from harness.binaries import assets
 from harness.binaries.cache import Cache, Entry
 from harness.binaries.component import COMPONENTS, Binary, component_named, version_of
 from harness.binaries.download import Fetcher
 from harness.binaries.fetching import GROUP, FromRelease, Source, fetch
-from harness.binaries.finding import find_entry
+from harness.binaries.finding import ASSETS, asset, assets_folder, find_entry
 from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.binaries.watching import Terminal
@@ -94,9 +93,9 @@ def _check_cache(component: Binary, cache: Cache) -> Iterator[tuple[str, bool]]:
 
 def _check_assets(component: Binary) -> Iterator[tuple[str, bool]]:
     try:
-        entry = assets.entry(component)
+        entry = asset(component)
     except UnavailableError as error:
-        yield f"BAD  {component.name} in {assets.ENVIRONMENT}  {error}", False
+        yield f"BAD  {component.name} in {ASSETS}  {error}", False
     else:
         if entry is not None:
             yield f"ok   {entry.component} {entry.version}  {entry.path}", True
@@ -141,7 +140,7 @@ def _assets() -> list[Entry]:
     found = []
     for component in COMPONENTS.values():
         try:
-            entry = assets.entry(component)
+            entry = asset(component)
         except UnavailableError:
             continue  # it does not run; `find` says so to whoever wants it
         found += [entry] if entry else []
@@ -151,7 +150,7 @@ def _assets() -> list[Entry]:
 def _source_of(entry: Entry) -> str:
     if entry.origin is not None:
         return entry.origin.source
-    return assets.ENVIRONMENT if entry.path.parent == assets.folder() else "source"
+    return ASSETS if entry.path.parent == assets_folder() else "source"
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

@@ -9,10 +9,16 @@ A whole one is for people, and for other people's specs: it has kube-scheduler a
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import trustme
+import urllib3
+import yaml
 
 from harness.api.requests import Asked
 from harness.control_planes.api_server import LocalApiServer
@@ -20,13 +26,16 @@ from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.egress import Egress
 from harness.control_planes.kubelet_trust import KubeletTrust
-from harness.control_planes.processes import Processes
+from harness.control_planes.processes import Processes, wait_until_ready
 from harness.control_planes.relay import Relay
-from harness.control_planes.scheduler import start_scheduler
 from harness.model.release import Release
+from harness.netns.process import Process
 
 if TYPE_CHECKING:
     from harness.control_planes.remote_controller import RemoteController
+
+_SCHEDULER = "kube-scheduler"
+_READY = 30.0  # seconds for kube-scheduler to become ready, before the time scale
 
 
 class BinariesControlPlane:
@@ -93,7 +102,7 @@ class BinariesControlPlane:
             self._server.start(self.release)
             self.start_controller(self.release)
             if self._whole:
-                start_scheduler(self._processes, self.release.version, self._server.kubeconfig())
+                _start_scheduler(self._processes, self.release.version, self._server.kubeconfig())
         except Exception:
             self.stop()
             raise
@@ -175,3 +184,41 @@ def _standing_in(make: Callable[..., Any] | None) -> RemoteController | None:
     from harness.control_planes.remote_controller import RemoteController  # noqa: PLC0415  it imports the reference
 
     return RemoteController(make)
+
+
+def _start_scheduler(processes: Processes, version: str, kubeconfig: Mapping[str, Any]) -> Process:
+    """Run kube-scheduler of this version and wait until it is ready; it stops with the other `processes`.
+
+    Raises `UnavailableError` with the remedy, and `DistrustError` with the end of its log.
+    """
+    program = processes.find(_SCHEDULER, version)
+    ca = trustme.CA()
+    key, told = processes.folder / "scheduler.pem", processes.folder / "scheduler.kubeconfig"
+    key.write_bytes(ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
+    told.write_text(yaml.safe_dump(dict(kubeconfig)), encoding="utf-8")
+    context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
+    chosen: list[int] = []
+
+    def arguments(ports: Sequence[int]) -> list[str | Path]:
+        chosen[:] = ports
+        return [
+            program.place,
+            f"--kubeconfig={told}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={ports[0]}",
+            f"--tls-cert-file={key}",
+            f"--tls-private-key-file={key}",
+            "--authentication-skip-lookup",
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+        ]
+
+    with urllib3.PoolManager(ssl_context=context, retries=False, timeout=10.0) as http:
+
+        def ready() -> bool:
+            try:
+                return http.request("GET", f"https://127.0.0.1:{chosen[0]}/readyz").status == 200
+            except urllib3.exceptions.HTTPError:
+                return False
+
+        return processes.start_on_ports(_SCHEDULER, 1, arguments, lambda it: wait_until_ready(it, ready, within=_READY))

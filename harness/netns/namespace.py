@@ -9,6 +9,7 @@ socket keeps the netns that it was made in; other threads go on where they are.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -30,6 +31,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.unshare.argtypes = (ctypes.c_int,)
 _libc.setns.argtypes = (ctypes.c_int, ctypes.c_int)
 _OWN_NETNS = "/proc/thread-self/ns/net"
+
+
+PROC = Path("/proc")
+
+
+def processes_by_netns(proc: Path = PROC) -> dict[int, list[Path]]:
+    """Return the visible processes, as folders of `proc`, by the inode of their netns."""
+    found: dict[int, list[Path]] = {}
+    for process in proc.iterdir():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):
+                found.setdefault((process / "ns/net").stat().st_ino, []).append(process)
+    return found
 
 
 def unshare(flags: int) -> None:

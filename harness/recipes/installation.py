@@ -7,9 +7,9 @@ command that installs what it likes. Everything is validated before a cluster is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from harness.api.client import Object
 from harness.errors import UsageError
@@ -17,9 +17,9 @@ from harness.model.networks import NO_CNI
 from harness.recipes import values
 from harness.recipes.filling import fill, fill_known
 from harness.recipes.objects import parse_objects
+from harness.recipes.values import Command, Line, Mark, Seconds, Text, read
 
 READY_SECONDS = 180.0
-KEYS = ("objects", "install", "images", "ready", "ready_seconds", "cni")
 OF_OBJECTS: Mapping[str, str] = {
     "server": "the URL of the API server, as nodes reach it",
     "server_host": "the host of that URL; its port is 6443",
@@ -56,12 +56,12 @@ class Installation:
     `cni` is a default of --cni: a file, or "none" for what brings a network of its own.
     """
 
-    objects: tuple[Object, ...] = ()
-    install: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()
-    ready: tuple[Workload, ...] = ()
-    ready_seconds: float = READY_SECONDS
-    cni: str = ""
+    objects: Annotated[tuple[Object, ...], Mark.READ] = ()
+    install: Command = ()
+    images: tuple[Line, ...] = ()
+    ready: Annotated[tuple[Workload, ...], Mark.READ] = ()
+    ready_seconds: Seconds = READY_SECONDS
+    cni: Text = ""
 
     @property
     def daemon_sets(self) -> tuple[Workload, ...]:
@@ -79,9 +79,7 @@ class Installation:
 
 def parse_installation(given: Any, folder: Path) -> Installation:
     """Parse the value of key `kind`, whose files are in a folder. Raises `UsageError` with the key."""
-    if not isinstance(given, dict):
-        raise UsageError(f"key kind: want a mapping of keys to values, not {values.shown(given)}")
-    values.refuse_unknown(given, KEYS, "key kind: ")
+    named: Installation = read(given, Installation, "kind", OF_COMMAND)
     if not given.get("objects") and not given.get("install"):
         raise UsageError("key kind: want objects, install, or both: what brings the proxy to the cluster")
     objects = parse_objects(given.get("objects", []), folder, "kind.objects")
@@ -91,14 +89,12 @@ def parse_installation(given: Any, folder: Path) -> Installation:
             "key kind.ready is missing: name what has to be ready, for example {daemonset: kube-system/mine}; objects "
             f"of kind {', '.join(_WORKLOADS.values())} are waited for anyway"
         )
-    return Installation(
-        objects=objects,
-        install=values.as_command(given["install"], "kind.install", OF_COMMAND) if "install" in given else (),
-        images=tuple(_image(each, number, folder) for number, each in enumerate(_texts(given, "images"))),
-        ready=ready,
-        ready_seconds=values.as_seconds(given.get("ready_seconds", READY_SECONDS), "kind.ready_seconds"),
-        cni=_cni(given["cni"], folder) if "cni" in given else "",
+    archives = (
+        _file(each, f"key kind.images[{n}]", folder) if each.endswith(".tar") else each
+        for n, each in enumerate(named.images)
     )
+    cni = named.cni if named.cni in ("", NO_CNI) else _file(named.cni, "key kind.cni", folder)
+    return replace(named, objects=objects, ready=ready, images=tuple(archives), cni=cni)
 
 
 def images_in(objects: tuple[Object, ...]) -> list[str]:
@@ -115,15 +111,14 @@ def images_in(objects: tuple[Object, ...]) -> list[str]:
 def _ready(given: Any) -> tuple[Workload, ...]:
     if not isinstance(given, list) or not given:
         raise UsageError(f"key kind.ready: want a list of {', '.join(_WORKLOADS)}, each with NAMESPACE/NAME")
-    return tuple(_workload(each, f"key kind.ready[{number}]: ") for number, each in enumerate(given))
+    return tuple(_workload(each, f"kind.ready[{number}]") for number, each in enumerate(given))
 
 
 def _workload(given: Any, where: str) -> Workload:
-    want = f"one of {', '.join(_WORKLOADS)}, with NAMESPACE/NAME"
-    kind, named = values.single(given, tuple(_WORKLOADS), where, want=want)
+    kind, named = values.one_key(given, tuple(_WORKLOADS), where)
     namespace, _, name = named.partition("/") if isinstance(named, str) else ("", "", "")
     if not namespace or not name or "/" in name:
-        raise UsageError(f"{where}{kind}: want NAMESPACE/NAME, not {values.shown(named)}")
+        raise UsageError(f"key {where}.{kind}: want NAMESPACE/NAME, not {values.shown(named)}")
     return Workload(_WORKLOADS[kind], namespace, name)
 
 
@@ -131,22 +126,6 @@ def _workloads_in(objects: tuple[Object, ...]) -> Iterator[Workload]:
     for each in objects:
         if each["kind"] in _WORKLOADS.values():
             yield Workload(each["kind"], each["metadata"].get("namespace", "default"), each["metadata"]["name"])
-
-
-def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    return values.as_texts(given.get(key, []), f"kind.{key}")
-
-
-def _image(said: str, number: int, folder: Path) -> str:
-    """Return the name of an image, or the path of an archive of images."""
-    if not said.endswith(".tar"):
-        return said
-    return _file(said, f"key kind.images[{number}]", folder)
-
-
-def _cni(given: Any, folder: Path) -> str:
-    said = values.as_text(given, "kind.cni")
-    return said if said == NO_CNI else _file(said, "key kind.cni", folder)
 
 
 def _file(said: str, key: str, folder: Path) -> str:

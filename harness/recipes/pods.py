@@ -22,6 +22,7 @@ from harness.netns.fabric import Host, Port
 from harness.netns.namespace import Namespace
 from harness.recipes import cni
 from harness.recipes.filling import literal
+from harness.recipes.values import Command
 
 OF_POD: Mapping[str, str] = {
     "pod": "the name of the pod that is attached or detached",
@@ -50,8 +51,8 @@ class PodCommands:
     `cni` is the path of the CNI configuration that they stand for, with placeholders; "" without one.
     """
 
-    attach: tuple[str, ...]
-    detach: tuple[str, ...] = ()
+    attach: Command
+    detach: Command = ()
     cni: str = ""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,20 +16,20 @@ from pathlib import Path
 from harness.api.client import Api, Object, RefusedError
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import HarnessError, InconclusiveError, StartError, UnavailableError
-from harness.netns import process
+from harness.netns import process, programs
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
-from harness.recipes.client_groups import ClientGroups
-from harness.recipes.explaining import ByLog, answer
+from harness.netns.socket_maker import ClientGroups
 from harness.recipes.filling import fill
-from harness.recipes.node_processes import Connections, NodeProcesses
+from harness.recipes.node_processes import LOG_LETTERS, Connections, NodeProcesses
 from harness.recipes.objects import apply
 from harness.recipes.pods import PodInterfaces
 from harness.recipes.readiness import ProgramPlace, missing
-from harness.recipes.recipe import Program, Recipe
+from harness.recipes.recipe import ByLog, Program, Recipe
 
 BARRIER_SECONDS = 1.0
+EXPLAIN_SECONDS = 5.0  # for a command that explains
 LINES = 40  # of what a command says, at most, in an explanation
 SERVICES = 10  # about which a command is asked for the evidence
 CLUSTER = "cluster"
@@ -213,8 +214,16 @@ class Programs:
         return {"metadata": {"namespace": namespace, "name": name}, "spec": {}}
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
-        """Return what a command says there."""
-        return answer(self.namespace(where), self._entering(where, command), self._environment(where))
+        """Return the output of a command there, and how it ended if it failed."""
+        entering, environment = self._entering(where, command), self._environment(where)
+        try:
+            ended = programs.run(self.namespace(where), entering, timeout=EXPLAIN_SECONDS, environment=environment)
+        except UnavailableError as error:
+            return str(error)
+        except subprocess.TimeoutExpired:
+            return f"it did not end within {EXPLAIN_SECONDS:g} s"
+        how = f"\n(it ended with {ended.returncode})" if ended.returncode else ""
+        return f"{ended.stdout}{ended.stderr}"[:LOG_LETTERS].strip() + how
 
     def _entering(self, where: str, command: Sequence[str]) -> Sequence[str]:
         room = self._room(where)

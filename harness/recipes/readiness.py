@@ -6,11 +6,12 @@ Each check returns what is missing, in words, or an empty text. Checks are value
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.netns import http
 from harness.netns.namespace import Namespace
+from harness.recipes.values import HttpCode, Key, Line, Pattern, Port, Text, UrlPath
 
 PATTERN_SECONDS = 0.5
 """The time for one search of a log; a regular expression may take longer than the universe has."""
@@ -35,9 +36,9 @@ class ProgramPlace:
 class HttpCheck:
     """An HTTP server on loopback of the node answers with this status code, and with a body that contains a text."""
 
-    port: int
-    path: str = "/healthz"
-    code: int = 200
+    port: Port
+    path: UrlPath = "/healthz"
+    code: HttpCode = 200
     contains: str = ""
 
     def missing(self, place: ProgramPlace) -> str:
@@ -56,10 +57,10 @@ class HttpCheck:
 class MetricsCheck:
     """Metrics on loopback of the node: some are zero, and some not larger than others of the same labels."""
 
-    port: int
-    path: str = "/metrics"
-    zero: tuple[str, ...] = ()
-    not_after: tuple[tuple[str, str], ...] = field(default=())
+    port: Port
+    path: UrlPath = "/metrics"
+    zero: tuple[Line, ...] = ()
+    not_after: tuple[tuple[Key, Text], ...] = ()
 
     def missing(self, place: ProgramPlace) -> str:
         """Return what is missing, in words; "" if nothing is."""
@@ -90,7 +91,7 @@ class MetricsCheck:
 class LogCheck:
     """The log has a line that a regular expression finds."""
 
-    pattern: str
+    pattern: Pattern
 
     def missing(self, place: ProgramPlace) -> str:
         """Return what is missing, in words; "" if nothing is."""

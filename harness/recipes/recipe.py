@@ -7,10 +7,11 @@ filled in for each node, or for the pod of the DNS server.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from harness.checks.program_requirements import REQUIREMENTS
 from harness.errors import UsageError
@@ -19,15 +20,15 @@ from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
 from harness.netns.isolation import OWN
 from harness.recipes import values
-from harness.recipes.explaining import OF_SERVICE, USUAL, ByCommand, ByLog, Explain
 from harness.recipes.filling import fill, literal
 from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import defines_kinds, parse_objects
 from harness.recipes.pods import OF_POD, PodCommands, by_cni
 from harness.recipes.readiness import Check, HttpCheck, LogCheck, MetricsCheck
+from harness.recipes.values import Command, Line, Mark, Name, OneKey, PatternTemplate, Rule, Seconds, one_of, read
 
 CRDS = "crds"
-"""What it requires of the API server: to serve the kinds of CustomResourceDefinitions, such as its programs create."""
+"""A requirement on the API server: it serves CustomResourceDefinitions, which the programs create themselves."""
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -38,28 +39,29 @@ _KEYS = (
 )  # fmt: skip
 _OF_PROGRAM = ("command", "environment", "files", "ready", "ready_seconds", "synced")
 _OF_EMBEDDED = ("quiet_seconds", "requires", "isolation", "explain", "objects", "cluster_programs", "pods")
-"""Keys that say nothing without programs that the suite starts itself."""
+"""Keys that have no meaning without programs that the suite starts itself."""
 _PLACEHOLDERS = {
-    "kubeconfig": "a file that leads to the API server",
+    "kubeconfig": "a kubeconfig file for the API server",
     "server": "the URL of the API server",
-    "netns": "a path of the netns that it runs in, for nsenter --net=PATH",
-    "service_cidrs": "the CIDRs of cluster IPs, with commas",
-    "log_file": "the log: stdout and stderr go there too",
-    "folder": "a folder of its own",
+    "netns": "a path of the program's netns, for nsenter --net=PATH",
+    "service_cidrs": "the CIDRs of cluster IPs, separated by commas",
+    "log_file": "the log; stdout and stderr go there too",
+    "folder": "a folder for the program's files",
 }
-_CHECKS: Mapping[str, tuple[str, ...]] = {
-    "http": ("port", "path", "code", "contains"),
-    "metrics": ("port", "path", "zero", "not_after"),
-    "log": (),
+OF_SERVICE: Mapping[str, str] = {
+    "namespace": "the namespace of the Service",
+    "service": "the name of the Service",
+    "cluster_ip": "the first cluster IP of the Service, empty if it has none",
 }
+"""The placeholders that only `explain` has, with their meanings."""
 
 _OF_REQUIREMENTS = ("clusterIP", "clusterIPs", "externalName", "ports", "selector", "type")
-"""Fields of a Service's spec that make it the one that a requirement is about."""
+"""Fields of a Service's spec that each requirement sets itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Something that a recipe may describe: its name, and the keys and placeholders that it has beside all others'."""
+    """A kind of recipe: its name, and the keys and placeholders that only it has."""
 
     name: str
     own_keys: tuple[str, ...]
@@ -67,13 +69,17 @@ class Kind:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of its recipes."""
+        """All keys."""
         return (*_KEYS, *_OF_PROGRAM, *self.own_keys)
 
     @property
     def placeholders(self) -> Mapping[str, str]:
-        """The placeholders of its recipes, with their meanings."""
+        """All placeholders, with their meanings."""
         return {**self.own_placeholders, **_PLACEHOLDERS}
+
+    def placeholders_with(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Return the placeholders of a command that is no program: some more, and no log file."""
+        return {name: what for name, what in {**more, **self.placeholders}.items() if name != "log_file"}
 
 
 OF_PROXY = Kind(
@@ -82,70 +88,96 @@ OF_PROXY = Kind(
     {
         "node": "the name of the node",
         "node_ip": "the node's first address",
-        "cluster_cidrs": "the CIDRs of all pods, with commas",
-        "mode": "the mode that was asked for",
-        "address": "the address of the cluster's programs, as nodes reach it",
+        "cluster_cidrs": "the CIDRs of all pods, separated by commas",
+        "mode": "the value of --mode",
+        "address": "the address at which nodes reach the cluster's programs",
     },
 )
 OF_CLUSTER = Kind("proxy", (), {name: OF_PROXY.own_placeholders[name] for name in ("cluster_cidrs", "mode", "address")})
-"""What the programs of a cluster have, which run on no node."""
+"""`cluster_programs`, which run once and on no node."""
 OF_DNS = Kind(
     "DNS",
     ("objects",),
-    {"pod_ips": "the addresses of its pod, with commas", "zone": "the domain of the cluster, without a final dot"},
+    {"pod_ips": "the addresses of its pod, separated by commas", "zone": "the cluster domain, without a final dot"},
 )
-
 OF_CONTROLLER = Kind("controller", ("follows", "objects"), {})
+
+
+@dataclass(frozen=True, slots=True)
+class ByLog:
+    """Explains a decision by the log lines that a regular expression matches; values of placeholders are escaped."""
+
+    pattern: PatternTemplate
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """Return the regular expression for a Service."""
+        return fill(self.pattern, {name: re.escape(value) for name, value in values.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class ByCommand:
+    """Explains a decision by the output of a command in the node's netns, which reads the data plane's own maps."""
+
+    command: Command
+
+    def filled(self, values: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the command for a Service."""
+        return tuple(fill(part, values) for part in self.command)
+
+
+Explain = ByLog | ByCommand
+_OneCheck = Annotated[Check, OneKey({"http": HttpCheck, "metrics": MetricsCheck, "log": LogCheck})]
+_Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, metrics or log", lambda _: True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program that runs on each node, or in the pod. `files` are texts by name, written into the folder first."""
 
-    name: str
-    command: tuple[str, ...]
-    ready: tuple[Check, ...]
-    synced: tuple[Check, ...]
-    environment: tuple[tuple[str, str], ...]
-    files: tuple[tuple[str, str], ...]
-    ready_seconds: float
+    name: Name
+    command: Command
+    ready: _Checks
+    synced: _Checks = ()
+    environment: tuple[tuple[values.Variable, values.Template], ...] = ()
+    files: tuple[tuple[values.FileName, values.Template], ...] = ()
+    ready_seconds: Seconds = READY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A proxy or a DNS server that is one program or several, which are started in their order.
+    """A proxy, DNS server or controller of one or more programs, which start in this order.
 
-    Before them `objects` are applied, and the `cluster_programs` started, which run once. On a kind cluster the
-    `installation` takes the place of all these; a recipe that has nothing else has no programs.
+    First the `objects` are applied and the `cluster_programs` started, which run once. On a kind cluster the
+    `installation` replaces all these; a recipe with nothing else has no programs.
     """
 
-    name: str
-    programs: tuple[Program, ...]
-    version: str = ""
-    modes: tuple[str, ...] = ("unknown",)
-    quiet_seconds: float = QUIET_SECONDS
-    supported_features: tuple[str, ...] = ()
-    exempt_features: tuple[str, ...] = ()
-    requires: tuple[str, ...] = ()
-    isolation: tuple[str, ...] = ()
-    judges: str = PACKETS
-    follows: str = "released"
-    explain: Explain = USUAL
-    services: Mapping[str, Any] = field(default_factory=dict)
-    converges_within: float = 0.0
-    objects: tuple[dict[str, Any], ...] = ()
-    cluster_programs: tuple[Program, ...] = ()
-    pods: PodCommands | None = None
-    installation: Installation | None = None
+    name: Name
+    programs: Annotated[tuple[Program, ...], Mark.READ] = ()
+    version: Line = ""
+    modes: Annotated[tuple[Line, ...], Rule("at least one text")] = ("unknown",)
+    quiet_seconds: Seconds = QUIET_SECONDS
+    supported_features: tuple[Line, ...] = ()
+    exempt_features: tuple[Line, ...] = ()
+    requires: tuple[Annotated[str, one_of(*REQUIREMENTS, CRDS)], ...] = ()
+    isolation: tuple[Annotated[str, one_of(*OWN)], ...] = ()
+    judges: Annotated[str, one_of(*JUDGES)] = PACKETS
+    follows: Annotated[str, one_of("kep", "released")] = "released"
+    explain: Annotated[Explain, OneKey({"command": ByCommand, "log": ByLog})] = ByLog("{namespace}/{service}")
+    services: Annotated[Mapping[str, Any], Mark.READ] = field(default_factory=dict)
+    converges_within: Seconds = 0.0
+    objects: Annotated[tuple[dict[str, Any], ...], Mark.READ] = ()
+    cluster_programs: Annotated[tuple[Program, ...], Mark.READ] = ()
+    pods: Annotated[PodCommands | None, Mark.READ] = None
+    installation: Annotated[Installation | None, Mark.READ] = None
 
     @property
     def defines_kinds(self) -> str:
-        """The key by which it brings a CustomResourceDefinition, or says that its programs do; "" if none does."""
+        """The key by which it needs CustomResourceDefinitions: "objects" or "requires"; "" if it needs none."""
         return "objects" if defines_kinds(self.objects) else "requires" if CRDS in self.requires else ""
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """All that the machine must have: what it requires, and what its isolation takes."""
+        """All that the machine must have, for `requires` and `isolation`."""
         return tuple(each for each in dict.fromkeys((*self.requires, *self.isolation)) if each != CRDS)
 
 
@@ -161,82 +193,53 @@ def read_recipe(path: str, kind: Kind) -> Recipe:
 
 
 def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
-    """Parse the recipe in a YAML value, whose files are in a folder.
-
-    Raises `UsageError` with the key and the allowed values.
-    """
+    """Parse a recipe whose files are in a folder. Raises `UsageError` with the key and the allowed values."""
     if not isinstance(loaded, dict):
         raise UsageError(f"want a mapping of keys to values, not {type(loaded).__name__}")
     for key in loaded:
         if key in OF_PROXY.keys and key not in kind.keys:
             raise UsageError(f"key {key} is for recipes of proxies; allowed here: {', '.join(kind.keys)}")
     values.refuse_unknown(loaded, kind.keys, "")
-    values.insist(loaded, "name", "")
-    programs = _programs(loaded, kind)
-    of_cluster = _listed(loaded, "cluster_programs", OF_CLUSTER) if "cluster_programs" in loaded else ()
-    _refuse_twice([each.name for each in (*programs, *of_cluster)], "name")
-    return Recipe(
-        name=values.as_name(loaded["name"], "name"),
-        programs=programs,
-        version=values.as_line(loaded.get("version", ""), "version"),
-        modes=values.as_texts(loaded.get("modes", ["unknown"]), "modes", some=True),
-        quiet_seconds=values.as_seconds(loaded.get("quiet_seconds", QUIET_SECONDS), "quiet_seconds"),
-        supported_features=values.as_texts(loaded.get("supported_features", []), "supported_features"),
-        exempt_features=values.as_texts(loaded.get("exempt_features", []), "exempt_features"),
-        requires=values.some_of((*REQUIREMENTS, CRDS), loaded.get("requires", []), "requires"),
-        isolation=values.some_of(tuple(OWN), loaded.get("isolation", []), "isolation"),
-        judges=values.one_of(JUDGES, loaded.get("judges", PACKETS), "judges"),
-        follows=values.one_of(("kep", "released"), loaded.get("follows", "released"), "follows"),
-        explain=_explain(loaded["explain"], kind) if "explain" in loaded else USUAL,
-        services=_services(loaded.get("services", {})),
-        converges_within=values.as_seconds(loaded.get("converges_within", 0), "converges_within"),
-        objects=parse_objects(loaded.get("objects", []), folder),
-        cluster_programs=of_cluster,
-        pods=_pods(loaded["pods"], kind, folder) if "pods" in loaded else None,
-        installation=parse_installation(loaded["kind"], folder) if "kind" in loaded else None,
-    )
+    if not loaded.get("name"):
+        raise UsageError("key name is missing")
+    given = {key: value for key, value in loaded.items() if key not in _OF_PROGRAM and key != "kind"}
+    given["programs"] = programs = _programs(loaded, kind)
+    if "cluster_programs" in given:
+        given["cluster_programs"] = _listed(loaded, "cluster_programs", OF_CLUSTER)
+    _refuse_twice([each.name for each in (*programs, *given.get("cluster_programs", ()))], "name")
+    if "services" in given:
+        given["services"] = _services(given["services"])
+    if "objects" in given:
+        given["objects"] = parse_objects(given["objects"], folder)
+    if "pods" in given:
+        given["pods"] = _pods(given["pods"], kind, folder)
+    if "kind" in loaded:
+        given["installation"] = parse_installation(loaded["kind"], folder)
+    recipe: Recipe = read(given, Recipe, "", kind.placeholders_with(OF_SERVICE))
+    return recipe
 
 
 def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
-    """Return the programs of a list, or the one whose keys stand at the top, which has the name of the recipe."""
+    """Return the programs of a list, or the one whose keys are at the top level, which has the recipe's name."""
     at_top = {key: loaded[key] for key in _OF_PROGRAM if key in loaded}
     if "kind" in loaded and not {"programs", "command"} & loaded.keys():
         for key in (*at_top, *(each for each in _OF_EMBEDDED if each in loaded)):
-            raise UsageError(f"key {key}: is of programs of the embedded cluster, and there is no command (key kind)")
+            raise UsageError(f"key {key}: is for programs of the embedded cluster, and there is no command (key kind)")
         return ()
     if "programs" not in loaded:
-        return (_program({"name": loaded["name"], **at_top}, "", kind),)
+        return (read({"name": loaded["name"], **at_top}, Program, "", kind.placeholders),)
     if at_top:
-        raise UsageError(f"key {next(iter(at_top))}: where there are programs, each has its own")
+        raise UsageError(f"key {next(iter(at_top))}: each of the programs has its own")
     return _listed(loaded, "programs", kind)
 
 
 def _listed(loaded: Mapping[str, Any], key: str, kind: Kind) -> tuple[Program, ...]:
     """Return the programs of a list, which share a folder."""
-    listed = loaded[key]
-    if not isinstance(listed, list) or not listed:
-        raise UsageError(f"key {key}: want a list of programs, not {values.shown(listed)}")
-    found = tuple(_program(each, f"{key}[{number}].", kind) for number, each in enumerate(listed))
+    want = Annotated[tuple[Program, ...], Rule("a list of programs")]
+    found: tuple[Program, ...] = read(loaded[key], want, key, kind.placeholders)
     _refuse_twice([each.name for each in found], f"key {key}: name")
     _refuse_twice([name for each in found for name, _ in each.files], f"key {key}: file")
     return found
-
-
-def _program(given: Any, where: str, kind: Kind) -> Program:
-    if not isinstance(given, dict):
-        raise UsageError(f"key {where.rstrip('.')}: want a mapping of keys to values, not {values.shown(given)}")
-    values.refuse_unknown(given, ("name", *_OF_PROGRAM), f"key {where.rstrip('.')}: ")
-    for key in ("name", "command", "ready"):
-        values.insist(given, key, where)
-    return Program(
-        name=values.as_name(given["name"], f"{where}name"),
-        command=values.as_command(given["command"], f"{where}command", kind.placeholders),
-        environment=values.as_environment(given.get("environment", {}), f"{where}environment", kind.placeholders),
-        files=values.as_files(given.get("files", {}), f"{where}files", kind.placeholders),
-        ready=_checks(given["ready"], f"{where}ready"),
-        ready_seconds=values.as_seconds(given.get("ready_seconds", READY_SECONDS), f"{where}ready_seconds"),
-        synced=_checks(given.get("synced", []), f"{where}synced"),
-    )
 
 
 def _refuse_twice(names: list[str], what: str) -> None:
@@ -245,39 +248,21 @@ def _refuse_twice(names: list[str], what: str) -> None:
             raise UsageError(f"{what} {values.shown(name)} is that of two programs")
 
 
-def _explain(value: Any, kind: Kind) -> Explain:
-    if not isinstance(value, dict) or len(value) != 1:
-        raise UsageError(f"key explain: want command or log, not {values.shown(value)}")
-    values.refuse_unknown(value, ("command", "log"), "key explain: ")
-    allowed = _also(OF_SERVICE, kind)
-    if "command" in value:
-        return ByCommand(values.as_command(value["command"], "explain.command", allowed))
-    template = values.as_template(values.as_text(value["log"], "explain.log"), "explain.log", allowed)
-    values.as_pattern(fill(template, dict.fromkeys(allowed, "x")), "key explain.")
-    return ByLog(template)
-
-
 def _pods(value: Any, kind: Kind, folder: Path) -> PodCommands:
     if not isinstance(value, dict):
-        raise UsageError(f"key pods: want cni, or attach and detach if need be, not {values.shown(value)}")
-    allowed = _also(OF_POD, kind)
+        raise UsageError(f"key pods: want cni, or attach and optionally detach, not {values.shown(value)}")
+    allowed = kind.placeholders_with(OF_POD)
     if "cni" in value:
         values.refuse_unknown(value, ("cni",), "key pods, with cni: ")
-        file = values.as_template(values.as_text(value["cni"], "pods.cni"), "pods.cni", allowed)
+        file = read(value["cni"], values.Template, "pods.cni", allowed)
         return by_cni(file if file.startswith(("{", "/")) else f"{literal(str(folder.absolute()))}/{file}")
     values.refuse_unknown(value, ("attach", "detach"), "key pods: ")
-    values.insist(value, "attach", "pods.")
-    commands = {name: values.as_command(given, f"pods.{name}", allowed) for name, given in value.items()}
-    return PodCommands(commands["attach"], commands.get("detach", ()))
-
-
-def _also(more: Mapping[str, str], kind: Kind) -> dict[str, str]:
-    """Return the placeholders of a command that is no program: it has some more, and no log of its own."""
-    return {name: what for name, what in {**more, **kind.placeholders}.items() if name != "log_file"}
+    commands: PodCommands = read(value, PodCommands, "pods", allowed)
+    return commands
 
 
 def _services(value: Any) -> dict[str, Any]:
-    """Return what every Service gets, as its manifest has it."""
+    """Return the fields that every Service gets, as in a manifest."""
     if not isinstance(value, dict):
         raise UsageError(f"key services: want a mapping, not {values.shown(value)}")
     values.refuse_unknown(value, ("annotations", "labels", "spec"), "key services: ")
@@ -286,39 +271,9 @@ def _services(value: Any) -> dict[str, Any]:
         raise UsageError(f"key services.spec: want a mapping, not {values.shown(spec)}")
     for name in spec:
         if name in _OF_REQUIREMENTS:
-            raise UsageError(f"key services.spec: {name} is what each requirement says itself")
-    told = {
-        name: dict(values.as_mapping(value[name], f"services.{name}"))
-        for name in ("annotations", "labels")
-        if name in value
+            raise UsageError(f"key services.spec: {name} is set by each requirement")
+    texts = tuple[tuple[values.Key, values.Text], ...]
+    metadata = {
+        name: dict(read(value[name], texts, f"services.{name}")) for name in ("annotations", "labels") if name in value
     }
-    return {**({"metadata": told} if told else {}), **({"spec": spec} if spec else {})}
-
-
-def _checks(value: Any, key: str) -> tuple[Check, ...]:
-    if not isinstance(value, list):
-        raise UsageError(f"key {key}: want a list of checks, each one of {', '.join(_CHECKS)}")
-    return tuple(_check(each, f"key {key}[{number}]: ") for number, each in enumerate(value))
-
-
-def _check(value: Any, where: str) -> Check:
-    want = f"one check, {' or '.join(_CHECKS)}, with its values"
-    kind, given = values.single(value, tuple(_CHECKS), where, want=want)
-    if kind == "log":
-        return LogCheck(values.as_pattern(given, where))
-    if not isinstance(given, dict):
-        raise UsageError(f"{where}{kind}: want {', '.join(_CHECKS[kind])}, not {values.shown(given)}")
-    values.refuse_unknown(given, _CHECKS[kind], f"{where}{kind}: ")
-    if kind == "http":
-        return HttpCheck(
-            port=values.number_of(given, "port", range(1, 65536), where),
-            path=values.url_path_of(given, "/healthz", where),
-            code=values.number_of(given, "code", range(100, 600), where, default=200),
-            contains=values.field_of(given, "contains", "", str, where),
-        )
-    return MetricsCheck(
-        port=values.number_of(given, "port", range(1, 65536), where),
-        path=values.url_path_of(given, "/metrics", where),
-        zero=values.as_texts(given.get("zero", []), f"{where}zero".removeprefix("key ")),
-        not_after=values.as_mapping(given.get("not_after", {}), f"{where}not_after".removeprefix("key ")),
-    )
+    return {**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})}

@@ -17,8 +17,7 @@ from harness.backends.containers.engine import ContainerEngine
 from harness.backends.containers.from_host import ExternalClient
 from harness.errors import UnavailableError
 from harness.netns.fabric import Host
-from harness.netns.inhabitants import PROC, by_netns
-from harness.netns.namespace import Namespace
+from harness.netns.namespace import PROC, Namespace, processes_by_netns
 
 _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # systemd's names have no "-"
 
@@ -105,7 +104,7 @@ def netns_of(engine: ContainerEngine, container: str, *, proc: Path = PROC) -> N
 def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: Path = PROC) -> dict[str, Path]:
     """Return by UID a process, as a folder of `proc`, of each of these pods that runs; netns `without` are left out."""
     found: dict[str, Path] = {}
-    for inode, processes in by_netns(proc).items():
+    for inode, processes in processes_by_netns(proc).items():
         for process in processes if inode not in without else ():
             with contextlib.suppress(OSError):
                 uid = pod_of((process / "cgroup").read_text("ascii", errors="replace"))

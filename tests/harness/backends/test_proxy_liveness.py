@@ -25,7 +25,7 @@ from harness.model.outcomes import Reached
 from harness.model.release import PROXY
 from harness.model.topology import grid
 from harness.model.workloads import pod_client
-from harness.netns import stillness
+from harness.netns import hung
 from harness.probes.loop import Probe
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes.recipe import OF_PROXY, parse_recipe
@@ -69,7 +69,7 @@ def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
     os.kill(pid, how)
     if how is signal.SIGSTOP:
         eventually(
-            lambda: {state for _, (state, _) in stillness.threads_of(Path(f"/proc/{pid}"))} <= {"T"},
+            lambda: {state for _, (state, _) in hung.threads_of(Path(f"/proc/{pid}"))} <= {"T"},
             within=10,
             describe="all its threads to stand still",
         )
@@ -102,7 +102,7 @@ def test_proxy_that_reads_nothing_and_stands_still_is_found_while_it_is_waited_f
 ) -> None:
     reach_a_service(cluster)
     hang(cluster, "b1", signal.SIGSTOP)
-    monkeypatch.setattr(stillness, "EVERY", 0.1)
+    monkeypatch.setattr(hung, "EVERY", 0.1)
     made = cluster.api.create("services", "mine", manifests.service("late"))
     probe = Probe(cluster.namespace_of(pod_client("b1")), "TCP", made["spec"]["clusterIP"], 80)
     said = "on b1 it has not run for 5 s, nor wanted to, and has not read what the API server sent"
@@ -111,8 +111,7 @@ def test_proxy_that_reads_nothing_and_stands_still_is_found_while_it_is_waited_f
             lambda: isinstance(cluster.probe([probe])[0], Reached),
             within=20,
             describe=lambda: (
-                f"the end of one that stood still for {cluster._stillness._still} looks, at last with "
-                f"{cluster._stillness._last}"
+                f"the end of one that stood still for {cluster._hung._still} looks, at last with {cluster._hung._last}"
             ),
         )
     assert ended.value.component == PROXY

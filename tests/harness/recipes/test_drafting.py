@@ -104,7 +104,7 @@ def test_pattern_with_spaces_and_signs_stays_as_it_is() -> None:
         ("ready", "http", "is no check"),
         ("ready", "http 0", "'0' is no port"),
         ("ready", "http ٣", "is no port"),
-        ("ready", "http 80 healthz", "path: want /"),
+        ("ready", "http 80 healthz", "path: want a URL path: /"),
         ("ready", "metrics 80", "is no check"),
         ("ready", "log (", "is not a regular expression"),
         ("synced", "soon", "is no check"),

@@ -91,7 +91,7 @@ def test_recipe_of_a_kind_cluster_alone_has_no_programs() -> None:
 
 @pytest.mark.parametrize("key", ["ready", "synced", "pods", "objects", "requires"])
 def test_key_of_programs_without_a_command_is_refused(key: str) -> None:
-    with pytest.raises(UsageError, match=f"key {key}: is of programs of the embedded cluster"):
+    with pytest.raises(UsageError, match=f"key {key}: is for programs of the embedded cluster"):
         parse_recipe({"name": "mine", "kind": {"objects": [AGENT]}, key: []}, OF_PROXY)
 
 

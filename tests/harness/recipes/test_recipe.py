@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from harness.errors import UsageError
-from harness.recipes.explaining import ByCommand, ByLog
 from harness.recipes.filling import fill
 from harness.recipes.readiness import HttpCheck, LogCheck, MetricsCheck
-from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, parse_recipe, read_recipe
+from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, ByCommand, ByLog, parse_recipe, read_recipe
 
 ROOT = Path(__file__).parents[3]
 MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"], "ready": [{"http": {"port": 1}}]}
@@ -76,13 +75,13 @@ AGENT = {"name": "agent", "command": ["agent"], "ready": [{"log": "up"}]}
     [
         ({"programs": []}, r"key programs: want a list of programs, not \[\]"),
         ({"programs": ["agent"]}, r"key programs\[0\]: want a mapping of keys to values, not 'agent'"),
-        ({"programs": [AGENT], "command": ["x"]}, "key command: where there are programs, each has its own"),
+        ({"programs": [AGENT], "command": ["x"]}, "key command: each of the programs has its own"),
         ({"programs": [AGENT | {"modes": []}]}, r"key programs\[0\]: unknown key 'modes'; .*allowed: name, command"),
         ({"programs": [AGENT, {"name": "b", "ready": 1}]}, r"key programs\[1\].command is missing"),
-        ({"programs": [AGENT | {"name": "a/b"}]}, r"key programs\[0\].name: 'a/b': want a name without /"),
+        ({"programs": [AGENT | {"name": "a/b"}]}, r"key programs\[0\].name: want a name without /.*, not 'a/b'"),
         (
             {"programs": [AGENT | {"synced": [{"log": "("}]}]},
-            r"key programs\[0\].synced\[0\]: log: '\(' is not a regular",
+            r"key programs\[0\].synced\[0\].log: '\(' is not a regular",
         ),
         (
             {"programs": [AGENT | {"environment": {"A": "{x}"}}]},
@@ -162,10 +161,10 @@ def test_command_that_explains_has_the_service_beside_the_node() -> None:
         ({"environment": {"A": "{x}"}}, r"key environment.A: unknown placeholder \{x\}"),
         ({"files": {"../a": ""}}, "key files: '../a' is not a plain file name"),
         ({"ready": [{"tcp": {}}]}, r"key ready\[0\]: unknown key 'tcp'; .*allowed: http, metrics, log"),
-        ({"ready": [{"http": {"port": 0}}]}, r"key ready\[0\]: port: want a number from 1 to 65535"),
-        ({"ready": [{"http": {"port": 1, "code": "no"}}]}, r"key ready\[0\]: code: want a whole number, not 'no'"),
-        ({"synced": [{"log": "("}]}, r"key synced\[0\]: log: '\(' is not a regular expression"),
-        ({"synced": [{"metrics": {"port": 1, "zero": "x"}}]}, r"key synced\[0\]: zero: want a list"),
+        ({"ready": [{"http": {"port": 0}}]}, r"key ready\[0\].http.port: want a number from 1 to 65535"),
+        ({"ready": [{"http": {"port": 1, "code": "no"}}]}, r"key ready\[0\].http.code: want a whole number, not 'no'"),
+        ({"synced": [{"log": "("}]}, r"key synced\[0\].log: '\(' is not a regular expression"),
+        ({"synced": [{"metrics": {"port": 1, "zero": "x"}}]}, r"key synced\[0\].metrics.zero: want a list"),
         ({"ready_seconds": "soon"}, "key ready_seconds: want seconds from 0 to 600, not 'soon'"),
         ({"follows": "none"}, "key follows: 'none'; allowed: kep, released"),
         ({"requires": ["bpf", "vlan"]}, r"key requires\[1\]: 'vlan'; allowed: root, bpf, "),
@@ -176,12 +175,12 @@ def test_command_that_explains_has_the_service_beside_the_node() -> None:
             {"explain": {"command": ["x", "{svc}"]}},
             r"key explain.command\[1\]: unknown placeholder \{svc\}; allowed: \{nam",
         ),
-        ({"explain": {"log": "({service}"}}, r"key explain.log: '\(x' is not a regular expression"),
+        ({"explain": {"log": "({service}"}}, r"key explain.log: '\({service}' is not a regular expression"),
         ({"command": ["{service}"]}, r"key command\[0\]: unknown placeholder \{service\}"),
         ({"services": ["a"]}, r"key services: want a mapping, not \['a'\]"),
         ({"services": {"anotations": {}}}, "key services: unknown key 'anotations'; did you mean annotations"),
         ({"services": {"annotations": {"a": ["b"]}}}, "key services.annotations.a: want one text"),
-        ({"services": {"spec": {"selector": {}}}}, "key services.spec: selector is what each requirement says itself"),
+        ({"services": {"spec": {"selector": {}}}}, "key services.spec: selector is set by each requirement"),
         ({"isolation": ["mount"]}, r"key isolation\[0\]: 'mount'; allowed: mounts, bpffs, cgroup2, run, hostname"),
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],
@@ -205,7 +204,7 @@ def test_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], r"key pods: want cni, or attach and detach if need be, not \[\]"),
+        ([], r"key pods: want cni, or attach and optionally detach, not \[\]"),
         ({"detach": ["x"]}, r"key pods.attach is missing"),
         ({"attach": ["x"], "cni": "x"}, r"key pods, with cni: unknown key 'attach'; allowed: cni"),
         ({"attach": ["x"], "add": "x"}, r"key pods: unknown key 'add'; allowed: attach, detach"),

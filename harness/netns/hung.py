@@ -1,7 +1,7 @@
-"""Tells programs that hang from slow ones, by what the kernel knows of them.
+"""Tells hung programs from slow ones, from what the kernel counts for them.
 
-Who is slow runs, or waits for a processor or a disk. Who neither runs nor wants to, look after look, while bytes that
-were sent to it lie unread, will not read them by itself. A thread that hangs beside others that read is not found so.
+A slow program runs, or waits for a processor or a disk. A program is hung if it does none of these in several samples
+in a row while data that was sent to it stays unread. A hung thread beside others that read is not detected.
 """
 
 from __future__ import annotations
@@ -13,72 +13,71 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.eventually import time_scale
-from harness.netns.inhabitants import by_netns
-from harness.netns.namespace import Namespace
+from harness.netns.namespace import Namespace, processes_by_netns
 
 LOOKS = 5
-"""The number of looks in a row, after the first, at which a program that hangs has neither run nor wanted to."""
+"""After the first sample, the number of samples in a row that must show a program hung."""
 
 EVERY = 1.0
-"""Seconds, before the time scale, between two looks, at least.
+"""The least time between two samples, in seconds before the time scale.
 
-A right program of one thread that sleeps between two reads, or waits for an answer, looks the same for as long: with
-looks every 0.2 s one that gathers changes for 1.5 s was said to hang.
+A correct single-threaded program that sleeps between two reads looks hung for that time: with samples every 0.2 s, a
+program that batches changes for 1.5 s was reported as hung.
 """
 
 _WANTS = "RD"  # states of a thread that runs or waits for a processor, and that waits for a disk
 _LOCAL, _REMOTE, _STATE, _QUEUES = 1, 2, 3, 4  # columns of /proc/net/tcp
-_ESTABLISHED = "01"  # what lies in one that the server has closed is mostly its farewell, in a pool of connections
+_ESTABLISHED = "01"  # unread data of a connection that the server has closed is mostly its TLS close message
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What was seen of all programs of a netns: by thread what it has run; unread bytes by connection."""
+class HungSample:
+    """One look at all programs of a netns: the run time by thread, and unread bytes by connection."""
 
     ran: Mapping[str, str]
     unread: Mapping[str, int]
     wants: bool = False
 
-    def stays(self, earlier: Sight) -> bool:
-        """Return whether nothing has run since, nothing wants to, and what was unread then is so still."""
+    def hung_since(self, earlier: HungSample) -> bool:
+        """Return whether no thread has run or wants to run since then, and the same data is still unread."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         return bool(self.ran) and not self.wants and self.ran == earlier.ran and unread
 
 
-class Stillness:
-    """The programs of some places, each a netns, which read from a server at a TCP port."""
+class HungWatch:
+    """Watches the programs of some places, each a netns, which read from a server at a TCP port."""
 
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         self._places, self._port = places, port
         self._looked_at = 0.0
-        self._last: dict[str, Sight] = {}
-        self._still: dict[str, int] = {}  # how often in a row
+        self._last: dict[str, HungSample] = {}
+        self._still: dict[str, int] = {}  # samples in a row in which a place was hung
 
-    def hang(self, among: Collection[str]) -> list[str]:
-        """Return in which places programs hang; looks at most once a second, so it is to be asked again and again."""
+    def hung(self, among: Collection[str]) -> list[str]:
+        """Return the places whose programs are hung. Call it repeatedly: it samples at most once a second."""
         now = time.monotonic()
         if now - self._looked_at >= EVERY * time_scale():
             self._looked_at = now
-            for place, sight in self._look():
-                stays = place in self._last and sight.stays(self._last[place])
-                self._still[place] = self._still.get(place, 0) + 1 if stays else 0
-                self._last[place] = sight
+            for place, sample in self._look():
+                hung = place in self._last and sample.hung_since(self._last[place])
+                self._still[place] = self._still.get(place, 0) + 1 if hung else 0
+                self._last[place] = sample
         return [place for place in among if self._still.get(place, 0) >= LOOKS]
 
-    def _look(self) -> Iterator[tuple[str, Sight]]:
-        processes = by_netns()
+    def _look(self) -> Iterator[tuple[str, HungSample]]:
+        processes = processes_by_netns()
         for place, namespace in self._places.items():
             found = processes.get(namespace.inode, [])
             unread = unread_of(found[0], self._port) if found else {}
             threads = dict(each for process in found for each in threads_of(process)) if unread else {}
             wants = any(state in _WANTS for state, _ in threads.values())
-            yield place, Sight({each: ran for each, (_, ran) in threads.items()}, unread, wants)
+            yield place, HungSample({each: ran for each, (_, ran) in threads.items()}, unread, wants)
 
 
 def threads_of(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the threads of a process: the number, the state, and what it has run and waited. One that ends is left out.
+    """Yield the number, state and scheduler statistics of each thread of a process; skip threads that exit meanwhile.
 
-    Without `CONFIG_SCHED_INFO` there are none.
+    Yields nothing on a kernel without `CONFIG_SCHED_INFO`.
     """
     with contextlib.suppress(OSError):
         for thread in (process / "task").iterdir():
@@ -87,7 +86,7 @@ def threads_of(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def unread_of(process: Path, port: int) -> dict[str, int]:
-    """Return how many bytes lie unread in open connections to a port, in the netns of a process, by own address."""
+    """Return the unread bytes of open connections to a port, in the netns of a process, by local address."""
     found = {}
     with contextlib.suppress(OSError):
         for family in ("tcp", "tcp6"):

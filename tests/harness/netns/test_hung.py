@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.eventually import eventually
-from harness.netns import process, sandbox, stillness
+from harness.netns import hung, process, sandbox
+from harness.netns.hung import LOOKS, HungSample, HungWatch
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, execute, up
-from harness.netns.stillness import LOOKS, Sight, Stillness
 
 READER = """
 import socket, sys, time
@@ -26,7 +26,7 @@ READS = "while server.recv(100): pass"
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox.enter()
-    monkeypatch.setattr(stillness, "EVERY", 0.0)
+    monkeypatch.setattr(hung, "EVERY", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -49,39 +49,39 @@ def test_program_hangs_that_does_nothing_and_has_something_to_read(
             with talking:
                 eventually(lambda: "up" in running.said(), within=10, describe="its start")
                 talking.sendall(said)
-                looking = Stillness({"a1": namespace, "a2": namespace}, port)
+                looking = HungWatch({"a1": namespace, "a2": namespace}, port)
                 if hangs:
-                    eventually(lambda: looking.hang(["a1"]), within=10, describe="that it hangs")
-                    assert looking.hang(["a2"]) == ["a2"]
+                    eventually(lambda: looking.hung(["a1"]), within=10, describe="that it hangs")
+                    assert looking.hung(["a2"]) == ["a2"]
                 else:
-                    assert [looking.hang(["a1"]) for _ in range(3 * LOOKS)] == [[]] * 3 * LOOKS
+                    assert [looking.hung(["a1"]) for _ in range(3 * LOOKS)] == [[]] * 3 * LOOKS
         finally:
             running.stop(0)
 
 
 def test_it_takes_several_looks_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stood still for an hour has had one look."""
-    sight = Sight({"7": "1 2 3"}, {"0100007F:1": 4})
-    looking = Stillness({}, 1)
+    sight = HungSample({"7": "1 2 3"}, {"0100007F:1": 4})
+    looking = HungWatch({}, 1)
     monkeypatch.setattr(looking, "_look", lambda: [("a1", sight)])
-    found = [looking.hang(["a1"]) for _ in range(LOOKS + 1)]
+    found = [looking.hung(["a1"]) for _ in range(LOOKS + 1)]
     assert found == [[]] * LOOKS + [["a1"]]
-    monkeypatch.setattr(looking, "_look", lambda: [("a1", Sight({"7": "2 2 4"}, {"0100007F:1": 4}))])
-    assert looking.hang(["a1"]) == []
+    monkeypatch.setattr(looking, "_look", lambda: [("a1", HungSample({"7": "2 2 4"}, {"0100007F:1": 4}))])
+    assert looking.hung(["a1"]) == []
 
 
 @pytest.mark.parametrize(
     "later",
     [
-        Sight({"7": "1 2 3"}, {"0100007F:1": 4}, wants=True),
-        Sight({"7": "1 2 3", "8": "0 0 0"}, {"0100007F:1": 4}),
-        Sight({"7": "1 2 3"}, {"0100007F:1": 3}),
-        Sight({"7": "1 2 3"}, {"0100007F:2": 4}),
-        Sight({}, {"0100007F:1": 4}),
+        HungSample({"7": "1 2 3"}, {"0100007F:1": 4}, wants=True),
+        HungSample({"7": "1 2 3", "8": "0 0 0"}, {"0100007F:1": 4}),
+        HungSample({"7": "1 2 3"}, {"0100007F:1": 3}),
+        HungSample({"7": "1 2 3"}, {"0100007F:2": 4}),
+        HungSample({}, {"0100007F:1": 4}),
     ],
     ids=["waits for a processor", "has begun a thread", "has read some", "has connected anew", "has ended"],
 )
-def test_what_moves_does_not_hang(later: Sight) -> None:
-    earlier = Sight({"7": "1 2 3"}, {"0100007F:1": 4})
-    assert earlier.stays(earlier)
-    assert not later.stays(earlier)
+def test_what_moves_does_not_hang(later: HungSample) -> None:
+    earlier = HungSample({"7": "1 2 3"}, {"0100007F:1": 4})
+    assert earlier.hung_since(earlier)
+    assert not later.hung_since(earlier)
