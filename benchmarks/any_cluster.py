@@ -18,6 +18,7 @@ from pathlib import Path
 
 import yaml
 
+from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api, Object
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
@@ -69,7 +70,7 @@ def share() -> Iterator[KubeconfigBackend]:
         api = Api(booted.kubeconfig())
         stack.callback(api.close)
         names = cast(THREE_ZONES, api.list("nodes"))
-        backend = KubeconfigBackend(ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, ALWAYS)).start()
+        backend = KubeconfigBackend(ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, ALWAYS, REGISTRY)).start()
         stack.callback(backend.close)
         yield backend
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from emulator import state as cluster_state
+from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.state import READY, ClusterState
 from harness.api import kubeconfigs
 from harness.commands.arguments import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
-from harness.model import manifests
 from harness.model.texts import as_table
 from harness.settings.claims import REFERENCE
 from harness.settings.implementations import of_settings
@@ -251,7 +251,7 @@ Ask Service {service["name"]}, which prefers endpoints in the client's zone; the
   trafficdist cluster exec{named} web-{first} -- curl -s {shlex.quote(url)}
 
 Run a pod of your own; it names its node, as there is no scheduler, and runs netexec of agnhost or any program here:
-  {kubectl} run mine --image={manifests.IMAGE} --overrides={on_first} -- netexec
+  {kubectl} run mine --image={EMULATED_AGNHOST} --overrides={on_first} -- netexec
   {kubectl} get --raw /api/v1/namespaces/default/pods/mine:8080/proxy/hostname
   {kubectl} delete pod mine
 

@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from emulator.kube_dns import KubeDns
+from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.kubelet.kubelet import Key, Kubelet
 from emulator.state import READY, ClusterState, save
 from harness import threads
@@ -175,7 +176,10 @@ def _write_privately(path: Path, text: str) -> None:
 def _run_something(backend: NetnsBackend) -> dict[str, Any]:
     """A pod on each node, and a Service that prefers the zone, so that there is something to look at."""
     for node in backend.topology.nodes:
-        backend.api.create("pods", "default", manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"}))
+        pod = manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"})
+        for container in pod["spec"]["containers"]:
+            container["image"] = EMULATED_AGNHOST
+        backend.api.create("pods", "default", pod)
     made = _prefer_the_zone(backend.api)
     eventually(
         lambda: all(has_condition(pod, "Ready") for pod in backend.api.list("pods", "default")),

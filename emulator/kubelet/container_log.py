@@ -6,10 +6,11 @@ in the next one (`P`), and text.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -48,7 +49,8 @@ class ContainerLog:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._wakes: set[Callable[[], None]] = set()  # of followers
         self._lines: deque[LogLine] = deque()
         self._first = 0  # the number of the oldest line that is kept
         self._size = 0
@@ -57,7 +59,7 @@ class ContainerLog:
 
     def write(self, data: bytes, stream: str = "stdout") -> None:
         """Take bytes that a container wrote to `stream`, "stdout" or "stderr"."""
-        with self._changed:
+        with self._lock:
             *whole, rest = (self._open.get(stream, b"") + data).split(b"\n")
             at = time.time_ns()
             for text in whole:
@@ -66,17 +68,17 @@ class ContainerLog:
                 self._keep(LogLine(at, stream, rest[:_LONGEST], whole=False))
                 rest = rest[_LONGEST:]
             self._open[stream] = rest
-            self._changed.notify_all()
+            self._wake()
 
     def end(self) -> None:
         """Note that the container writes nothing more: a line without an end is kept, and followers end. Idempotent."""
-        with self._changed:
+        with self._lock:
             for stream, rest in self._open.items():
                 if rest:
                     self._keep(LogLine(time.time_ns(), stream, rest, whole=False))
             self._open.clear()
             self._ended = True
-            self._changed.notify_all()
+            self._wake()
 
     @property
     def ended(self) -> bool:
@@ -85,32 +87,38 @@ class ContainerLog:
 
     def lines(self, *, tail: int | None = None, since: float | None = None) -> list[LogLine]:
         """Return the lines that are kept: of the last `tail`, those from `since` on (in seconds since the epoch)."""
-        with self._changed:
+        with self._lock:
             return list(self._chosen(tail, since))
 
-    def follow(
-        self, *, tail: int | None = None, since: float | None = None, patience: float = 1.0
-    ) -> Iterator[LogLine | None]:
-        """Yield these lines and then those that come, until the container has ended.
+    async def follow(self, *, tail: int | None = None, since: float | None = None) -> AsyncGenerator[LogLine, None]:
+        """Yield these lines and then those that come, until the container has ended."""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
-        Yields None after `patience` seconds without a line, so that the caller can see whether anybody still listens.
-        """
-        with self._changed:
-            found = list(self._chosen(tail, since))
-            number = self._first + len(self._lines)
-        while True:
-            yield from found
-            with self._changed:
-                more = self._changed.wait_for(
-                    lambda: self._ended or self._first + len(self._lines) > number,  # noqa: B023  called at once
-                    timeout=patience,
-                )
-                found = list(self._lines)[max(0, number - self._first) :]
-                number = self._first + len(self._lines)
-                if self._ended and not found:
+        def wake() -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        with self._lock:
+            self._wakes.add(wake)
+            found, number = list(self._chosen(tail, since)), self._first + len(self._lines)
+        try:
+            while True:
+                for line in found:
+                    yield line
+                changed.clear()
+                with self._lock:
+                    found = list(self._lines)[max(0, number - self._first) :]
+                    number, ended = self._first + len(self._lines), self._ended
+                if ended and not found:
                     return
-            if not more:
-                yield None
+                if not found:
+                    await changed.wait()
+        finally:
+            with self._lock:
+                self._wakes.discard(wake)
+
+    def _wake(self) -> None:
+        for wake in self._wakes:
+            wake()
 
     def _chosen(self, tail: int | None, since: float | None) -> Iterator[LogLine]:
         newest = list(self._lines)

@@ -1,49 +1,48 @@
-"""One container of a pod from its start to its end: its command, its state, and its readiness."""
+"""One container of a pod from its start to its end: its command, its state, its readiness, and its restarts."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from emulator.kubelet.agnhost.answers import Process
-from emulator.kubelet.agnhost.arguments import CommandError, Program, parse
-from emulator.kubelet.agnhost.engine import Container, Engine
-from emulator.kubelet.agnhost.printed import logged
-from emulator.kubelet.agnhost.tools import FOLDER, TOOLS
 from emulator.kubelet.container_log import ContainerLog
+from emulator.kubelet.emulated_agnhost import EmulatedAgnhost
 from emulator.kubelet.environment import ConfigError, FieldValues, environment_of, expanded
-from emulator.kubelet.images import missing, repository
+from emulator.kubelet.event_loop import EventLoop
+from emulator.kubelet.images import FILES, TOOLS, Command, CommandError, MissingImageError, command_of, programs_of
 from emulator.kubelet.pod_status import ContainerState
-from emulator.kubelet.program import RunningProgram
+from emulator.kubelet.program import RunningProgram, exit_code
 from emulator.kubelet.readiness import Readiness
-from emulator.kubelet.restarts import Restarts
 from emulator.kubelet.sandbox import PATH, NoProgramError, Sandbox, SandboxProcess
-from harness.errors import InconclusiveError, UnavailableError
+from harness.errors import UnavailableError
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 
 Object = dict[str, Any]
 
-_PULL_AGAIN = 10.0  # seconds until what could not be had is looked for again
+_PULL_AGAIN = 10.0  # seconds until a missing image is looked for again
 _RUNTIME = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
     "unable to start container process: error during container init"
 )
 _NOT_STARTED = 128  # the exit code that containerd gives a container whose program could not be started
-_TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of those that are run beside it, as of timeout(1)
-_NEVER = "1970-01-01T00:00:00Z"  # the start of such a container
+_TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of programs that run beside it, as of timeout(1)
+_NEVER = "1970-01-01T00:00:00Z"  # the start of a container whose program could not be started
 _NOT_SEEN = 1.0  # seconds until a kubelet looks again at a container that could not be started
+_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds between restarts, as in kubelet 1.37
+_WELL = 2 * _LONGEST_PAUSE  # a container that ran for so long begins anew with the pauses
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is around a pod's containers; `files` are texts that their programs see in place of the machine's.
+    """What a pod's containers share; `files` are texts that their programs see in place of the machine's.
 
     `wake` queues the pod for another look, and is thread-safe.
     """
@@ -54,8 +53,41 @@ class Surroundings:
     namespace: Namespace
     node: Namespace
     addresses: Mapping[Family, str]
-    engine: Engine
+    loop: EventLoop
     wake: Callable[[], None]
+
+
+class Running(Protocol):
+    """The process of a container."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+    def drop(self) -> None:
+        """End it at once, without a report."""
+
+
+class Restarts:
+    """The restarts of one container: by its pod's policy, at once for the first time, then after growing pauses."""
+
+    def __init__(self, policy: str) -> None:
+        """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
+        self._policy = policy
+        self._next = 0.0
+
+    def again(self, code: int) -> bool:
+        """Return whether a container that ended with this exit code is started again."""
+        return self._policy == "Always" or (self._policy == "OnFailure" and code != 0)
+
+    def pause(self, ran: float) -> float:
+        """Return the seconds until the next start of a container that ran for `ran` seconds."""
+        if ran >= _WELL:
+            self._next = 0.0
+        pause, self._next = self._next, min(2 * self._next, _LONGEST_PAUSE) or _FIRST_PAUSE
+        return pause
 
 
 def now() -> str:
@@ -64,7 +96,7 @@ def now() -> str:
 
 
 class RunningContainer:
-    """One container. Methods belong to one thread at a time; the engine's thread only notes exits and probes."""
+    """One container. Methods belong to one thread at a time; the loop's thread only notes exits and probes."""
 
     def __init__(self, spec: Object, around: Surroundings, *, policy: str, waits: str = "ContainerCreating") -> None:
         """`policy` is its restartPolicy: Always, OnFailure or Never; `waits` is why it does not run at first."""
@@ -74,7 +106,7 @@ class RunningContainer:
         self._state: Object = {"waiting": {"reason": waits}}
         self._last: Object = {}
         self._restarts = 0
-        self._container: Container | RunningProgram | None = None
+        self._container: Running | None = None
         self._sandbox: Sandbox | None = None
         self._environment: dict[str, str] = {}
         self._began = ""
@@ -99,9 +131,8 @@ class RunningContainer:
     def state(self) -> ContainerState:
         """The state of the container, for the pod's status."""
         ready = "running" in self._state and self._readiness is not None and self._readiness.ready
-        image = str(self._spec.get("image", ""))
         return ContainerState(
-            self.name, image, self._state, ready, self._restarts, self._last, self._id, lasts=self.lasts
+            self.name, self._image, self._state, ready, self._restarts, self._last, self._id, lasts=self.lasts
         )
 
     @property
@@ -178,40 +209,37 @@ class RunningContainer:
         """Begin the preStop hook, after which the pod is woken; return whether there is none."""
         hook = (self._spec.get("lifecycle") or {}).get("preStop") or {}
         if "sleep" in hook:
-            self._around.engine.after(float(hook["sleep"].get("seconds") or 0), self._end_hook)
+            self._around.loop.spawn(self._end_hook(asyncio.sleep(float(hook["sleep"].get("seconds") or 0))))
         elif "exec" in hook:
-            self.run_beside(hook["exec"]["command"], lambda _code: self._end_hook())
+            self._around.loop.spawn(self._end_hook(self.run_beside(hook["exec"]["command"])))
         else:
             return True
         return False
 
-    def _end_hook(self) -> None:
+    async def _end_hook(self, hook: Awaitable[object]) -> None:
+        await hook
         self._hook = True
         self._around.wake()
 
-    def run_beside(self, argv: Sequence[str], ended: Callable[[int], None], seconds: float | None = None) -> None:
-        """Run a program in its sandbox, and call `ended` with the exit code on the engine's thread.
+    async def run_beside(self, argv: Sequence[str], seconds: float | None = None) -> int:
+        """Run a program in its sandbox, and return the exit code. On the loop's thread.
 
-        The code is 124 for one that has not ended after `seconds` (it is killed), and 126 for one that cannot be run.
+        The code is 124 for a program that has not ended after `seconds` (it is killed), and 126 for one that cannot be
+        run.
         """
-
-        def run() -> None:
-            code = self._run_to_its_end(argv, seconds)
-            with contextlib.suppress(InconclusiveError):  # an engine that ended
-                self._around.engine.after(0, lambda: ended(code))
-
-        threading.Thread(target=run, name="beside", daemon=True).start()
-
-    def _run_to_its_end(self, argv: Sequence[str], seconds: float | None) -> int:
-        with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123  a device
+        with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: ASYNC230, PTH123  a device
             number = nothing.fileno()
             try:
-                process = self.exec(argv, stdin=number, stdout=number, stderr=number)
+                process = await asyncio.to_thread(self.exec, argv, stdin=number, stdout=number, stderr=number)
             except (NoProgramError, UnavailableError):
                 return _CANNOT_RUN
-        code = process.wait(seconds)
-        process.close()
-        return _TOO_LONG if code is None else code
+        try:
+            async with asyncio.timeout(seconds):
+                return await exit_code(process)
+        except TimeoutError:
+            return _TOO_LONG
+        finally:
+            process.close()
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -236,17 +264,18 @@ class RunningContainer:
             self._log.end()
 
     def _start(self) -> None:
-        image = str(self._spec.get("image", ""))
-        if why := missing(image):
+        self._since = time.monotonic()
+        try:
+            programs = programs_of(self._image)
+        except MissingImageError as error:
             tried = self._state["waiting"]["reason"] == "ErrImagePull"
-            self._wait("ImagePullBackOff" if tried else "ErrImagePull", why, _PULL_AGAIN)
+            self._wait("ImagePullBackOff" if tried else "ErrImagePull", str(error), _PULL_AGAIN)
             return
         self._restarts += bool(self._last)
-        self._since = time.monotonic()
         self._previous_log, self._log = self._log, ContainerLog()
         self._id = _container_id(str(self._around.fields.pod["metadata"]["uid"]), self.name, self._restarts)
         try:
-            self._run(repository(image))
+            self._run(programs, self._log)
         except ConfigError as error:
             self._id = ""
             self._wait("CreateContainerConfigError", str(error), _PULL_AGAIN)
@@ -254,41 +283,50 @@ class RunningContainer:
             self._fail_to_start(f"{_RUNTIME}: {error}")
         except UnavailableError as error:
             self._fail_to_start(str(error))
-        except CommandError as error:
+        except (CommandError, OSError) as error:  # a port is taken
             self._log.write(f"Error: {error}\n".encode(), "stderr")
             self._ended(1, str(error))
-        except OSError as error:
-            self._log.write(logged(str(error)), "stderr")
-            self._ended(1, str(error))
 
-    def _run(self, image: str) -> None:
-        """Start the process and its probes. Raises `OSError` if a port is taken, and what `_start` handles."""
-        around, log = self._around, self._log
-        assert log is not None
-        given = {"PATH": f"{PATH}:{FOLDER}", "HOSTNAME": around.hostname, "HOME": "/root"}
+    def _run(self, programs: Mapping[str, Path], log: ContainerLog) -> None:
+        """Start the process and its probes. Raises what `_start` handles."""
+        around, self._began = self._around, now()
+        given = {"PATH": f"{PATH}:{TOOLS}", "HOSTNAME": around.hostname, "HOME": "/root"}
         self._environment = environment_of(self._spec, around.fields, given)
-        command, arguments = (
-            [expanded(each, self._environment) for each in self._spec.get(what) or ()] for what in ("command", "args")
+        command = command_of(
+            self._image,
+            *([expanded(each, self._environment) for each in self._spec.get(key) or ()] for key in ("command", "args")),
         )
-        self._began = now()
-        self._sandbox = Sandbox(around.namespace, hostname=around.hostname, files={**TOOLS, **around.files})
-        parsed = parse(image, command, arguments)
-        if isinstance(parsed, Program):
-            self._container = around.engine.execute(
-                parsed.argv, self._sandbox, self._environment, self._folder, log, ended=self._note
-            )
+        files = {**FILES, **around.files}
+        self._sandbox = Sandbox(around.namespace, hostname=around.hostname, files=files, programs=programs)
+        if isinstance(command, Command):
+            emulated = EmulatedAgnhost(command, around.hostname, around.namespace, around.loop)
+            emulated.start(tuple(around.addresses), self._note)
+            self._container = emulated
         else:
-            process = Process(around.hostname, self._environment, log)
-            families = tuple(around.addresses)
-            self._container = around.engine.run(
-                parsed, around.namespace, families=families, process=process, ended=self._note
-            )
+            self._container = self._program(command, self._sandbox, log)
         self._state = {"running": {"startedAt": self._began}}
         address = next(iter(around.addresses.values()))
         self._readiness = Readiness(
-            self._spec, around.node, address, engine=around.engine, changed=around.wake, run=self.run_beside
+            self._spec, around.node, address, loop=around.loop, changed=around.wake, run=self.run_beside
         )
-        self._readiness.begin()
+
+    def _program(self, argv: Sequence[str], sandbox: Sandbox, log: ContainerLog) -> RunningProgram:
+        """Start the container's own program. Raises what `Sandbox.start` does."""
+        (out, to_out), (err, to_err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        with contextlib.ExitStack() as failed, contextlib.ExitStack() as theirs:
+            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            for each in (nothing, to_out, to_err):
+                theirs.callback(os.close, each)
+            for each in (out, err):
+                failed.callback(os.close, each)
+            env, folder = self._environment, self._folder
+            process = sandbox.start(argv, env=env, stdin=nothing, stdout=to_out, stderr=to_err, folder=folder)
+            failed.pop_all()
+        return RunningProgram(process, {out: "stdout", err: "stderr"}, log, self._around.loop, self._note)
+
+    @property
+    def _image(self) -> str:
+        return str(self._spec.get("image", ""))
 
     def _note(self, code: int) -> None:
         self._exit = code
@@ -302,7 +340,7 @@ class RunningContainer:
             self._backing_off = self._state["waiting"].get("message", "")
             self._state = {"waiting": {"reason": "RunContainerError", "message": why}}
             self._seen = time.monotonic() + _NOT_SEEN
-            self._around.engine.after(_NOT_SEEN, self._around.wake)
+            self._around.loop.after(_NOT_SEEN, self._around.wake)
 
     def _ended(self, code: int, why: str = "", reason: str = "") -> None:
         if self._readiness is not None:
@@ -328,7 +366,7 @@ class RunningContainer:
     def _wait(self, reason: str, message: str, seconds: float) -> None:
         self._state = {"waiting": {"reason": reason, "message": message}}
         self._due = time.monotonic() + seconds
-        self._around.engine.after(seconds, self._around.wake)
+        self._around.loop.after(seconds, self._around.wake)
 
 
 def _container_id(uid: str, name: str, restarts: int) -> str:

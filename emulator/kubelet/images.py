@@ -1,22 +1,121 @@
-"""Images by their names: an embedded cluster pulls none, and knows what some have in them.
+"""Images by name: an embedded cluster pulls none. It has agnhost, busybox, pause, and an emulated agnhost of its own.
 
-Pure.
+agnhost is the real one, compiled into the cache of components. busybox stands for the programs of this machine.
 """
 
 from __future__ import annotations
 
-IMAGES = ("agnhost", "busybox", "pause")
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.kubelet.sandbox import NoProgramError
+from harness.binaries import find
+from harness.errors import UnavailableError
+
+REGISTRY = "emulator.trafficdist.dev"
+"""The registry of the emulated agnhost: an address of the emulator, at which nothing is."""
+
+EMULATED_AGNHOST = f"{REGISTRY}/agnhost"
+TOOLS = "/opt/agnhost"
+"""A folder at the end of PATH, with programs of the agnhost image that this machine may lack."""
+
+_AGNHOST = "/agnhost"
+_NC = r"""#!/bin/bash
+network=tcp seconds=0 only_look=
+while getopts vtuzw:46n option; do
+    case $option in
+        u) network=udp ;;
+        w) seconds=$OPTARG ;;
+        z) only_look=1 ;;
+        v | t | 4 | 6 | n) ;;
+        *) exit 1 ;;
+    esac
+done
+shift $((OPTIND - 1))
+[ $# = 2 ] || { echo "usage: nc [-uvz] [-w seconds] host port" >&2; exit 1; }
+timeout "$seconds" bash -c 'exec 3<>"/dev/$0/$1/$2"' "$network" "$1" "$2" || exit 1
+[ -z "$only_look" ] || exit 0
+exec 3<>"/dev/$network/$1/$2"
+cat >&3
+timeout "$seconds" cat <&3
+exit 0
+"""
+FILES: Mapping[str, str] = {f"{TOOLS}/nc": _NC}
+"""A client `nc` for bash, with the options that Kubernetes' e2e tests use."""
 
 
-def repository(image: str) -> str:
+class CommandError(ValueError):
+    """The container ends as soon as it is started, and logs this text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The command `netexec`: its ports (a UDP port of -1: none), and how many seconds it goes on after SIGTERM."""
+
+    http_port: int = 8080
+    udp_port: int = 8081
+    delay_shutdown: int = 0
+    serves: bool = True
+    """False for the command `pause`."""
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str]) -> Command:
+        """Parse `netexec` with its flags, or `pause`, which is the default. Raises `CommandError`."""
+        name, *flags = arguments or ("pause",)
+        if name not in ("netexec", "pause"):
+            raise CommandError(f'unknown command "{name}": the emulated agnhost has netexec and pause')
+        values = {"http-port": 8080, "udp-port": 8081, "delay-shutdown": 0}
+        for flag in flags:
+            key, _, value = flag.removeprefix("--").partition("=")
+            if key not in values or not value.removeprefix("-").isdecimal():
+                raise CommandError(
+                    f"unknown flag: {flag}: the emulated agnhost has --{', --'.join(values)}, with =NUMBER"
+                )
+            values[key] = int(value)
+        return cls(values["http-port"], values["udp-port"], values["delay-shutdown"], name == "netexec")
+
+
+class MissingImageError(Exception):
+    """An image cannot be had; the text is that of a kubelet that cannot pull it."""
+
+
+def programs_of(image: str) -> dict[str, Path]:
+    """Return the programs of an image, by their path in the container. Raises `MissingImageError`."""
+    why = "an embedded cluster has agnhost, busybox and pause only"
+    if image.partition("/")[0].partition(":")[0].endswith(".invalid"):  # a registry that cannot exist (RFC 6761)
+        why = "no such host"
+    elif _repository(image) in ("busybox", "pause") or _is_emulated(image):
+        return {}
+    elif _repository(image) == "agnhost":
+        try:
+            return {_AGNHOST: find("agnhost")}
+        except UnavailableError:
+            fetch = "trafficdist components fetch agnhost --from source"
+            why = f"agnhost is not in the cache; compile it with `{fetch}`, or use the image {EMULATED_AGNHOST}"
+    raise MissingImageError(f'failed to pull image "{image}": {why}')
+
+
+def command_of(image: str, command: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...] | Command:
+    """Return the program that a container of this image runs with this `command` and `args`, or its emulated command.
+
+    Raises `NoProgramError` if the image has no such program, `CommandError` if it refuses its command line.
+    """
+    repository = _repository(image)
+    if repository == "pause":
+        if command and command[0] != "/pause":
+            raise NoProgramError(f'exec: "{command[0]}": executable file not found in $PATH')
+        return Command(serves=False)
+    if repository == "busybox":
+        return (*command, *arguments) or ("sh",)
+    program, *rest = *(command or (_AGNHOST,)), *(arguments or (() if command else ("pause",)))
+    return Command.parse(rest) if _is_emulated(image) and program == _AGNHOST else (program, *rest)
+
+
+def _repository(image: str) -> str:
     """Return the last part of an image's name, without registry, tag and digest: "agnhost"."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
-def missing(image: str) -> str:
-    """Return why an image cannot be had; "" if it can."""
-    if image.partition("/")[0].partition(":")[0].endswith(".invalid"):  # a registry that cannot exist (RFC 6761)
-        return f'failed to pull image "{image}": no such host'
-    if repository(image) not in IMAGES:
-        return f'failed to pull image "{image}": an embedded cluster has {", ".join(IMAGES)} only'
-    return ""
+def _is_emulated(image: str) -> bool:
+    return image.partition("@")[0].partition(":")[0] == EMULATED_AGNHOST

@@ -4,22 +4,22 @@ One kubelet serves all nodes, since they are all in this process. It is a client
 HTTPS, so that the reference and a real one look the same to it; when a server comes back it lists all pods again. It
 must not run pods of `NetnsBackend.run_pod` a second time: a cluster has one or the other.
 
-There is no scheduler: a pod names its node. No volumes, no liveness probes, and no evictions. Images are names:
-agnhost's servers are written here (`emulator.kubelet.agnhost`), other programs are this machine's, in a sandbox.
+There is no scheduler: a pod names its node. No volumes, no liveness probes, and no evictions. Images are names
+(`emulator.kubelet.images`), and programs run in a sandbox.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, Self, TypeVar
 
-from emulator.kubelet.agnhost.engine import Engine
 from emulator.kubelet.container_running import RunningContainer
+from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.pod_running import RunningPod
 from emulator.kubelet.server.server import PORT, KubeletServer
-from emulator.kubelet.work_queue import WorkQueue
 from harness.api.client import Api, RefusedError, Watch
 from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.errors import HarnessError, InconclusiveError
@@ -34,6 +34,57 @@ _WORKERS = 4
 _RETRY = 0.2  # seconds until a failed request is tried again
 
 _log = logging.getLogger(__name__)
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class WorkQueue(Generic[K]):
+    """Keys for workers, each once, and each with one worker at a time. Thread-safe.
+
+    A key that is added while a worker has it is queued again.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._waiting: deque[K] = deque()
+        self._wanted: set[K] = set()
+        self._taken: set[K] = set()
+        self._closed = False
+
+    def add(self, key: K) -> None:
+        """Queue a key."""
+        with self._condition:
+            if key not in self._wanted:
+                self._wanted.add(key)
+                if key not in self._taken:
+                    self._waiting.append(key)
+                    self._condition.notify()
+
+    def take(self) -> K | None:
+        """Return the next key, or None if the queue was closed. Blocks. The worker then calls `done`."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._closed or self._waiting)
+            if self._closed:
+                return None
+            key = self._waiting.popleft()
+            self._wanted.discard(key)
+            self._taken.add(key)
+            return key
+
+    def done(self, key: K) -> None:
+        """Note that the worker is done with this key."""
+        with self._condition:
+            self._taken.discard(key)
+            if key in self._wanted:
+                self._waiting.append(key)
+                self._condition.notify()
+
+    def close(self) -> None:
+        """Release the workers; waiting keys are dropped."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
 
 
 class Kubelet:
@@ -57,7 +108,7 @@ class Kubelet:
         self._network = network
         self._changed = changed
         self._dns = dns
-        self._engine = Engine()
+        self._loop = EventLoop()
         self._queue: WorkQueue[Key] = WorkQueue()
         self._lock = threading.Lock()  # guards the three that follow
         self._wanted: dict[Key, Object] = {}
@@ -66,7 +117,7 @@ class Kubelet:
         self._watch: Watch | None = None
         self._closing = threading.Event()
         self._trust = trust
-        self._server = KubeletServer(self)
+        self._server = KubeletServer(self, self._loop)
         self._threads = [threading.Thread(target=self._follow, name="kubelet", daemon=True)]
         self._threads += [
             threading.Thread(target=self._work, name=f"kubelet-{i}", daemon=True) for i in range(_WORKERS)
@@ -74,7 +125,7 @@ class Kubelet:
 
     def start(self) -> None:
         """Run all present and future pods. Call it once."""
-        self._engine.start()
+        self._loop.start()
         for thread in self._threads:
             thread.start()
         if self._trust is not None:
@@ -95,12 +146,12 @@ class Kubelet:
         for running in self._running.values():
             running.remove()
         self._running.clear()
-        self._engine.close()
+        self._loop.close()
         self._api.close()
 
     def threads(self) -> tuple[threading.Thread, ...]:
         """Return its threads, which run from `start` to `close`."""
-        return (*self._threads, self._engine.thread, *(() if self._trust is None else (self._server.thread,)))
+        return (*self._threads, self._loop.thread)
 
     def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
         """Return a container of a pod that runs here, or None; for logs and `exec` see there."""
@@ -194,7 +245,7 @@ class Kubelet:
 
     def _later(self, key: Key) -> None:
         if not self._closing.is_set():
-            self._engine.after(_RETRY, lambda: self._queue.add(key))
+            self._loop.after(_RETRY, lambda: self._queue.add(key))
 
     def _look(self, key: Key) -> None:
         with self._lock:
@@ -217,7 +268,7 @@ class Kubelet:
             pod,
             api=self._api,
             network=self._network,
-            engine=self._engine,
+            loop=self._loop,
             wake=lambda: self._queue.add(key),
             placed=lambda host: self._placed(key, host),
             dns=self._dns,

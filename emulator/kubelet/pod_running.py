@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from emulator.kubelet.agnhost.engine import Engine
 from emulator.kubelet.container_running import RunningContainer, Surroundings, now
 from emulator.kubelet.environment import FieldValues
-from emulator.kubelet.pod_files import files_of
+from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.pod_status import Place, status_of
 from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
 from harness.errors import UsageError
@@ -23,6 +22,7 @@ from harness.netns.fabric import Host, Network, PodName
 Object = dict[str, Any]
 
 _NOT_STARTED_AGAIN = ("Succeeded", "Failed")
+_ZONE = "cluster.local"
 
 
 class RunningPod:
@@ -34,7 +34,7 @@ class RunningPod:
         *,
         api: Api,
         network: Network,
-        engine: Engine,
+        loop: EventLoop,
         wake: Callable[[], None],
         placed: Callable[[Host | None], None],
         dns: str,
@@ -50,7 +50,7 @@ class RunningPod:
         self._path = path_of("pods", meta["namespace"], meta["name"])
         self._api = api
         self._network = network
-        self._engine = engine
+        self._loop = loop
         self._wake = wake
         self._placed = placed
         self._dns = dns
@@ -152,7 +152,7 @@ class RunningPod:
             host.namespace,
             self._node.namespace,
             host.addresses,
-            self._engine,
+            self._loop,
             self._wake,
         )
         policy = spec.get("restartPolicy", "Always")
@@ -179,7 +179,7 @@ class RunningPod:
 
     def _wake_at(self, moment: float) -> None:
         if moment > time.monotonic():
-            self._engine.after(moment - time.monotonic(), self._wake)
+            self._loop.after(moment - time.monotonic(), self._wake)
 
     def _finish(self) -> None:
         """Report that all processes have ended, remove the netns, and delete the object."""
@@ -220,3 +220,36 @@ class RunningPod:
         response = self._api.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
         if response.code >= 400 and response.code not in (404, 409):
             raise RefusedError("PATCH", path, response)
+
+
+def files_of(pod: Object, pod_ips: Sequence[str], hostname: str, *, dns: str) -> dict[str, str]:
+    """Return the files of /etc that a kubelet writes for a pod, by path: resolver, hosts and host name.
+
+    `dns` is the address of the cluster's DNS; "" if there is none. Source: the documentation of DNS for Services and
+    Pods (dnsPolicy, dnsConfig).
+    """
+    names = "".join(f"{ip}\t{hostname}\n" for ip in pod_ips)
+    for alias in pod["spec"].get("hostAliases") or ():
+        names += f"{alias['ip']}\t{' '.join(alias.get('hostnames') or ())}\n"
+    return {
+        "/etc/hosts": f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n{names}",
+        "/etc/hostname": f"{hostname}\n",
+        "/etc/resolv.conf": _resolver(pod, dns),
+    }
+
+
+def _resolver(pod: Object, dns: str) -> str:
+    spec, namespace = pod["spec"], pod["metadata"]["namespace"]
+    policy, wanted = spec.get("dnsPolicy") or "ClusterFirst", spec.get("dnsConfig") or {}
+    servers, search, options = [], [], []
+    if dns and (policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))):
+        servers, search, options = [dns], [f"{namespace}.svc.{_ZONE}", f"svc.{_ZONE}", _ZONE], ["ndots:5"]
+    servers += wanted.get("nameservers") or ()
+    search += [each for each in wanted.get("searches") or () if each not in search]
+    named = {each.partition(":")[0]: each for each in options}
+    for each in wanted.get("options") or ():
+        named[each["name"]] = f"{each['name']}:{each['value']}" if each.get("value") else each["name"]
+    lines = [f"search {' '.join(search)}"] if search else []
+    lines += [f"nameserver {each}" for each in servers]
+    lines += [f"options {' '.join(named.values())}"] if named else []
+    return "".join(f"{line}\n" for line in lines)

@@ -1,43 +1,48 @@
-"""The own program of a container while it runs: what it writes goes to the container's log, until it ends.
-
-All on the reactor's thread, except `terminate`, `kill` and `drop`.
-"""
+"""The program of a container while it runs: what it writes goes to the container's log, until it ends."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping
 
 from emulator.kubelet.container_log import ContainerLog
-from emulator.kubelet.sandbox import KILLED, SandboxProcess
-from harness.errors import InconclusiveError
-from harness.probes.reactor import Reactor
+from emulator.kubelet.event_loop import EventLoop
+from emulator.kubelet.sandbox import SandboxProcess
 
 _CHUNK = 1 << 16
 _MOST = 64  # chunks that are still read of each output after the end
 
 
+async def exit_code(process: SandboxProcess) -> int:
+    """Wait for a program, and return its exit code."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(process.fileno(), ended.set)
+    try:
+        while (code := process.poll()) is None:
+            ended.clear()
+            await ended.wait()
+    finally:
+        loop.remove_reader(process.fileno())
+    return code
+
+
 class RunningProgram:
-    """A program in a sandbox. `ended` is called with its exit code on the reactor's thread, except after `drop`."""
+    """A program in a sandbox; `ended` is called with its exit code on the loop's thread, except after `drop`."""
 
     def __init__(
-        self, process: SandboxProcess, log: ContainerLog, reactor: Reactor, ended: Callable[[int], None]
+        self,
+        process: SandboxProcess,
+        outputs: Mapping[int, str],
+        log: ContainerLog,
+        loop: EventLoop,
+        ended: Callable[[int], None],
     ) -> None:
+        """Take over the process and the readable ends of its `outputs`, descriptors with the stream of each."""
         self._process = process
-        self._log = log
-        self._reactor = reactor
-        self._ended = ended
-        self._outputs: list[_Output] = []
-        self._runs = True
-
-    def open(self, outputs: Mapping[int, str]) -> None:
-        """Take over these descriptors, and read them until the end. On the reactor's thread."""
-        for descriptor, stream in outputs.items():
-            os.set_blocking(descriptor, False)
-            self._outputs.append(_Output(descriptor, stream, self._log, self._reactor))
-        self._reactor.watch(self._process.fileno(), self)
+        self._future = loop.spawn(self._follow(outputs, log, ended))
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -48,71 +53,36 @@ class RunningProgram:
         self._process.signal(signal.SIGKILL)
 
     def drop(self) -> None:
-        """End it at once, without a call of `ended`. Any thread may ask."""
-        self._ended = lambda _code: None
-        with contextlib.suppress(InconclusiveError):  # an engine that ended has ended it
-            self._reactor.call(lambda: self._end(KILLED))
+        """End it at once, without a call of `ended`."""
+        self._future.cancel()
 
-    def ready(self) -> None:
-        """Note its end."""
-        if (code := self._process.poll()) is not None:
-            self._end(code)
+    async def _follow(self, outputs: Mapping[int, str], log: ContainerLog, ended: Callable[[int], None]) -> None:
+        loop = asyncio.get_running_loop()
 
-    def give_up(self, why: str) -> None:
-        """Ignore it: a program goes on."""
+        def read(descriptor: int) -> bool:
+            """Log a chunk; return whether there was one. Raises `BlockingIOError`."""
+            data = os.read(descriptor, _CHUNK)
+            log.write(data, outputs[descriptor])
+            return bool(data)
 
-    def _end(self, code: int) -> None:
-        if not self._runs:
-            return
-        self._runs = False
-        for output in self._outputs:
-            output.finish()
-        self._reactor.forget(self._process.fileno())
-        self._process.close()
-        self._log.end()
-        self._ended(code)
+        def readable(descriptor: int) -> None:
+            with contextlib.suppress(BlockingIOError):
+                if not read(descriptor):
+                    loop.remove_reader(descriptor)
 
-
-class _Output:
-    """The readable end of a pipe to which a program writes."""
-
-    def __init__(self, descriptor: int, stream: str, log: ContainerLog, reactor: Reactor) -> None:
-        self._descriptor = descriptor
-        self._stream = stream
-        self._log = log
-        self._reactor = reactor
-        reactor.watch(descriptor, self)
-
-    def ready(self) -> None:
-        """Read once."""
-        if not self._read():
-            self.drop()
-
-    def give_up(self, why: str) -> None:
-        """Ignore it: a program goes on."""
-
-    def finish(self) -> None:
-        """Read what is there, and close it."""
-        with contextlib.suppress(BlockingIOError):
-            for _ in range(_MOST):
-                if self._descriptor < 0 or not self._log_chunk():
-                    break
-        self.drop()
-
-    def drop(self) -> None:
-        """Close it. Idempotent."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            self._reactor.forget(descriptor)
-            os.close(descriptor)
-
-    def _read(self) -> bool:
         try:
-            return self._log_chunk()
-        except BlockingIOError:
-            return True
-
-    def _log_chunk(self) -> bool:
-        data = os.read(self._descriptor, _CHUNK)
-        self._log.write(data, self._stream)
-        return bool(data)
+            for each in outputs:
+                os.set_blocking(each, False)
+                loop.add_reader(each, readable, each)
+            code = await exit_code(self._process)
+        finally:
+            for each in outputs:
+                loop.remove_reader(each)
+                with contextlib.suppress(BlockingIOError):
+                    for _ in range(_MOST):
+                        if not read(each):
+                            break
+                os.close(each)
+            self._process.close()
+            log.end()
+        ended(code)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-from emulator.kubelet.agnhost.dialing import Report
-from emulator.kubelet.agnhost.engine import Engine
+from emulator.kubelet.event_loop import EventLoop
+from harness.errors import HarnessError
 from harness.netns.namespace import Namespace
 
 Object = dict[str, Any]
 
 
-Run = Callable[[Sequence[str], Callable[[int], None], float], None]
-"""Runs a program, calls a function with its exit code on the engine's thread, and kills it after that many seconds."""
-
-
 class Readiness:
     """The readiness of a container. Without a probe it is ready as long as it runs.
 
-    `changed` is called on the engine's thread when it becomes ready or unready, and when the first probe has ended.
+    `changed` is called on the loop's thread when it becomes ready or unready, and when the first probe has ended.
     `run` runs a program in the container: see `RunningContainer.run_beside`.
     """
 
@@ -29,9 +28,9 @@ class Readiness:
         node: Namespace,
         address: str,
         *,
-        engine: Engine,
+        loop: EventLoop,
         changed: Callable[[], None],
-        run: Run,
+        run: Callable[[Sequence[str], float], Awaitable[int]],
     ) -> None:
         self._probe: Object | None = container.get("readinessProbe")
         self._ports = {
@@ -39,59 +38,71 @@ class Readiness:
         }
         self._node = node
         self._address = address
-        self._engine = engine
         self._changed = changed
         self._run = run
-        self._in_a_row = 0
-        self._over = False
-        self.ready = self._probe is None
+        self._stopped = False
+        self._good = self._probe is None
         self.known = self._probe is None or self._number("initialDelaySeconds", 0) > 0
         """True if the readiness can be reported: not during the first probe."""
+        self._future = Future[None]() if self._probe is None else loop.spawn(self._probe_again_and_again(self._probe))
 
-    def begin(self) -> None:
-        """Start probing."""
-        if self._probe is not None:
-            self._engine.after(self._number("initialDelaySeconds", 0), self._ask)
+    @property
+    def ready(self) -> bool:
+        """True if the container is ready."""
+        return self._good and not self._stopped
 
     def stop(self) -> None:
         """Stop probing: the container is not ready any more."""
-        self._over, self.ready, self.known = True, False, True
+        self._stopped = self.known = True
+        self._future.cancel()
 
     def _number(self, name: str, default: int) -> int:
         return int((self._probe or {}).get(name) or default)
 
-    def _ask(self) -> None:
-        if self._over or self._probe is None:
-            return
+    async def _probe_again_and_again(self, probe: Object) -> None:
+        in_a_row = 0
+        await asyncio.sleep(self._number("initialDelaySeconds", 0))
+        while True:
+            good = await self._succeeds(probe)
+            in_a_row = 0 if good == self._good else in_a_row + 1
+            needed = self._number("successThreshold", 1) if good else self._number("failureThreshold", 3)
+            changes = in_a_row >= needed
+            if changes:
+                self._good, in_a_row = good, 0
+            if changes or not self.known:
+                self.known = True
+                self._changed()
+            await asyncio.sleep(self._number("periodSeconds", 10))
+
+    async def _succeeds(self, probe: Object) -> bool:
+        """Send one probe. An embedded cluster has httpGet, tcpSocket and exec; gRPC never succeeds."""
         seconds = float(self._number("timeoutSeconds", 1))
-        if (asked := self._probe.get("httpGet")) is not None:
-            target = (asked.get("host") or self._address, self._port(asked["port"]))
-            self._engine.get(self._node, target, asked.get("path") or "/", seconds=seconds, report=self._report)
-        elif (asked := self._probe.get("tcpSocket")) is not None:
-            target = (asked.get("host") or self._address, self._port(asked["port"]))
-            self._engine.connect(self._node, target, seconds=seconds, report=self._report)
-        elif (asked := self._probe.get("exec")) is not None:
-            self._run(asked["command"], lambda code: self._heard(200 if code == 0 else 0, ""), seconds)
-        else:
-            self._heard(0, "an embedded cluster has httpGet, tcpSocket and exec probes only")
+        if (program := probe.get("exec")) is not None:
+            return await self._run(program["command"], seconds) == 0
+        http, tcp = probe.get("httpGet"), probe.get("tcpSocket")
+        asked = tcp if http is None else http
+        if asked is None:
+            return False
+        path = "" if http is None else http.get("path") or "/"
+        port = self._ports.get(asked["port"], 0) if isinstance(asked["port"], str) else int(asked["port"])
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._answers(asked.get("host") or self._address, port, path)
+        except (OSError, HarnessError):  # a timeout, too; or no descriptor is left, or the netns is gone
+            return False
 
-    @property
-    def _report(self) -> Report:
-        return self._heard
-
-    def _port(self, port: int | str) -> int:
-        return self._ports.get(port, 0) if isinstance(port, str) else int(port)
-
-    def _heard(self, code: int, _text: str) -> None:
-        if self._over:
-            return
-        good = 200 <= code < 400
-        first, self.known = not self.known, True
-        self._in_a_row = 0 if good == self.ready else self._in_a_row + 1
-        needed = self._number("successThreshold", 1) if good else self._number("failureThreshold", 3)
-        if self._in_a_row >= needed:
-            self.ready, self._in_a_row = good, 0
-            first = True
-        if first:
-            self._changed()
-        self._engine.after(float(self._number("periodSeconds", 10)), self._ask)
+    async def _answers(self, host: str, port: int, path: str) -> bool:
+        """Return whether a connection can be made, and whether GET `path` succeeds, unless that is empty."""
+        loop = asyncio.get_running_loop()
+        with self._node.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as sock:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, (host, port))
+            if not path:
+                return True
+            place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            await loop.sock_sendall(sock, f"GET {path} HTTP/1.0\r\nHost: {place}\r\n\r\n".encode())
+            head = b""
+            while b"\n" not in head and (data := await loop.sock_recv(sock, 4096)):
+                head += data
+            code = head.split(b" ", 2)[1][:3] if head.count(b" ") else b""
+            return code.isdigit() and 200 <= int(code) < 400

@@ -89,13 +89,21 @@ class SandboxProcess:
 class Sandbox:
     """The sandbox of one container, from its start to its end. It is made when the first program is started."""
 
-    def __init__(self, namespace: Namespace, *, hostname: str, files: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        *,
+        hostname: str,
+        files: Mapping[str, str] | None = None,
+        programs: Mapping[str, Path] | None = None,
+    ) -> None:
         """Programs run in the netns `namespace`, and see `files` (texts by path) in place of this machine's.
 
-        A text that begins with `#!` can be run.
+        A text that begins with `#!` can be run. `programs` are files of this machine, shown at another path.
         """
         self._namespace = namespace
-        self._told = json.dumps({"hostname": hostname, "files": {**_NAMELESS, **(files or {})}})
+        shown = {path: str(place) for path, place in (programs or {}).items()}
+        self._told = json.dumps({"hostname": hostname, "files": {**_NAMELESS, **(files or {})}, "programs": shown})
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._keeper: subprocess.Popen[bytes] | None = None

@@ -65,7 +65,7 @@ def mount(kind: str, place: str, options: str = "", flags: int = 0) -> None:
     insist(f"mount {kind} at {place}", libc.mount(kind.encode(), place.encode(), kind.encode(), flags, data))
 
 
-def make_root(files: Mapping[str, str]) -> None:
+def make_root(files: Mapping[str, str], programs: Mapping[str, str]) -> None:
     """Replace the root: programs and libraries of this machine, its /etc with `files` in it, and devices."""
     mount("none", "/", flags=_PRIVATE)
     mount("tmpfs", "/tmp", "mode=755", _NOSUID)  # noqa: S108  any folder will do
@@ -79,8 +79,9 @@ def make_root(files: Mapping[str, str]) -> None:
     for name in ("dev", "etc", "proc", "var", *_WRITABLE):
         os.mkdir(name, 0o755)  # noqa: PTH102
     for name in _DEVICES:
-        os.close(os.open(f"dev/{name}", os.O_CREAT))
-        mount(f"/dev/{name}", f"dev/{name}", flags=_BIND)
+        show_file(f"/dev/{name}", f"dev/{name}")
+    for path, place in programs.items():
+        show_file(place, path.removeprefix("/"))
     for path, target in _LINKS.items():
         os.symlink(target, path)  # noqa: PTH211
     own = {path.removeprefix("/") for path in files}
@@ -99,6 +100,12 @@ def make_root(files: Mapping[str, str]) -> None:
 def show(path: str, name: str) -> None:
     """Show a folder of this machine."""
     os.mkdir(name, 0o755)  # noqa: PTH102
+    mount(path, name, flags=_BIND)
+
+
+def show_file(path: str, name: str) -> None:
+    """Show a file of this machine."""
+    os.close(os.open(name, os.O_CREAT))
     mount(path, name, flags=_BIND)
 
 
@@ -227,11 +234,11 @@ def write(descriptor: int, data: bytes) -> None:
         os.write(descriptor, data)
 
 
-def first(control: socket.socket, hostname: str, files: Mapping[str, str]) -> None:
+def first(control: socket.socket, hostname: str, files: Mapping[str, str], programs: Mapping[str, str]) -> None:
     """Be the first process of the sandbox."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     insist("end with its keeper", libc.prctl(1, 9, 0, 0, 0))  # PR_SET_PDEATHSIG, SIGKILL
-    make_root(files)
+    make_root(files, programs)
     name = hostname.encode()
     insist(f"set host name {hostname}", libc.sethostname(name, len(name)))
     control.send(b"\n")
@@ -255,7 +262,7 @@ def main(descriptor: str, told: str) -> None:
     reported(control, lambda: insist("have namespaces of its own", libc.unshare(_CLONE)))
     inside = os.fork()
     if inside == 0:
-        reported(control, lambda: first(control, arguments["hostname"], arguments["files"]))
+        reported(control, lambda: first(control, **arguments))
         os._exit(0)
     control.close()
     os.waitpid(inside, 0)

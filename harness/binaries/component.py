@@ -3,7 +3,7 @@
 A new component is one more entry of a table. Kubernetes' own come from https://dl.k8s.io and from the Go module
 k8s.io/kubernetes; etcd and kind from their releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind.
 kind is no component of a cluster but makes one; it is fetched in the same way. So are kubectl, and `e2e`: Kubernetes'
-own specs of networking, with a command of ours around them, `e2e.go` in this folder.
+own specs of networking, with a command of ours around them, `e2e.go` in this folder, and `agnhost`, its test image.
 """
 
 from __future__ import annotations
@@ -74,6 +74,14 @@ E2E = Binary(
     program=(Path(__file__).parent / "e2e.go").read_text(encoding="utf-8"),
 )
 
+AGNHOST = Binary(
+    "agnhost",
+    KUBERNETES_MODULE,
+    f"{KUBERNETES_MODULE}/test/images/agnhost",
+    re.compile(r"app version (v\S+)"),
+    staging="k8s.io/component-base",
+)
+
 _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
 ETCD = Binary("etcd", _ETCD_MODULE, _ETCD_MODULE, re.compile(r"etcd Version: (\S+)"))
 _COREDNS_MODULE = "github.com/coredns/coredns"
@@ -94,6 +102,7 @@ COMPONENTS: dict[str, Binary] = {
         KIND,
         KUBECTL,
         E2E,
+        AGNHOST,
     )
 }
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
 from explain import seen
 from explain.clients import PERMISSIONS
@@ -35,6 +36,7 @@ from reference.apiserver.server import HttpServer
 from tests.harness.guest.snapshot import differences, snapshot
 
 TRAFFICDIST = str(Path(sys.executable).with_name("trafficdist"))
+BY_EMULATOR = ("--image-registry", REGISTRY)
 Explain = Callable[..., Result]
 
 
@@ -68,7 +70,7 @@ def _acknowledged(api: Api) -> bool:
 def run_pods(backend: NetnsBackend, name: str, *nodes: str) -> None:
     """Pods of a Service as a user makes them: their hostnames are their names."""
     for node in nodes:
-        made = pods.server(WantedPod(f"{name}-{node}", node), "td-x", {"app": name}, "")
+        made = pods.server(WantedPod(f"{name}-{node}", node), "td-x", {"app": name}, REGISTRY)
         del made["spec"]["readinessGates"], made["spec"]["hostname"]
         backend.api.create("pods", "shop", made)
     eventually(lambda: all(map(pods.is_ready, backend.api.list("pods", "shop"))), within=30, describe="pods")
@@ -95,7 +97,7 @@ def kubeconfig(backend: NetnsBackend, tmp_path: Path) -> Path:
 def explain(kubeconfig: Path) -> Explain:
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(
-            main, ["explain", "--kubeconfig", str(kubeconfig), *arguments], env={"COLUMNS": "200"}
+            main, ["explain", *BY_EMULATOR, "--kubeconfig", str(kubeconfig), *arguments], env={"COLUMNS": "200"}
         )
 
     return run
@@ -150,7 +152,7 @@ def test_proxies_and_controller_of_kubernetes_are_seen_to_do_as_expected(tmp_pat
         file.write_text(yaml.safe_dump(booted.kubeconfig()))
         before = namespaces(booted.api)
         result = CliRunner().invoke(
-            main, ["explain", "--kubeconfig", str(file), "shop/web", "--probe", "--format=json"]
+            main, ["explain", *BY_EMULATOR, "--kubeconfig", str(file), "shop/web", "--probe", "--format=json"]
         )
         left = namespaces(booted.api)
     found = rows(result)

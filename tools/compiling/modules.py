@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.binaries.component import ETCD, Binary
+from harness.binaries.component import AGNHOST, ETCD, Binary
 from harness.binaries.versions import Version
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -104,5 +104,7 @@ def build_flags(component: Binary, version: Version, *, commit: str = "", time: 
         "gitCommit": commit or "unknown",  # what clients call themselves; the default is a placeholder of git's
         "buildDate": time,
     }
-    stamps = (f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items() if value)
+    stamps = [f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items() if value]
+    if component is AGNHOST:  # the image has a version of its own, which is not in the module's code
+        stamps.append(f"-X main.Version={version.tag}")
     return [*flags, f"-tags={_TAGS}", f"-ldflags=-s -w {' '.join(stamps)}"]

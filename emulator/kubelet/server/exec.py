@@ -1,4 +1,4 @@
-"""The streams between a client and a program in a container, over a WebSocket or SPDY."""
+"""Programs in containers for clients, over a WebSocket or SPDY: a client has the streams, and a Status at the end."""
 
 from __future__ import annotations
 
@@ -7,18 +7,31 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from aiohttp import web
 
-from emulator.kubelet.server import programs, upgraded, websockets
-from emulator.kubelet.server.programs import Runs
-from emulator.kubelet.server.spdy_connection import SpdyConnection
-from emulator.kubelet.server.streams import Stream
-from emulator.kubelet.server.websockets import V4, V5, Channels
+from emulator.kubelet.program import exit_code
+from emulator.kubelet.sandbox import NoProgramError, SandboxProcess
+from emulator.kubelet.server import spdy, streams
+from emulator.kubelet.server.descriptors import Descriptors, reading, writing
+from emulator.kubelet.server.streams import V4, V5, Channels, Stream
+from harness.errors import HarnessError
 
-_CHANNELS = ("stdin", "stdout", "stderr", "error", "resize")  # by number
+Object = dict[str, Any]
+
+_STANDARD = ("stdin", "stdout", "stderr")
+_CHANNELS = (*_STANDARD, "error", "resize")  # by number
 _STREAMS_WITHIN = 30.0  # seconds for a client to open its streams, as a kubelet has it
-GOODBYE = 2.0  # seconds that a client has to end the connection when all is said
+_GOODBYE = 2.0  # seconds for a client to end the connection after the last word
+_CHUNK = 1 << 16
+
+
+class Runs(Protocol):
+    """A container in which programs can be started."""
+
+    def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
+        """Start a program; see `RunningContainer.exec`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,47 +64,40 @@ async def serve(request: web.BaseRequest, container: Runs, wanted: Wanted) -> we
 
 
 async def _by_websocket(request: web.BaseRequest, container: Runs, wanted: Wanted) -> web.StreamResponse:
-    websocket = await websockets.upgrade(request, (V5, V4))
+    websocket = await streams.upgrade(request, (V5, V4))
     if websocket is None:
         return web.Response(status=403, text=f"unable to upgrade: the server accepts {V5} and {V4}\n")
     channels = Channels(websocket, len(_CHANNELS))
     named: dict[str, Stream] = dict(zip(_CHANNELS, channels.every, strict=True))
-    streams = {name: stream for name, stream in named.items() if name in wanted.streams}
-    for name in named.keys() - streams.keys():
-        named[name].ignore()
-    first = next(name for name in ("stdout", "stderr", "error") if name in streams)
+    for name in named.keys() - wanted.streams:
+        named.pop(name).ignore()
+    first = next(name for name in ("stdout", "stderr", "error") if name in named)
     async with beside(channels.serve()) as gone:
-        await streams[first].write(b"")  # by which clients know that they are connected
-        await _run(container, wanted, streams, gone)
+        await named[first].write(b"")  # by which clients know that they are connected
+        await _run(container, wanted, named, gone)
     await websocket.close()  # when nobody else reads: then it waits for the client's last word
     return websocket
 
 
 async def _by_spdy(request: web.BaseRequest, container: Runs, wanted: Wanted) -> web.StreamResponse:
-    wire = await upgraded.to_spdy(request, V4)
+    wire = await spdy.upgrade(request, V4)
     if isinstance(wire, web.Response):
         return wire
-    connection = SpdyConnection(wire)
+    connection = spdy.SpdyConnection(wire)
     async with beside(connection.serve()) as gone:
-        streams = await _opened(connection, wanted.streams)
-        await _run(container, wanted, streams, gone)
-        for stream in streams.values():
-            await stream.end()
+        opened: dict[str, Stream] = {}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STREAMS_WITHIN):
+                while not wanted.streams <= opened.keys() and (stream := await connection.accept()) is not None:
+                    opened[stream.headers.get("streamtype", "")] = stream
+        if not wanted.streams <= opened.keys():
+            raise ConnectionResetError("the client did not open its streams")
+        await _run(container, wanted, opened, gone)
+        for each in opened.values():
+            await each.end()
         await connection.say_goodbye()
-        await asyncio.wait([gone], timeout=GOODBYE)
+        await asyncio.wait([gone], timeout=_GOODBYE)
     return wire.response
-
-
-async def _opened(connection: SpdyConnection, expected: frozenset[str]) -> dict[str, Stream]:
-    """Return the streams of a client by their type. Raises `ConnectionResetError` if it goes, or opens others."""
-    found: dict[str, Stream] = {}
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_STREAMS_WITHIN):
-            while not expected <= found.keys() and (stream := await connection.accept()) is not None:
-                found[stream.headers.get("streamtype", "")] = stream
-    if not expected <= found.keys():
-        raise ConnectionResetError("the client did not open its streams")
-    return found
 
 
 @contextlib.asynccontextmanager
@@ -105,9 +111,9 @@ async def beside(reading: Coroutine[None, None, None]) -> AsyncIterator[asyncio.
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _run(container: Runs, wanted: Wanted, streams: Mapping[str, Stream], gone: asyncio.Task[None]) -> None:
+async def _run(container: Runs, wanted: Wanted, opened: Mapping[str, Stream], gone: asyncio.Task[None]) -> None:
     """Run the program, and tell the client how it ended. Raises `ConnectionError` if the client goes before."""
-    running = asyncio.create_task(programs.run(container, wanted.argv, streams, tty=wanted.tty))
+    running = asyncio.create_task(_run_to_its_end(container, wanted, opened))
     try:
         await asyncio.wait([running, gone], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
@@ -115,4 +121,111 @@ async def _run(container: Runs, wanted: Wanted, streams: Mapping[str, Stream], g
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    await streams["error"].write(json.dumps(running.result()).encode())
+    await opened["error"].write(json.dumps(running.result()).encode())
+
+
+async def _run_to_its_end(container: Runs, wanted: Wanted, opened: Mapping[str, Stream]) -> Object:
+    """Run a program until it has ended and all that it wrote is sent. Return the Status of its end.
+
+    It is killed if this is cancelled. Raises `ConnectionError` if the client has gone.
+    """
+    with contextlib.ExitStack() as held:
+        descriptors = Descriptors([name for name in _STANDARD if name in opened], tty=wanted.tty)
+        held.callback(descriptors.close)
+        try:
+            process = await asyncio.to_thread(
+                container.exec,
+                wanted.argv,
+                stdin=descriptors.stdin,
+                stdout=descriptors.stdout,
+                stderr=descriptors.stderr,
+                tty=wanted.tty,
+            )
+        except (NoProgramError, HarnessError, OSError) as error:
+            return _internal_error(f"error executing command in container: {error}")
+        held.callback(process.close)
+        descriptors.started()
+        return _status(await _carry(process, descriptors, opened), wanted.argv)
+
+
+async def _carry(process: SandboxProcess, descriptors: Descriptors, opened: Mapping[str, Stream]) -> int:
+    """Carry bytes between a program and its client; return its exit code."""
+    outputs = [(opened[name], descriptors.take(name)) for name in descriptors.outputs]
+    beside = []
+    if (stdin := descriptors.take("stdin")) is not None:
+        beside.append(asyncio.create_task(_from_client(opened["stdin"], stdin)))
+    if "resize" in opened:
+        beside.append(asyncio.create_task(_resize(opened["resize"], descriptors)))
+    try:
+        async with asyncio.TaskGroup() as group:
+            code = group.create_task(exit_code(process))
+            for stream, descriptor in outputs:
+                assert descriptor is not None
+                group.create_task(_to_client(descriptor, stream))
+    except* ConnectionError as gone:
+        raise ConnectionResetError("the client has gone") from gone
+    finally:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+    return code.result()
+
+
+async def _to_client(descriptor: int, stream: Stream) -> None:
+    async with reading(descriptor) as reader:
+        while data := await _read(reader):
+            await stream.write(data)
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(_CHUNK)
+    except OSError:  # EIO: nobody has the terminal open any more
+        return b""
+
+
+async def _from_client(stream: Stream, descriptor: int) -> None:
+    try:
+        async with writing(descriptor) as writer:
+            while data := await stream.read():
+                writer.write(data)
+                await writer.drain()
+    except OSError:  # the program reads no more
+        pass
+    finally:
+        stream.ignore()
+
+
+async def _resize(stream: Stream, descriptors: Descriptors) -> None:
+    """Take sizes as JSON objects, one after the other."""
+    decoder, text = json.JSONDecoder(), ""
+    while data := await stream.read():
+        text += data.decode(errors="replace")
+        with contextlib.suppress(ValueError):  # the rest of it is still to come
+            while text := text.lstrip():
+                size, end = decoder.raw_decode(text)
+                text = text[end:]
+                descriptors.resize(int(size["Width"]), int(size["Height"]))
+
+
+def _status(code: int, argv: Sequence[str]) -> Object:
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    said = f"error executing command [{' '.join(argv)}], exit code {code}"
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: {said}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+def _internal_error(why: str) -> Object:
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"Internal error occurred: {why}",
+        "reason": "InternalError",
+        "code": 500,
+    }

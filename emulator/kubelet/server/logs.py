@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,10 +12,8 @@ from aiohttp import web
 
 from emulator.kubelet.container_log import ContainerLog, LogLine
 
-_PATIENCE = 0.25  # seconds after which a thread that waits for a line looks whether anybody still follows
 _CHUNK = 1 << 16
 _TRUE = frozenset({"true", "1"})
-_END = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +48,13 @@ class Wanted:
         )
 
 
-async def serve(
-    request: web.BaseRequest, log: ContainerLog, wanted: Wanted, waiters: ThreadPoolExecutor
-) -> web.StreamResponse:
-    """Send these lines; a thread of `waiters` is held while the next one is waited for."""
+async def serve(request: web.BaseRequest, log: ContainerLog, wanted: Wanted) -> web.StreamResponse:
+    """Send these lines, and those that come if the client follows."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     response.enable_chunked_encoding()
     await response.prepare(request)
     left = wanted.limit
-    async for text in _texts(log, wanted, waiters):
+    async for text in _texts(log, wanted):
         await response.write(text if left is None else text[:left])
         if left is not None and (left := left - len(text)) <= 0:
             break
@@ -67,16 +62,15 @@ async def serve(
     return response
 
 
-async def _texts(log: ContainerLog, wanted: Wanted, waiters: ThreadPoolExecutor) -> AsyncIterator[bytes]:
+async def _texts(log: ContainerLog, wanted: Wanted) -> AsyncIterator[bytes]:
     if not wanted.follow:
         for text in _joined(_shown(line, wanted) for line in log.lines(tail=wanted.tail, since=wanted.since)):
             yield text
         return
-    lines = log.follow(tail=wanted.tail, since=wanted.since, patience=_PATIENCE)
-    loop = asyncio.get_running_loop()
-    while (line := await loop.run_in_executor(waiters, next, lines, _END)) is not _END:
-        if isinstance(line, LogLine) and (text := _shown(line, wanted)):
-            yield text
+    async with contextlib.aclosing(log.follow(tail=wanted.tail, since=wanted.since)) as lines:
+        async for line in lines:
+            if text := _shown(line, wanted):
+                yield text
 
 
 def _shown(line: LogLine, wanted: Wanted) -> bytes:

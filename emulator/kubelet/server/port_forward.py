@@ -1,7 +1,7 @@
 """Ports of a pod: connections to its loopback, over one connection of a client.
 
-Clients ask in three ways: by SPDY, by SPDY in a WebSocket (kubectl), and by the channels of a WebSocket, two for each
-port (client libraries). In all of them a connection has a stream for its bytes, and one for an error.
+kubectl uses SPDY, inside of a WebSocket from 1.31 on; client libraries use the channels of a WebSocket, two for each
+port. In all of these a connection has a stream for its bytes, and one for an error.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from emulator.kubelet.server import upgraded, websockets
+from emulator.kubelet.server import spdy, streams
 from emulator.kubelet.server.exec import beside
-from emulator.kubelet.server.spdy_connection import SpdyConnection, SpdyStream
-from emulator.kubelet.server.streams import Stream
-from emulator.kubelet.server.websockets import TUNNEL, V4, Channels, WebSocketWire
+from emulator.kubelet.server.spdy import SpdyConnection, SpdyStream
+from emulator.kubelet.server.streams import TUNNEL, V4, Channels, Stream, WebSocketWire
 
 PROTOCOL = "portforward.k8s.io"
 _CHUNK = 1 << 16
@@ -37,13 +36,13 @@ class Sockets(Protocol):
 async def serve(request: web.BaseRequest, netns: Sockets) -> web.StreamResponse:
     """Upgrade the connection, and forward until it ends. Raises `ConnectionError`, and `ValueError` for a bad query."""
     if request.headers.get("Upgrade", "").lower() != "websocket":
-        wire = await upgraded.to_spdy(request, PROTOCOL)
-        if isinstance(wire, upgraded.Upgraded):
+        wire = await spdy.upgrade(request, PROTOCOL)
+        if isinstance(wire, spdy.UpgradedWire):
             await _by_spdy(SpdyConnection(wire), netns)
             return wire.response
         return wire
     ports = _ports(request) if TUNNEL not in request.headers.get("Sec-WebSocket-Protocol", "") else []
-    websocket = await websockets.upgrade(request, (TUNNEL, V4))
+    websocket = await streams.upgrade(request, (TUNNEL, V4))
     if websocket is None:
         return web.Response(status=403, text=f"unable to upgrade: the server accepts {TUNNEL} and {V4}\n")
     if websocket.ws_protocol == TUNNEL:

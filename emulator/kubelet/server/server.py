@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -20,6 +18,7 @@ from aiohttp import web
 
 from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.container_running import RunningContainer
+from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.server import exec as programs
 from emulator.kubelet.server import logs, port_forward
 from harness.netns.fabric import Host
@@ -27,7 +26,6 @@ from harness.netns.namespace import Namespace
 
 PORT = 10250
 _BACKLOG = 512
-_FOLLOWERS = 64  # threads at most that wait for lines of logs
 _TURNS = 100  # of the event loop, at most, until connections that were ended are closed
 _GRACE = 0.05  # seconds in which requests may end as they should, when the kubelet does
 
@@ -45,50 +43,39 @@ class Pods(Protocol):
 class KubeletServer:
     """Serves from `start` to `close`."""
 
-    def __init__(self, pods: Pods) -> None:
+    def __init__(self, pods: Pods, loop: EventLoop) -> None:
         self._pods = pods
-        self._loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self._loop.run_forever, name="kubelet-server", daemon=True)
-        self._waiters = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="kubelet-logs")
+        self._loop = loop
         self._server: web.Server | None = None
         self._listeners: list[asyncio.Server] = []
         self._accepted: WeakSet[socket.socket] = WeakSet()
+        self._tasks: set[asyncio.Task[Any] | None] = set()  # that handle a request
 
     def start(self, nodes: Iterable[Host], tls: ssl.SSLContext) -> None:
         """Listen at all addresses of these nodes. Raises `OSError` if a port is taken."""
         listening = [_listening(node.namespace, address) for node in nodes for address in node.addresses.values()]
-        self.thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(listening, tls), self._loop).result()
+        self._loop.run(self._listen(listening, tls))
 
     def close(self) -> None:
         """End all connections, and what runs for them. Idempotent."""
-        if self._loop.is_closed():
-            return
-        if self.thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self.thread.join()
-        self._waiters.shutdown()
-        self._loop.close()
+        if self._server is not None:
+            self._loop.run(self._end(self._server))
+            self._server = None
 
     async def _listen(self, listening: Iterable[socket.socket], tls: ssl.SSLContext) -> None:
         self._server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        loop = asyncio.get_running_loop()
         for each in listening:
             listener = _Listener(each, self._accepted)
-            served = await self._loop.create_server(self._server, sock=listener, ssl=tls, backlog=_BACKLOG)
+            served = await loop.create_server(self._server, sock=listener, ssl=tls, backlog=_BACKLOG)
             self._listeners.append(served)
 
-    async def _end(self) -> None:
+    async def _end(self, server: web.Server) -> None:
         for listener in self._listeners:
             listener.close()
-        if self._server is not None:
-            await self._server.shutdown(timeout=_GRACE)
-        running = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await server.shutdown(timeout=_GRACE)
+        await asyncio.gather(*filter(None, self._tasks), return_exceptions=True)
         await self._hang_up()
-        await self._loop.shutdown_default_executor()
 
     async def _hang_up(self) -> None:
         """End what was accepted and is still open, in whatever state."""
@@ -101,6 +88,7 @@ class KubeletServer:
             await asyncio.sleep(0)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._tasks.add(task := asyncio.current_task())
         try:
             match request.path.split("/")[1:]:
                 case ["healthz"]:
@@ -113,6 +101,8 @@ class KubeletServer:
                     return await self._port_forward(request, namespace, pod)
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
+        finally:
+            self._tasks.discard(task)
         return web.Response(status=404, text="404 page not found\n")
 
     async def _logs(self, request: web.BaseRequest, namespace: str, pod: str, name: str) -> web.StreamResponse:
@@ -121,7 +111,7 @@ class KubeletServer:
             return web.Response(status=404, text=f'pod "{pod}" does not exist')
         if (container := self._pods.container(namespace, pod, name)) is None:
             return web.Response(status=404, text=f'container "{name}" not found in pod "{pod}"')
-        return await logs.serve(request, _log(container, pod, previous=wanted.previous), wanted, self._waiters)
+        return await logs.serve(request, _log(container, pod, previous=wanted.previous), wanted)
 
     async def _exec(self, request: web.BaseRequest, namespace: str, pod: str, name: str) -> web.StreamResponse:
         wanted = programs.Wanted.parse(request)

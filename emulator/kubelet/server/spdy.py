@@ -1,175 +1,30 @@
-"""Frames of SPDY/3.1: several streams of bytes over one connection, as Kubernetes' clients ask kubelets for them.
+"""SPDY/3.1: several streams of bytes over one connection, each opened by the client.
 
-Nobody else speaks SPDY any more; Kubernetes keeps it for `exec` and `port-forward`, today inside of WebSockets. Of the
-protocol it is what those use: no flow control (Go's library has none), no settings, no pushed streams.
+Nobody else speaks SPDY any more, but Kubernetes does. kubectl forwards ports by SPDY inside of a WebSocket, in every
+version, and API servers before 1.36 translate WebSockets to SPDY for kubelets. What they use has no flow control (Go's
+library has none), no settings and no pushed streams.
 https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-_VERSION = 3
+from aiohttp import web
+
+from emulator.kubelet.server.streams import Incoming, Wire
+
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
+_CONTROL = 0x80030000  # a control frame of version 3, without its kind
 _FIN = 1
-_CONTROL = 1 << 31
 _HEAD = 8  # bytes of a frame before its payload
+_CANCEL = 5  # the status of a stream that is reset because nobody wants it any more
 _MOST_HEADERS = 1 << 20  # bytes of the headers of a stream
-CANCEL = 5
-"""The status of a stream that is reset because nobody wants it any more."""
-
-
-class ProtocolError(Exception):
-    """The other side does not speak SPDY/3."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The client opens a stream; a stream that has ended at once has `last`."""
-
-    stream: int
-    headers: Mapping[str, str]
-    last: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Data:
-    """Bytes of a stream; `last` if no more follow."""
-
-    stream: int
-    data: bytes
-    last: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reset:
-    """A stream is broken off."""
-
-    stream: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ping:
-    """The other side wants to have it back, or answers ours."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class GoAway:
-    """No more streams are opened by the other side."""
-
-
-Frame = Opened | Data | Reset | Ping | GoAway
-
-
-class Framing:
-    """Both directions of one connection: the headers of all its streams are compressed together, so order matters."""
-
-    def __init__(self) -> None:
-        self._unread = b""
-        self._compressor = zlib.compressobj(zdict=DICTIONARY)
-        self._decompressor = zlib.decompressobj(zdict=DICTIONARY)
-
-    def receive(self, data: bytes) -> list[Frame]:
-        """Return the frames that end in these bytes. Raises `ProtocolError`."""
-        self._unread += data
-        found: list[Frame] = []
-        begin = 0
-        while len(self._unread) - begin >= _HEAD:
-            first, second = struct.unpack_from("!II", self._unread, begin)
-            end = begin + _HEAD + (second & 0xFFFFFF)
-            if len(self._unread) < end:
-                break
-            found += self._frame(first, second >> 24, self._unread[begin + _HEAD : end])
-            begin = end
-        self._unread = self._unread[begin:]
-        return found
-
-    def open(self, stream: int, headers: Mapping[str, str]) -> bytes:
-        """Return the frame that opens a stream."""
-        return _control(_SYN_STREAM, struct.pack("!IIBB", stream, 0, 0, 0) + self._packed(headers))
-
-    def reply(self, stream: int) -> bytes:
-        """Return the frame that accepts a stream."""
-        return _control(_SYN_REPLY, struct.pack("!I", stream) + self._packed({}))
-
-    def data(self, stream: int, data: bytes, *, last: bool = False) -> bytes:
-        """Return the frame for bytes of a stream, at most 16 MiB."""
-        return struct.pack("!II", stream, (_FIN if last else 0) << 24 | len(data)) + data
-
-    def reset(self, stream: int) -> bytes:
-        """Return the frame that breaks a stream off."""
-        return _control(_RST_STREAM, struct.pack("!II", stream, CANCEL))
-
-    def ping(self, number: int) -> bytes:
-        """Return a ping; those of clients have odd numbers, and are sent back as they came."""
-        return _control(_PING, struct.pack("!I", number))
-
-    def go_away(self, last: int) -> bytes:
-        """Return the frame that says that no stream after `last` is served."""
-        return _control(_GOAWAY, struct.pack("!II", last, 0))
-
-    def _frame(self, first: int, flags: int, payload: bytes) -> Iterator[Frame]:
-        if not first & _CONTROL:
-            yield Data(first, payload, last=bool(flags & _FIN))
-            return
-        if first >> 16 & 0x7FFF != _VERSION:
-            raise ProtocolError(f"this is no SPDY/3: a frame of version {first >> 16 & 0x7FFF}")
-        try:
-            yield from self._control_frame(first & 0xFFFF, flags, payload)
-        except (struct.error, zlib.error, UnicodeDecodeError) as error:
-            raise ProtocolError(f"a frame of SPDY/3 is broken: {error}") from error
-
-    def _control_frame(self, kind: int, flags: int, payload: bytes) -> Iterator[Frame]:
-        match kind:
-            case 1:  # SYN_STREAM: stream, the stream that it belongs to, priority, slot
-                (stream,) = struct.unpack_from("!I", payload)
-                yield Opened(stream, self._unpacked(payload[10:]), last=bool(flags & _FIN))
-            case 2 | 8:  # SYN_REPLY, HEADERS
-                (stream,) = struct.unpack_from("!I", payload)
-                self._unpacked(payload[4:])
-                if flags & _FIN:
-                    yield Data(stream, b"", last=True)
-            case 3:  # RST_STREAM: stream, why
-                yield Reset(struct.unpack_from("!I", payload)[0])
-            case 6:  # PING
-                yield Ping(struct.unpack_from("!I", payload)[0])
-            case 7:  # GOAWAY
-                yield GoAway()
-            case _:  # SETTINGS, WINDOW_UPDATE and what is not known: nothing to do
-                pass
-
-    def _packed(self, headers: Mapping[str, str]) -> bytes:
-        parts = [struct.pack("!I", len(headers))]
-        for pair in headers.items():
-            for text in (pair[0].lower().encode(), pair[1].encode()):
-                parts += [struct.pack("!I", len(text)), text]
-        return self._compressor.compress(b"".join(parts)) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
-
-    def _unpacked(self, packed: bytes) -> dict[str, str]:
-        """Return headers; their names have small letters."""
-        block = self._decompressor.decompress(packed, _MOST_HEADERS)
-        if self._decompressor.unconsumed_tail:
-            raise ProtocolError(f"headers of a stream are longer than {_MOST_HEADERS} bytes")
-        (count,) = struct.unpack_from("!I", block)
-        texts: list[str] = []
-        at = 4
-        while len(texts) < 2 * count:
-            (length,) = struct.unpack_from("!I", block, at)
-            if at + 4 + length > len(block):
-                raise ProtocolError("headers of a stream are cut off")
-            texts.append(block[at + 4 : at + 4 + length].decode())
-            at += 4 + length
-        return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
-
-
-def _control(kind: int, payload: bytes) -> bytes:
-    return struct.pack("!HHI", 0x8000 | _VERSION, kind, len(payload)) + payload
-
+_CHUNK = 1 << 16  # bytes of a frame
+_VERSION, _UPGRADE = "X-Stream-Protocol-Version", "SPDY/3.1"
 
 _WORDS = (
     "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow "
@@ -191,4 +46,194 @@ _REST = (
 DICTIONARY = (
     b"".join(struct.pack("!I", len(word)) + word.replace("_", " ").encode() for word in _WORDS.split()) + _REST.encode()
 )
-"""What the headers' compression knows from the start (2.6.10.1)."""
+"""The dictionary that the compression of headers starts with (section 2.6.10.1)."""
+
+
+class SpdyStream:
+    """One stream of a connection; see `Stream`."""
+
+    def __init__(self, number: int, headers: Mapping[str, str], wire: Wire) -> None:
+        """Names of `headers` have small letters."""
+        self.number = number
+        self.headers = headers
+        self.incoming = Incoming()
+        self.ended = False
+        """True if nothing more can be sent: by `end`, or because the client has reset the stream."""
+        self._wire = wire
+
+    async def read(self) -> bytes:
+        """Return some bytes; none at the end."""
+        return await self.incoming.get()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes, unless the stream has ended."""
+        for begin in range(0, len(data), _CHUNK):
+            if not self.ended:
+                chunk = data[begin : begin + _CHUNK]
+                await self._wire.write(struct.pack("!II", self.number, len(chunk)) + chunk)
+
+    async def end(self) -> None:
+        """Send the end of the stream."""
+        if not self.ended:
+            self.ended = True
+            await self._wire.write(struct.pack("!II", self.number, _FIN << 24))
+
+    async def reset(self) -> None:
+        """End both directions."""
+        self.broken()
+        await self._wire.write(_control(_RST_STREAM, struct.pack("!II", self.number, _CANCEL)))
+
+    def ignore(self) -> None:
+        """Drop what came, and what comes."""
+        self.incoming.ignore()
+
+    def broken(self) -> None:
+        """Note that it has ended in both directions."""
+        self.ended = True
+        self.incoming.finish()
+
+
+class SpdyConnection:
+    """The server's side of one connection. `serve` reads it to its end, beside the tasks that use the streams.
+
+    The headers of all streams are compressed together, so their order matters.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._streams: dict[int, SpdyStream] = {}
+        self._opened: asyncio.Queue[SpdyStream | None] = asyncio.Queue()
+        self._compressor = zlib.compressobj(zdict=DICTIONARY)
+        self._decompressor = zlib.decompressobj(zdict=DICTIONARY)
+
+    async def accept(self) -> SpdyStream | None:
+        """Return the next stream that the client opens; None at the end of the connection."""
+        return await self._opened.get()
+
+    def forget(self, stream: SpdyStream) -> None:
+        """Forget a stream that has ended: what comes for it is dropped."""
+        self._streams.pop(stream.number, None)
+
+    async def serve(self) -> None:
+        """Read until the client has gone, or does not speak SPDY."""
+        unread = b""
+        try:
+            while data := await self._wire.read():
+                unread += data
+                while len(unread) >= _HEAD:
+                    first, second = struct.unpack_from("!II", unread)
+                    end = _HEAD + (second & 0xFFFFFF)
+                    if len(unread) < end:
+                        break
+                    await self._take(first, bool(second >> 24 & _FIN), unread[_HEAD:end])
+                    unread = unread[end:]
+        except (OSError, struct.error, zlib.error, ValueError):
+            pass
+        finally:
+            for stream in self._streams.values():
+                stream.broken()
+            self._opened.put_nowait(None)
+
+    async def say_goodbye(self) -> None:
+        """Announce that no more streams are served. Raises `ConnectionError`."""
+        await self._wire.write(_control(_GOAWAY, struct.pack("!II", max(self._streams, default=0), 0)))
+
+    async def _take(self, first: int, last: bool, payload: bytes) -> None:
+        """Handle one frame; `last` is its flag FIN. Settings and windows are skipped. Raises `ValueError`."""
+        if first < 1 << 31:
+            await self._take_data(first, payload, last)
+            return
+        if first & 0xFFFF0000 != _CONTROL:
+            raise ValueError("this is not SPDY/3")
+        kind, (number,) = first & 0xFFFF, struct.unpack_from("!I", payload) if payload else (0,)
+        if kind == _SYN_STREAM:  # stream, the stream that it belongs to, priority, slot
+            stream = self._streams[number] = SpdyStream(number, self._headers(payload[10:]), self._wire)
+            if last:
+                stream.incoming.finish()
+            empty = self._compressor.compress(bytes(4)) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
+            await self._wire.write(_control(_SYN_REPLY, struct.pack("!I", number) + empty))
+            self._opened.put_nowait(stream)
+        elif kind in (_SYN_REPLY, _HEADERS):
+            self._headers(payload[4:])
+            await self._take_data(number, b"", last)
+        elif kind == _RST_STREAM and (found := self._streams.pop(number, None)) is not None:
+            found.broken()
+        elif kind == _PING and number % 2:  # a client's
+            await self._wire.write(_control(_PING, payload))
+
+    async def _take_data(self, number: int, data: bytes, last: bool) -> None:
+        if (stream := self._streams.get(number)) is not None:
+            await stream.incoming.put(data)
+            if last:
+                stream.incoming.finish()
+
+    def _headers(self, packed: bytes) -> dict[str, str]:
+        block = self._decompressor.decompress(packed, _MOST_HEADERS)
+        if self._decompressor.unconsumed_tail:
+            raise ValueError(f"headers of a stream are longer than {_MOST_HEADERS} bytes")
+        texts, at = list[str](), 4
+        while at < len(block):
+            (length,) = struct.unpack_from("!I", block, at)
+            texts.append(block[at + 4 : at + 4 + length].decode())
+            at += 4 + length
+        return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
+
+
+class UpgradedWire:
+    """The bytes of an HTTP connection after its upgrade to SPDY; see `Wire`."""
+
+    def __init__(self, reader: asyncio.StreamReader, response: web.StreamResponse) -> None:
+        self._reader = reader
+        self.response = response
+        """What the handler of the request returns in the end."""
+
+    async def read(self) -> bytes:
+        """Return some bytes; none at the end."""
+        return await self._reader.read(_CHUNK)
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes."""
+        await self.response.write(data)
+
+
+async def upgrade(request: web.BaseRequest, protocol: str) -> UpgradedWire | web.Response:
+    """Switch to SPDY with this protocol in it; the connection ends with the request.
+
+    Returns a refusal if the client does not ask for that. Raises `ConnectionError`.
+    """
+    offered = {each.strip() for text in request.headers.getall(_VERSION, []) for each in text.split(",")}
+    if _UPGRADE.lower() not in request.headers.get("Upgrade", "").lower():
+        return web.Response(status=400, text="unable to upgrade: missing upgrade headers in request\n")
+    if protocol not in offered:
+        said = f"unable to upgrade: unable to negotiate protocol: server accepts [{protocol}]\n"
+        return web.Response(status=403, text=said, headers={"X-Accepted-Stream-Protocol-Versions": protocol})
+    if request.transport is None:
+        raise ConnectionResetError("the client has gone")
+    reader = asyncio.StreamReader()
+    reader.set_transport(request.transport)
+    request.protocol.set_parser(_Feeder(reader))  # type: ignore[arg-type]  # it calls these two methods only
+    headers = {"Connection": "Upgrade", "Upgrade": _UPGRADE, _VERSION: protocol}
+    response = web.StreamResponse(status=101, headers=headers)
+    response.force_close()
+    await response.prepare(request)
+    return UpgradedWire(reader, response)
+
+
+class _Feeder:
+    """Passes what comes to a reader, which holds the client back when there is too much."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Take bytes; return that there may be more."""
+        self._reader.feed_data(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """Note that the client has gone."""
+        self._reader.feed_eof()
+
+
+def _control(kind: int, payload: bytes) -> bytes:
+    return struct.pack("!II", _CONTROL | kind, len(payload)) + payload

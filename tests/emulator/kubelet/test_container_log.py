@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 from emulator.kubelet.container_log import ContainerLog, LogLine
@@ -64,24 +65,28 @@ def test_oldest_lines_go_when_the_log_is_full() -> None:
 
 
 def test_follower_sees_present_and_later_lines_to_the_end() -> None:
-    log = ContainerLog()
-    log.write(b"before\n")
-    following = log.follow(patience=0.01)
-    first = next(following)
-    assert first is not None
-    assert first.text == b"before"
-    assert next(following) is None, "it says when nothing has come for a while"
-    log.write(b"after\n")
-    log.end()
-    assert [line.text for line in following if line is not None] == [b"after"]
+    async def follow() -> None:
+        log = ContainerLog()
+        log.write(b"before\n")
+        following = log.follow()
+        assert (await anext(following)).text == b"before"
+        later = asyncio.create_task(anext(following))
+        done, _ = await asyncio.wait([later], timeout=0.01)
+        assert not done, "it waits while nothing comes"
+        threading.Thread(target=log.write, args=(b"after\n",)).start()
+        assert (await later).text == b"after"
+        log.end()
+        assert [line async for line in following] == []
+
+    asyncio.run(asyncio.wait_for(follow(), 10))
 
 
 def test_follower_is_woken_by_the_end() -> None:
-    log = ContainerLog()
-    seen: list[object] = []
-    thread = threading.Thread(target=lambda: seen.extend(log.follow(patience=30)))
-    thread.start()
-    log.end()
-    thread.join(5)
-    assert not thread.is_alive()
-    assert seen == []
+    async def follow() -> None:
+        log = ContainerLog()
+        waiting = asyncio.create_task(anext(log.follow(), None))
+        await asyncio.sleep(0)
+        threading.Thread(target=log.end).start()
+        assert await waiting is None
+
+    asyncio.run(asyncio.wait_for(follow(), 10))

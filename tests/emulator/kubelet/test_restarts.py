@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.kubelet.restarts import Restarts
+from emulator.kubelet.container_running import Restarts
 
 
 def test_pauses_grow_from_none_to_five_minutes() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api
 from harness.backends.any_cluster import image_trial, pods
@@ -35,7 +36,9 @@ def test_images_are_tried_on_each_node(
 ) -> None:
     monkeypatch.setattr(pods, "AGNHOST", image)
     before = snapshot(api)
-    check: Check[Api] = Check("images", lambda to: image_trial.check(to, NAMES, "", try_pods=True, say=lambda _: None))
+    check: Check[Api] = Check(
+        "images", lambda to: image_trial.check(to, NAMES, REGISTRY, try_pods=True, say=lambda _: None)
+    )
     (found,) = check.findings(api)
     assert (found.state, said in found.found) == (state, True), found.found
     assert differences(before, snapshot(api)) == []

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from emulator.kubelet.container_log import ContainerLog
+from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.sandbox import NoProgramError
 from emulator.kubelet.server.server import PORT, KubeletServer
 from harness.control_planes.kubelet_trust import KubeletTrust
@@ -118,10 +119,11 @@ def trust() -> KubeletTrust:
 @pytest.fixture
 def kubelet(pods: Pods, trust: KubeletTrust, address: str) -> Iterator[KubeletServer]:
     node: Any = Outside()
-    server = KubeletServer(pods)
-    server.start([Host("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))
-    yield server
-    server.close()
+    with EventLoop() as loop:
+        server = KubeletServer(pods, loop)
+        server.start([Host("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))
+        yield server
+        server.close()
 
 
 @pytest.fixture

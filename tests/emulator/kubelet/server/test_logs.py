@@ -165,13 +165,11 @@ def test_a_client_without_a_certificate_is_not_served(kubelet: Any, address: str
         urllib.request.urlopen(f"https://{address}:10250/healthz", context=tls, timeout=20).read()
 
 
-def test_followers_who_go_leave_no_thread(
-    get: Callable[..., Any], kubectl: Any, kubeconfig: Path, kubelet: Any
-) -> None:
+def test_followers_who_go_leave_nothing(kubectl: Any, kubeconfig: Path, container: Any) -> None:
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     with subprocess.Popen(["kubectl", "logs", "-f", "p"], env=environment, stdout=subprocess.PIPE) as following:
         assert following.stdout is not None
         following.stdout.readline()
+        assert container.log._wakes
         following.kill()
-    eventually(kubelet._waiters._work_queue.empty, within=20, describe="no waiter")
-    kubelet.close()
+    eventually(lambda: not container.log._wakes, within=20, describe="no follower")

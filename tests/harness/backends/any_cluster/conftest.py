@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api
 from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
@@ -85,4 +86,4 @@ def target_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) 
     names = cast(THREE_ZONES, api.list("nodes"))
     api.close()
     offered = ALWAYS | frozenset(abilities)
-    return ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, offered)
+    return ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, offered, REGISTRY)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.server.server import KubeletServer
 from harness.api.client import Api
 from harness.backends.any_cluster.pods import ClientPod
@@ -99,7 +100,9 @@ def server() -> Iterator[HttpServer]:
     address, node = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.9", Here()
     made = api.create("nodes", "", {"metadata": {"name": "a1"}})
     api.update_status("nodes", "", {**made, "status": {"addresses": [{"type": "InternalIP", "address": address}]}})
-    trust, kubelet = KubeletTrust(), KubeletServer(Pods())
+    loop = EventLoop()
+    loop.start()
+    trust, kubelet = KubeletTrust(), KubeletServer(Pods(), loop)
     kubelet.start([Host("a1", cast("Namespace", node), {"IPv4": address})], trust.of_kubelet([address]))
     http = HttpServer(api, kubelet_tls=trust.of_api_server())
     http.reach_pods(socket.socket)
@@ -107,6 +110,7 @@ def server() -> Iterator[HttpServer]:
     yield http
     http.stop()
     kubelet.close()
+    loop.close()
 
 
 def forwards(server: HttpServer, token: str = "") -> Iterator[PortForwards]:

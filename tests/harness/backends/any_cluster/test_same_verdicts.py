@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from emulator import state as cluster_state
+from emulator.kubelet.images import REGISTRY
 from harness.binaries import find
 from harness.errors import UnavailableError
 from tests.harness.backends.verdicts import trafficdist, unlike, verdicts
@@ -46,7 +47,11 @@ def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
 
 def there() -> list[str]:
     """The options of who comes with a kubeconfig."""
-    return ["--backend=kubeconfig", f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}"]
+    return [
+        "--backend=kubeconfig",
+        f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}",
+        f"--image-registry={REGISTRY}",
+    ]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute
 
+from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
 from harness.backends import kubeconfig
 from harness.backends.any_cluster import pod_runner
@@ -58,7 +59,7 @@ def host(cluster: NetnsBackend, tmp_path: Path) -> Host:
     return Host(cluster, tmp_path)
 
 
-def target(host: Host, token: str = "", registry: str = "") -> ClusterTarget:
+def target(host: Host, token: str = "", registry: str = REGISTRY) -> ClusterTarget:
     names = cast(THREE_ZONES, host.backend.api.list("nodes"))
     return ClusterTarget(str(host.kubeconfig(token)), "", RUN_ID, names, THREE_ZONES, ALWAYS, registry)
 

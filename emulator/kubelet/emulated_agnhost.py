@@ -1,0 +1,255 @@
+"""The emulator's own image: the part of `agnhost netexec` that a cluster needs on a machine without Go.
+
+It serves in the pod's netns without a process, so a pod is ready in milliseconds. It has what the backend `kubeconfig`
+asks of its pods: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of `/shell`, and names over UDP.
+Errors contain the words of Go's network libraries, because clients read them. The rest of agnhost is in agnhost, which
+pods of its image run. `tests/emulator/kubelet/test_emulated_agnhost.py` asks both the same questions.
+
+`/dial` closes its connections with RST, so that thousands of them leave no ports in TIME_WAIT. It resolves no names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import os
+import re
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from emulator.kubelet.event_loop import EventLoop
+from emulator.kubelet.images import Command
+from emulator.kubelet.sandbox import KILLED
+from harness.errors import HarnessError
+from harness.netns.addresses import Family
+from harness.netns.namespace import Namespace
+from harness.probes.bound import bound
+from harness.probes.probe import RESET_ON_CLOSE
+
+TRY_SECONDS = 5.0
+"""The time limit of one try of `/dial`, as agnhost has it."""
+
+_LATE = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+_READABLE = {
+    "cat /proc/net/netstat": "/proc/thread-self/net/netstat",
+    "cat /proc/sys/net/ipv4/ip_local_port_range": "/proc/sys/net/ipv4/ip_local_port_range",
+}
+"""Two commands of `/shell`, and the file that each reads for a netns."""
+_CONNECT = re.compile(r"/agnhost connect \[?(?P<host>\S+?)\]?:(?P<port>\d{1,5}) --timeout=(?P<seconds>[1-9])s")
+_CHUNK = 1 << 16
+
+
+class EmulatedAgnhost:
+    """One container of this image; `ended` is called with its exit code on the loop's thread, except after `drop`."""
+
+    def __init__(self, command: Command, hostname: str, netns: Namespace, loop: EventLoop) -> None:
+        self._command = command
+        self._hostname = hostname
+        self._netns = netns
+        self._loop = loop
+        self._terminated, self._killed = asyncio.Event(), asyncio.Event()
+        self._future: Future[None] = Future()
+
+    def start(self, families: Sequence[Family], ended: Callable[[int], None]) -> None:
+        """Open its ports for these families, and serve. Raises `OSError` if a port is taken."""
+        command, opened = self._command, list[socket.socket]()
+        ports = {"TCP": command.http_port, "UDP": command.udp_port} if command.serves else {}
+        try:
+            for protocol, port in ports.items():
+                opened += [bound(self._netns, protocol, family, port) for family in families if port != -1]
+        except BaseException:
+            for each in opened:
+                each.close()
+            raise
+        self._future = self._loop.spawn(self._serve(opened, ended))
+
+    def terminate(self) -> None:
+        """End as with SIGTERM: after the delay of its command."""
+        self._loop.after(0, self._terminated.set)
+
+    def kill(self) -> None:
+        """End at once, as with SIGKILL."""
+        self._loop.after(0, self._killed.set)
+        self.terminate()
+
+    def drop(self) -> None:
+        """End at once, without a call of `ended`."""
+        self._future.cancel()
+
+    async def _serve(self, opened: Sequence[socket.socket], ended: Callable[[int], None]) -> None:
+        loop = asyncio.get_running_loop()
+        handler = web.Server(self._answer, access_log=None)
+        async with contextlib.AsyncExitStack() as held:
+            held.push_async_callback(handler.shutdown, 0)
+            held.push_async_callback(_connections_made)
+            for sock in opened:
+                if sock.type is socket.SOCK_STREAM:
+                    held.callback((await loop.create_server(handler, sock=sock)).close)
+                else:
+                    transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self._names), sock=sock)
+                    held.callback(transport.abort)
+            await self._terminated.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._command.delay_shutdown):
+                    await self._killed.wait()
+        ended(KILLED if self._killed.is_set() else 0)
+
+    def _names(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
+        """Return the answers that a client gets at either port."""
+        return {"hostname": self._hostname, "clientip": _joined(*peer[:2])}
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        query, names = request.query, self._names(request.transport.get_extra_info("peername"))
+        match request.path.removeprefix("/"):
+            case "hostname" | "clientip" as name:
+                return web.Response(text=names[name])
+            case "healthz":
+                return web.Response()
+            case "dial":
+                return await self._dial(query)
+            case "shell":
+                return await self._shell(query.get("cmd", ""))
+        return web.Response(status=404, text=f"the emulated agnhost has no {request.path}\n")
+
+    async def _dial(self, query: Mapping[str, str]) -> web.StreamResponse:
+        """Answer 200 even if all tries failed, without responses if the last one did, as agnhost does."""
+        try:
+            host, port, tries = str(ipaddress.ip_address(query["host"])), int(query["port"]), int(query.get("tries", 1))
+            attempt = {"http": self._get, "udp": self._send}[query.get("protocol", "http")]
+            request = query["request"]
+        except (KeyError, ValueError) as error:
+            return web.Response(status=400, text=f"the emulated agnhost cannot dial so: {error!r}\n")
+        responses, errors, last = [], [], ""
+        for _ in range(tries):
+            last = ""
+            try:
+                last = await attempt(host, port, request)
+                responses.append(last)
+            except _FailedError as error:
+                errors.append(str(error))
+        told = {**({"errors": errors} if errors else {}), **({"responses": responses} if last else {})}
+        return _json(told)
+
+    async def _shell(self, command: str) -> web.StreamResponse:
+        if connect := _CONNECT.fullmatch(command):
+            try:
+                async with self._connected(
+                    socket.SOCK_STREAM, connect["host"], int(connect["port"]), connect["seconds"]
+                ):
+                    return _json({})
+            except _FailedError as error:
+                said = "REFUSED" if "refused" in str(error) else "TIMEOUT" if _LATE in str(error) else f"OTHER: {error}"
+                return _json({"error": "exit status 1", "output": f"{said}\n"})
+        if command not in _READABLE:
+            return web.Response(status=501, text=f"the emulated agnhost cannot run {command!r}\n")
+        return _json({"output": self._read(_READABLE[command])})
+
+    def _read(self, path: str) -> str:
+        """Return a file of /proc as it is in the netns."""
+        with self._netns.entered():
+            return Path(path).read_text(encoding="ascii")
+
+    async def _get(self, host: str, port: int, request: str) -> str:
+        target = _joined(host, port)
+        try:
+            async with self._connected(socket.SOCK_STREAM, host, port) as sock:
+                data = await _exchanged(
+                    sock, f"GET /{request} HTTP/1.0\r\nHost: {target}\r\n\r\n".encode(), most=1 << 20
+                )
+            head, found, body = data.partition(b"\r\n\r\n")
+            if not found or not head.startswith(b"HTTP/"):
+                raise _FailedError(f"malformed HTTP response {data[:60]!r}" if data else "EOF")
+        except _FailedError as error:
+            raise _FailedError(f'Get "http://{target}/{request}": {error}') from error
+        return body.decode(errors="replace")
+
+    async def _send(self, host: str, port: int, request: str) -> str:
+        async with self._connected(socket.SOCK_DGRAM, host, port) as sock:
+            return (await _exchanged(sock, request.encode(), most=1)).decode(errors="replace")
+
+    @contextlib.asynccontextmanager
+    async def _connected(
+        self, kind: socket.SocketKind, host: str, port: int, seconds: float | str = TRY_SECONDS
+    ) -> AsyncIterator[socket.socket]:
+        """Connect from the netns, within the time of the whole block. Raises `_FailedError`, also for errors in it."""
+        try:
+            sock = self._netns.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
+            with sock:
+                if kind is socket.SOCK_STREAM:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+                async with asyncio.timeout(float(seconds)):
+                    with _as("connect"):
+                        await asyncio.get_running_loop().sock_connect(sock, (host, port))
+                    yield sock
+        except TimeoutError:
+            raise _FailedError(_LATE) from None
+        except (HarnessError, OSError) as error:  # no descriptor is left, or the netns is gone
+            raise _FailedError(str(error)) from error
+
+
+class _FailedError(Exception):
+    """A try failed; the text is Go's."""
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    """The UDP server. An unknown name gets no answer."""
+
+    def __init__(self, names: Callable[[tuple[Any, ...]], Mapping[str, str]]) -> None:
+        self._names = names
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, peer: tuple[Any, ...]) -> None:
+        if answer := self._names(peer).get(data.decode(errors="replace").strip().lower()):
+            self._transport.sendto(answer.encode(), peer)
+
+
+async def _connections_made() -> None:
+    """Wait until the handler knows all connections that were accepted: that takes asyncio three turns."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> bytes:
+    """Send a question, and return the answer: at most so many chunks."""
+    loop, answer = asyncio.get_running_loop(), b""
+    with _as("write"):
+        await loop.sock_sendall(sock, question)
+    with _as("read"):
+        for _ in range(most):
+            if not (chunk := await loop.sock_recv(sock, _CHUNK)):
+                break
+            answer += chunk
+    return answer
+
+
+@contextlib.contextmanager
+def _as(call: str) -> Iterator[None]:
+    """Raise `_FailedError` for an `OSError` of this call, in Go's words; but a `TimeoutError` as it is."""
+    try:
+        yield
+    except TimeoutError as error:
+        if not error.errno:
+            raise
+        raise _FailedError(f"{call}: {os.strerror(error.errno).lower()}") from error
+    except OSError as error:
+        raise _FailedError(f"{call}: {os.strerror(error.errno or 0).lower()}") from error
+
+
+def _json(value: object) -> web.Response:
+    """Return an answer of JSON as Go's encoding/json writes it."""
+    return web.Response(text=json.dumps(value, separators=(",", ":")), content_type="application/json")
+
+
+def _joined(host: str, port: int) -> str:
+    """Return host and port in one: "10.0.0.1:80", "[fd00::1]:80"."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,67 @@
+"""The event loop of a kubelet, on one thread: programs, probes, timers, its HTTPS server and the emulated agnhost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class EventLoop:
+    """A context manager. Its methods belong to other threads than its own, except `after` and `spawn`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self._loop.run_forever, name="kubelet-loop", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.thread.start()
+
+    def close(self) -> None:
+        """Cancel all tasks, and end the thread. Idempotent."""
+        if self._loop.is_closed():
+            return
+        if self.thread.is_alive():
+            self.run(self._end())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self.thread.join()
+        self._loop.close()
+
+    def run(self, task: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, and return its result."""
+        return asyncio.run_coroutine_threadsafe(task, self._loop).result()
+
+    def spawn(self, task: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine; cancelling the future cancels it. On a loop that has ended it is cancelled at once."""
+        try:
+            return asyncio.run_coroutine_threadsafe(task, self._loop)
+        except RuntimeError:
+            task.close()
+            over: Future[T] = Future()
+            over.cancel()
+            return over
+
+    def after(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call a function on the loop's thread after that time, unless the loop ends before. It must not block."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, call)
+
+    async def _end(self) -> None:
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._loop.shutdown_default_executor()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
