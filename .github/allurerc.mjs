@@ -1,4 +1,4 @@
-// Allure's report of one night, as the run itself wants it, with the nights before it.
+// Allure's report of one night: the configuration that the run wrote, with the history of earlier nights.
 import { readFileSync } from "node:fs";
 
 export default {

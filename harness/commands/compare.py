@@ -38,7 +38,7 @@ def compare(reports: Sequence[str], *, changes: bool, issues: str | None) -> int
     """Compare reports side by side, as a Markdown page.
 
     Shows which features each implementation supports, and the requirements whose verdicts differ. A REPORT is a
-    report.yaml file or the folder of a run. A report that `trafficdist verify` refuses is marked, with the first reason.
+    report.yaml file or the folder of a run. A report that `trafficdist verify` refuses is marked with the first reason.
 
     With --changes, there are two REPORTs, which may also be folders of runs, matched by name. A requirement that has
     vanished is a change. A new requirement is listed, and is a change only if it is not met.

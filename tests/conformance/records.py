@@ -1,8 +1,7 @@
-"""What stands beside the tests of requirements, and what of it is missing.
+"""Check and write the entries that each requirement has in the YAML files of the suite.
 
-A requirement is written once, as a test. Three files say more of it: what it needs of a cluster, which statement of a
-document it tests, and what users read about it. The first is measured, so a run writes it.
-`check` looks at the page about benign variants too, which names levels and ids:
+A requirement is written once, as a test. Two files have an entry for it: `needs.yaml` (what it needs of a cluster,
+measured by a run) and `coverage.yaml` (which statement of a document it tests).
 
     python -m tests.conformance.records add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
     python -m tests.conformance.records check                      # make lint
@@ -17,8 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from conformance import coverage
 from harness.errors import HarnessError, UsageError
 from harness.judging.exit_codes import ExitCode
@@ -26,7 +23,6 @@ from harness.model import needs
 from harness.model.requirements import Requirement
 from harness.plugin.suite import catalogue
 from mutants import MUTANTS
-from tests.conformance import variants
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,7 +48,7 @@ class Records:
 
 
 def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
-    """What is missing for any requirement, and what stands there for none; a line each, with the line to add."""
+    """List the missing entries, each with the line to add, and the entries of requirements that do not exist."""
     suite = {each.id: each for each in requirements}
     needed = needs.read(records.suite)
     return [
@@ -60,7 +56,6 @@ def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
         *_dead(needs.FILE, suite, needed),
         *_unmapped(records, suite),
         *_without_mutant(suite.values()),
-        *_without_news(records, suite.values(), needed),
     ]
 
 
@@ -92,29 +87,6 @@ def _without_mutant(suite: Iterable[Requirement]) -> Iterator[str]:
             yield f'{each.id}: detects no mutant; add to its decorator:\n    kills={{"..."}},'
 
 
-def _without_news(records: Records, suite: Iterable[Requirement], needed: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each requirement that the main branch does not have, and that no news fragment names.
-
-    Where git or its history is missing, every requirement with a line of needs counts as known.
-    """
-    base = _git(records, "merge-base", "HEAD", "origin/main").strip() or "HEAD"
-    before = _git(records, "show", f"{base}:conformance/{needs.FILE}")
-    known = set(yaml.safe_load(before) or ()) if before else set(needed)
-    news = "".join(each.read_text(encoding="utf-8") for each in (records.root / "newsfragments").glob("*.md"))
-    for each in suite:
-        if each.id not in known and each.id not in news:
-            yield f"newsfragments: none names {each.id}; add {_fragment(each)}:\n    {_news(each)}"
-
-
-def _git(records: Records, *arguments: str) -> str:
-    """Return what git prints; "" where it fails, or is not there."""
-    try:
-        done = subprocess.run(["git", *arguments], cwd=records.root, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return ""
-    return "" if done.returncode else done.stdout
-
-
 def by_hand(records: Records, requirement: Requirement) -> str:
     """How to map a requirement that the map of its document lacks, or "": a person must say what it feels."""
     covered = coverage.parse(records.text(coverage.FILE))
@@ -130,14 +102,9 @@ def by_hand(records: Records, requirement: Requirement) -> str:
 
 
 def add(records: Records, requirement: Requirement, needed: needs.Needs) -> list[str]:
-    """Write what can be measured of a requirement, and news of one without needs, which is new.
-
-    Returns the changed files.
-    """
-    new = requirement.id not in needs.read(records.suite)
+    """Write what a run measured of a requirement. Returns the changed files."""
     steps = {
         f"conformance/{needs.FILE}": lambda: _add_needs(records, requirement, needed),
-        f"newsfragments/{_fragment(requirement)}": lambda: new and _add_news(records, requirement),
     }
     return [file for file, step in steps.items() if step()]
 
@@ -148,22 +115,6 @@ def _add_needs(records: Records, requirement: Requirement, needed: needs.Needs) 
         return False
     head = "".join(line for line in records.text(needs.FILE).splitlines(keepends=True) if line.startswith("#"))
     records.write(needs.FILE, head + needs.as_yaml({**table, requirement.id: needed}))
-    return True
-
-
-def _fragment(requirement: Requirement) -> str:
-    return f"+{requirement.document}-{requirement.slug}.requirement.md".lower()
-
-
-def _news(requirement: Requirement) -> str:
-    return f"{requirement.id}: {requirement.sentence}"
-
-
-def _add_news(records: Records, requirement: Requirement) -> bool:
-    file = records.root / "newsfragments" / _fragment(requirement)
-    if file.exists():
-        return False
-    file.write_text(f"{_news(requirement)}\n", encoding="utf-8")
     return True
 
 
@@ -186,7 +137,7 @@ def main(arguments: list[str]) -> int:
     records, suite = Records(), {each.id: each for each in catalogue()}
     match arguments:
         case ["check"]:
-            found = [*missing(records, suite.values()), *variants.stale()]
+            found = missing(records, suite.values())
             sys.stderr.writelines(f"error: {each}\n" for each in found)
             return int(bool(found))
         case ["add", name] if name in suite:

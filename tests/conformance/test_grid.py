@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import get_args
 
 import trafficdist
 from conformance import oracle
-from conformance.interactions import cells, change_covering, covering
+from conformance.interactions import cells, covering
 from conformance.interactions.cell_text import as_text
 from conformance.interactions.dimensions import DIMENSIONS, why_impossible
 from conformance.interactions.playing import group_of
@@ -16,44 +14,13 @@ from tests.conformance.spoken import ON_STAGE, Stage
 from tests.conformance.trials import SCENARIOS
 
 GRID = covering.cells()
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "grid.md"
 
 SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
 """The names of `harness` in a cell as a scenario, beside `expect_traffic`."""
 
 
-def _counts() -> dict[str, int]:
-    asked = set(covering.combinations())
-    shown = set().union(*map(covering.of, GRID))
-    live = change_covering.of_all()
-    beside = set(change_covering.besides())
-    return {
-        "changes": len(live),
-        "ordered pairs": len({*change_covering.turns()}),
-        "covered ordered pairs": len({change_covering.of(each)[0] for each in live}),
-        "values beside": len(beside),
-        "covered values beside": len(beside & set().union(*(change_covering.of(each)[1] for each in live))),
-        "cells": len(GRID),
-        "pairs": sum(len(each) == 2 for each in asked),
-        "possible pairs": sum(len(each) == 2 for each in covering.possible()),
-        "covered pairs": sum(len(each) == 2 for each in shown),
-        "triples": sum(len(each) == 3 for each in asked),
-        "possible triples": sum(len(each) == 3 for each in covering.possible()),
-        "covered triples": sum(len(each) == 3 for each in shown),
-    }
-
-
 def test_every_possible_combination_is_covered() -> None:
     assert set().union(*map(covering.of, GRID)) == covering.possible()
-
-
-def test_the_page_has_the_counts() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    rows = {
-        name.strip(): int(count.replace(",", ""))
-        for name, count in re.findall(r"^\| ([a-z ]+) \| ([\d,]+) \|$", text, re.MULTILINE)
-    }
-    assert rows == _counts()
 
 
 def test_what_is_impossible_has_a_reason() -> None:

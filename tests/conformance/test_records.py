@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,8 +46,7 @@ documents:
 @pytest.fixture
 def records(tmp_path: Path) -> Records:
     """A checkout whose files know the old requirement alone."""
-    for folder in ("conformance", "newsfragments"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "conformance").mkdir()
     for name, text in FILES.items():
         (tmp_path / "conformance" / name).write_text(text, encoding="utf-8")
     return Records(tmp_path)
@@ -65,7 +62,6 @@ def test_everything_that_is_missing_is_said_at_once_with_the_line_to_add(records
         "needs.yaml: no line for KEP-1/new",
         "coverage.yaml: no statement is mapped to requirement KEP-1/new",
         "KEP-1/new: detects no mutant",
-        "newsfragments: none names KEP-1/new",
     ]
     assert "section 'Design', with works\n" in said[1]
 
@@ -74,19 +70,6 @@ def test_lines_of_requirements_that_are_gone_are_said(records: Records) -> None:
     said = missing(records, [])
     assert [each.partition(":")[0] for each in said] == ["needs.yaml", "coverage.yaml"]
     assert all("the suite has no requirement KEP-1/old" in each for each in said)
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
-def test_news_is_wanted_of_what_the_last_commit_does_not_have(records: Records) -> None:
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    for arguments in (["init", "-q"], ["add", "conformance"], ["commit", "-qm", "Before"]):
-        subprocess.run([*git, *arguments], cwd=records.root, check=True)
-    add(records, NEW, NEEDED)
-    _map(records)
-    assert missing(records, [OLD, NEW]) == []
-    (records.root / "newsfragments" / "+kep-1-new.requirement.md").unlink()
-    fragment = "newsfragments: none names KEP-1/new; add +kep-1-new.requirement.md:\n    KEP-1/new: It: lasts."
-    assert missing(records, [OLD, NEW]) == [fragment]
 
 
 def test_unknown_mutant_is_said(records: Records) -> None:
@@ -100,13 +83,11 @@ def _map(records: Records) -> None:
 
 def test_what_is_added_is_all_that_was_missing_but_for_the_map(records: Records) -> None:
     changed = add(records, NEW, NEEDED)
-    news = "newsfragments/+kep-1-new.requirement.md"
-    assert changed == ["conformance/needs.yaml", news]
+    assert changed == ["conformance/needs.yaml"]
     assert by_hand(records, NEW).startswith("its source names section 'Design', with works\n")
     _map(records)
     assert by_hand(records, NEW) == ""
     assert missing(records, [OLD, NEW]) == []
-    assert (records.root / news).read_text(encoding="utf-8") == "KEP-1/new: It: lasts.\n"
 
 
 def test_lines_stand_in_their_order_and_the_rest_stays_as_it_was(records: Records) -> None:

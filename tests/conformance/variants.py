@@ -1,21 +1,14 @@
-"""What benign variants are tried with: all that they claim at night, and at each change a sample chosen for each.
-
-docs/benign.md lists them. It is written anew by `python -m tests.conformance.variants`.
-"""
+"""The requirements that each benign variant runs against: all that it claims at night, a sample at each change."""
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 from harness.model.requirements import Profile
 from mutants import BENIGN, Mutant
 from tests.conformance.answers import REFERENCE
 from tests.conformance.trials import SCENARIOS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/benign.md"
 READINGS = ("kep", "released")
 
 _PARTS = {
@@ -246,79 +239,3 @@ TRIED = {
     if (found := tried(BENIGN[name], reading))
 }
 """What each variant is tried with at night, by its name and reading; first those that wait for much of an hour."""
-
-
-def page() -> str:
-    """The page about benign variants."""
-    return _PAGE.format(
-        variants=len(BENIGN),
-        trials=f"{sum(map(len, TRIED.values())):,}",
-        rows="\n".join(map(_row, BENIGN.values())),
-    )
-
-
-def stale() -> list[str]:
-    """What to do if the page is not as the code has it."""
-    same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == page()
-    return [] if same else ["docs/benign.md is not up to date: `python -m tests.conformance.variants` writes it"]
-
-
-def write() -> list[str]:
-    """Write the page if it is not as the code has it. Returns the changed files."""
-    if not stale():
-        return []
-    PAGE.write_text(page(), encoding="utf-8")
-    return ["docs/benign.md"]
-
-
-def _row(variant: Mutant) -> str:
-    cells = (
-        f"`{variant.name}`",
-        variant.sentence,
-        variant.provenance,
-        ", ".join(each for each in Profile if each in profiles(variant)),
-        "; ".join(_left_out(variant)) or "-",
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def _left_out(variant: Mutant) -> Iterator[str]:
-    if variant.lacks:
-        yield f"does not claim {', '.join(sorted(variant.lacks))}"
-    for name in sorted(variant.unmet):
-        yield f"leaves `{name}` ({SCENARIOS[name].requirement.level}) unmet"
-
-
-_PAGE = """\
-# Benign variants
-
-What is odd but right must pass. {variants} variants of the reference do what some implementation does and no document
-forbids: `trafficdist run --mutant takes-turns` judges one, `trafficdist list --mutants` names all.
-
-A variant is judged by the profiles of the parts that it replaces, with the reference for the others. It says itself
-what it does not claim, and which SHOULD or MAY it leaves unmet; it must fail these and nothing else. None is a MUST.
-
-- `make test` tries each variant with a sample: the requirements that it touches most.
-- `make benign` tries it with all that it claims, in both readings: {trials} trials of a variant with a requirement.
-
-`make benign` takes hours. It notes each trial at once, in `.pytest_cache/d/benign-` and a digest of the code, so that
-a run that was ended goes on where it was. `python -m tests.conformance.seen` says what has been seen whole, and what
-failed. What could not be told is tried again by the next run; what failed stays failed until the code is another.
-`make benign ID="SLICE/* CHANGES/*"` tries every variant with these requirements alone: what a new one must pass.
-Probes are fewer than in a run, enough to see a quarter of wrong answers: what is right is not expected to give any.
-
-A requirement that is the same in both readings is tried in the reading of released Kubernetes too where a part that
-the variant replaces reads which one it follows: the controller and the API server (profiles endpointslice-controller,
-api-server and cluster), and a proxy for topology keys. A DNS server reads it nowhere. What else the reading changes in
-such a trial is done by the reference, which `make certify` judges in both.
-
-| variant | what it does | the family that it stands for | judged by | but |
-|---|---|---|---|---|
-{rows}
-
-This page is written by `python -m tests.conformance.variants`; `make lint` says when it is not as the code has it.
-"""
-
-
-if __name__ == "__main__":
-    sys.stdout.writelines(f"wrote {each}\n" for each in write() or ["nothing: all is there"])

@@ -13,6 +13,7 @@ PAGES = sorted(
     for pattern in (
         "README.md",
         "CONTRIBUTING.md",
+        "CHANGELOG.md",
         "SECURITY.md",
         "docs/*.md",
         "kind-configs/*.md",
@@ -35,10 +36,21 @@ _OF_SHELLS = {
     "python3",
     "source",
     "sudo",
+    "uv",
 }
 _OF_KUBERNETES = {"docker", "helm", "kind", "kubectl", "podman", "sonobuoy"}
 PROGRAMS = frozenset(
-    {"go", "implementations/flannel/image", "make", "mmdebstrap", "npx", "pytest", "tox", "trafficdist"}
+    {
+        "go",
+        "implementations/build",
+        "implementations/flannel/image",
+        "make",
+        "mmdebstrap",
+        "npx",
+        "pytest",
+        "tox",
+        "trafficdist",
+    }
     | _OF_SHELLS
     | _OF_KUBERNETES
 )

@@ -42,7 +42,7 @@ FEW = {
     "TRAFFICDIST_FAMILIES": "IPv4",
 }
 ALLURE_STEP = "Write the Allure report"
-SETTINGS = {"Make room for six nodes": "it changes settings of this machine"}
+SETTINGS = {"Raise limits for six nodes": "it changes settings of this machine"}
 WORDS = ("name", "uses", "run")  # what a step is called by, the first that it has
 
 GH = f"""#!{sys.executable}

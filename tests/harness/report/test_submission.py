@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,12 +198,6 @@ def test_a_report_can_be_published_on_the_last_day_on_which_the_shelf_says_that_
     assert [each.check for each in check(target, publishable.requirements, late)] == ["date"]
     assert not any("expired" in text for text in states([shown], shown.holds_until)[""].texts)
     assert any("expired" in text for text in states([shown], late)[""].texts)
-
-
-def test_a_checkout_with_news_has_the_version_of_no_release() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    has_news = any((ROOT / "newsfragments").glob("*.md"))
-    assert version.endswith(".dev0") or not has_news, "a release has no news fragments; see CONTRIBUTING.md"
 
 
 def test_the_workflow_may_only_read() -> None:
