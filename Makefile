@@ -89,7 +89,7 @@ skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic as tw
 	  done; \
 	done
 	for kep in kep-4444 kep-3015; do for mode in iptables nftables; do \
-	  $(BIN)/trafficdist run --options-file reports/skew/$$kep.yaml --mode $$mode $(N) \
+	  $(BIN)/trafficdist run --options-file examples/skew/$$kep.yaml --mode $$mode $(N) \
 	    --output-dir trafficdist-results/skew/$$kep-$$mode $(ARGS) || test $$? -eq 1 || exit 1; \
 	done; done
 
@@ -154,7 +154,7 @@ kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind c
 	  set -- $$(echo "$$each" | tr : ' '); kep=$$1; release=$$2; shift 2; also=; \
 	  for other; do also="$$also --also $$other"; done; \
 	  image=$$($(BIN)/trafficdist kind-image "$$release" $$also) || { echo "no procedure of $$kep: see above"; continue; }; \
-	  mkdir -p trafficdist-results/kind && sed '/^control-plane:/d; /^proxy:/d' "reports/skew/$$kep.yaml" > "trafficdist-results/kind/$$kep.yaml"; \
+	  mkdir -p trafficdist-results/kind && sed '/^control-plane:/d; /^proxy:/d' "examples/skew/$$kep.yaml" > "trafficdist-results/kind/$$kep.yaml"; \
 	  $(KIND_RUN) --options-file "trafficdist-results/kind/$$kep.yaml" --families IPv4 \
 	    --output-dir "trafficdist-results/kind/$$kep" $(ARGS) || test $$? -eq 11 || exit 1; \
 	done

@@ -24,13 +24,10 @@ at worst with a torn last line, and a reader reports both.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import os
 import threading
 import time
-import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +37,7 @@ from typing import Any, Self
 import orjson
 
 from harness.errors import UsageError
-from harness.judging import comparison
+from harness.judging import comparison, history_file
 from harness.judging import history_format as as_json
 from harness.judging.comparison import Relation
 from harness.judging.conclusion import cause
@@ -48,7 +45,6 @@ from harness.judging.flow import Timed, longest_gap
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Change
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge, plans
-from harness.model import files
 from harness.model.outcomes import Observation
 from harness.model.privacy import private
 
@@ -57,12 +53,6 @@ SHOWN_IN_FULL = 5
 """Offending observations of one client and call that are written in full; the rest is in the counts."""
 
 _CHANGES = 1000  # that are remembered
-
-MOST_BYTES = 256 * files.MEGABYTE
-"""Of a history, also without compression; that of the whole suite has three megabytes."""
-
-_DIGEST = 64  # hexadecimal digits of SHA-256
-_TAIL = len(b',"digest":""}') + _DIGEST
 
 
 class History:
@@ -231,7 +221,7 @@ class Recorded:
 
 
 def read(path: Path) -> Recorded:
-    """Read a history, also one compressed by gzip, and verify its digests.
+    """Read a history, plain or compressed, and verify its digests.
 
     Raises `UsageError` with the number of the line that does not fit.
     """
@@ -292,13 +282,12 @@ def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ())
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
     """Return a record as a line that ends with its digest, and the digest; `before` is that of the line before."""
-    body = private(orjson.dumps(record)[:-1].decode()).encode()
-    digest = hashlib.sha256(before + body).hexdigest().encode()
-    return b'%s,"digest":"%s"}\n' % (body, digest), digest
+    line, digest = history_file.sealed(private(orjson.dumps(record)[:-1].decode()).encode(), before)
+    return line + b"\n", digest
 
 
 def _read(path: Path) -> Recorded:
-    content = _content(path)
+    content = history_file.read(path)
     *lines, torn = content.split(b"\n")
     records = []
     digest = b""
@@ -311,30 +300,15 @@ def _read(path: Path) -> Recorded:
     return Recorded(tuple(records), complete, torn.decode("utf-8", "replace"), sha256)
 
 
-def _content(path: Path) -> bytes:
-    content = files.content(path, what="history", most=MOST_BYTES)
-    if path.suffix != ".gz":
-        return content
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            content = file.read(MOST_BYTES + 1)
-    except gzip.BadGzipFile as error:
-        raise UsageError(f"history {path}: cannot be read: {error}") from error
-    except (EOFError, zlib.error) as error:
-        raise UsageError(f"history {path}: cannot be read: its compressed data are damaged or cut off") from error
-    if len(content) > MOST_BYTES:
-        raise UsageError(f"history {path}: has more than {MOST_BYTES // files.MEGABYTE} MiB")
-    return content
-
-
 def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], bytes]:
-    digest = line[-_DIGEST - 2 : -2]
-    if hashlib.sha256(before + line[:-_TAIL]).hexdigest().encode() != digest:
+    body = line[: -history_file.TAIL]
+    whole, digest = history_file.sealed(body, before)
+    if whole != line:
         raise UsageError(f"{where}: the digest does not fit; this line was changed, or one before it was removed")
     try:
         record = orjson.loads(line)
         del record["digest"]
-        if orjson.dumps(record)[:-1] != line[:-_TAIL]:  # a key that is there twice, and other ways of writing
+        if orjson.dumps(record)[:-1] != body:  # a key that is there twice, and other ways of writing
             raise ValueError
         if not isinstance(record["kind"], str):
             raise TypeError

@@ -25,7 +25,7 @@ from harness.report.conformance import MOST_BYTES
 from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
-HISTORIES = ("run.jsonl", "run.jsonl.gz")
+HISTORIES = ("run.jsonl", "run.jsonl.xz", "run.jsonl.gz")
 """The names of a history in the folder of a run."""
 
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}

@@ -79,7 +79,7 @@ def session(tmp_path: Path, page: str) -> Iterator[Session]:
     for name in ("deploy", "kind-configs", "reference", "reports"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "runtime").mkdir(mode=0o700)
-    report = next((ROOT / "reports/kube-proxy").rglob("*.yaml"))
+    report = next((ROOT / "reports/1.37/kubernetes-kube-proxy").rglob("*.yaml"))
     for night in NIGHTS:
         (tmp_path / night).mkdir(parents=True)
         shutil.copy(report, tmp_path / night / "report.yaml")

@@ -13,7 +13,7 @@ LINKING = [
     *PAGES,
     *(
         str(each.relative_to(ROOT))
-        for pattern in ("notes/*.md", "*/README.md")
+        for pattern in ("*.md", "notes/*.md", "*/*/*/README.md")
         for each in (ROOT / "reports").glob(pattern)
     ),
 ]

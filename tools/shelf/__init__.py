@@ -1,6 +1,6 @@
-"""The shelf: published reports, each in the folder of what was judged, and the index that is made from them.
+"""The shelf: published reports, each in a folder named for what was judged, and an index of all.
 
-`place` says which folder a report belongs into, `adding` puts a run there, and `checking` judges what others have
-put there. `entry` is what the index knows of a report, `memory` what it need not derive again, `stated` what the
-documentation of a project says; `matrix` has the cells, `markdown` and `page` show all, and `index` writes it.
+`place` names the folder of a report, `adding` publishes a run, and `checking` checks a submitted report. `entry` is the
+index entry of a report, `memory` caches entries, `stated` reads documented deviations. `matrix` makes the cells,
+`markdown` and `page` show them, and `index` writes the files.
 """

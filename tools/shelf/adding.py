@@ -1,38 +1,38 @@
-"""Puts the folder of a run on the shelf: what its report rests on, the history compressed, and a page for people.
+"""Puts the report of a run on the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
 
-The copy is verified before it takes its place, not the original: what is on the shelf has been verified as it stands
-there. A report that no released version made can stand there too, so that a project sees its own; its page and the
-index say so, and never that it is verified.
+Both the run and the published report are verified before the report takes its place. A report that no released version
+made can be on the shelf too, so that a project sees its own; its page and the index say so, and never show it as
+verified.
 """
 
 from __future__ import annotations
 
-import gzip
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
-from harness.model.files import MEGABYTE, content, shown
+from harness.judging import history_file
+from harness.model.files import content, sha256_of, shown
 from harness.model.requirements import Requirement
-from harness.report.conformance import MOST_BYTES, read_report
+from harness.report import published
+from harness.report.conformance import as_yaml, read_report
 from harness.report.rejudged import HISTORIES, place_of
 from harness.report.verified import RELEASE, Refusal, refusals
 from harness.run.folder import write_whole
 from tools.shelf import place
 from tools.shelf.entry import described
+from tools.shelf.excerpts import excerpts
 from tools.shelf.markdown import readme
-
-LARGEST = 256 * MEGABYTE
-"""Of one file that a report rests on; a history has some megabytes."""
 
 
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
     """Put a run on the shelf, and return its folder there, and the reasons why it is refused.
 
-    If any of them is `barring`, nothing is written. A report of the same place gives way. Raises `UsageError` for what
-    is no run that came to its end, or says too little about what was judged.
+    If any of them is `barring`, nothing is written. The report replaces an earlier one in the same folder. Raises
+    `UsageError` for the folder of a run that has not ended, or whose report does not say what was judged.
     """
     history = place_of(run)
     if history.name not in HISTORIES or not (history.parent / place.REPORT).exists():
@@ -40,40 +40,50 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
             f"{shown(run)}: there is no report.yaml beside run.jsonl; want the folder of a run that has ended"
         )
     report = read_report(str(history.parent))
-    where = place.place_of(report)
-    target, is_new = shelf / where, not shelf.exists()
+    target = shelf / place.place_of(report)
+    refused = refusals(history.parent, report, catalogue())
+    if barring(refused):
+        return target, refused
     try:
         shelf.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=shelf, prefix=".adding-") as made:
             copy = Path(made) / "run"
-            _copy(history, [each["path"] for each in report["artifacts"]], copy)
-            refused = refusals(copy, report, catalogue())
-            if not barring(refused):
-                write_whole(copy / place.README, readme(described(report, copy), report))
+            publish(history, report, copy)
+            if not barring(refused := refusals(copy, read_report(str(copy)), catalogue())):
                 _replace(target, copy)
-        if barring(refused) and is_new:
-            shelf.rmdir()
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
     return target, refused
 
 
 def barring(refused: Sequence[Refusal]) -> list[Refusal]:
-    """Return the reasons that keep a report off the shelf: all, but that no released version made it."""
+    """Return the reasons that keep a report off the shelf: all but an unreleased version."""
     return [each for each in refused if each.check != RELEASE]
 
 
-def _copy(history: Path, artifacts: Sequence[str], to: Path) -> None:
-    """Copy what verification asks for; a file that is not there is left out, and refused by its name."""
+def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
+    """Write the published form of a report, whose history and evidence are in one folder, into a new folder."""
+    folder = history.parent
     to.mkdir()
-    names = [place.REPORT, *(each for each in artifacts if each != HISTORIES[0])]
-    for name in names:
-        if (history.parent / name).exists():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            read = content(history.parent / name, what="file", most=MOST_BYTES if name == place.REPORT else LARGEST)
-            write_whole(to / name, read)
-    read = content(history, what="history", most=LARGEST)
-    write_whole(to / place.HISTORY, read if history.suffix == ".gz" else gzip.compress(read, mtime=0))
+    write_whole(to / place.HISTORY, history_file.packed(history_file.read(history)))
+    tests = [published.test_values(each) for each in report["tests"]]
+    artifacts = [each for each in report["artifacts"] if each["path"] == HISTORIES[0]]
+    if any(each["evidence"] for each in tests):
+        text = _evidence(folder, report)
+        write_whole(to / published.EVIDENCE, text)
+        artifacts.insert(0, {"path": published.EVIDENCE, "sha256": sha256_of(to / published.EVIDENCE)})
+    short = {**report, "tests": tests, "artifacts": artifacts}
+    write_whole(to / place.REPORT, as_yaml(short))
+    write_whole(to / place.README, readme(described(short, to), short))
+
+
+def _evidence(folder: Path, report: Mapping[str, Any]) -> str:
+    """Return the text of evidence.txt. A report that was published already has it."""
+    if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
+        most = published.MOST_BYTES
+        return content(folder / published.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")
+    failed = [each["evidence"] for each in report["tests"] if published.test_values(each)["evidence"]]
+    return excerpts(folder, failed)
 
 
 def _replace(target: Path, made: Path) -> None:

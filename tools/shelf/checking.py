@@ -1,6 +1,6 @@
-"""Judges what somebody else put on the shelf: the report is verified, and nothing else stands beside it.
+"""Checks a submitted report: it is verified, in the right folder, and no other file is beside it.
 
-A wrong name, a file that no report names, and a page with other words than the report's are what people overlook.
+A reviewer can overlook a wrong folder, a file that does not belong to the report, and a README.md that praises.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content
 from harness.model.requirements import Requirement
+from harness.report import published
 from harness.report.conformance import load_report
-from harness.report.rejudged import HISTORIES
 from harness.report.verified import Refusal, refusals
 from tools.shelf import place
 from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.markdown import readme
 
 AHEAD = datetime.timedelta(days=1)
-"""How far the clock of another machine may be ahead."""
+"""How far another machine's clock may be ahead."""
 
 
 def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) -> list[Refusal]:
-    """Return the reasons why a folder is not fit for the shelf; empty if it is."""
+    """Return the reasons why a folder cannot be on the shelf; empty if it can."""
     try:
         report = load_report(str(folder))
     except UsageError as error:
@@ -48,34 +48,37 @@ def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
         yield Refusal("place", str(error))
         return
     if here != right:
-        yield Refusal("place", f"it stands in {here}, and its place is {right}")
+        yield Refusal("place", f"the folder is {here}, and must be {right}")
 
 
 def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
-    named = {each["path"] for each in report["artifacts"]} - {HISTORIES[0]}
+    named = {each["path"] for each in report["artifacts"]} & {published.EVIDENCE}
     right = {place.REPORT, place.README, place.HISTORY, *named}
     found = {
         str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir()
     }
     for name in sorted(found.keys() - right):
-        yield Refusal("files", f"{name} is no part of the report")
+        yield Refusal("files", f"{name} is not part of the report")
     for name in sorted(name for name in found.keys() & right if found[name].is_symlink() or not found[name].is_file()):
-        yield Refusal("files", f"{name} is no ordinary file")
+        yield Refusal("files", f"{name} is not a regular file")
     for name in sorted({place.README, place.HISTORY} - found.keys()):
-        yield Refusal("files", f"{name} is not there")
+        yield Refusal("files", f"{name} is missing")
+    evidence = found.get(published.EVIDENCE)
+    if evidence and evidence.lstat().st_size > published.MOST_BYTES:
+        yield Refusal("files", f"{published.EVIDENCE} has more than {published.MOST_BYTES:,} bytes")
 
 
 def _date(entry: Entry, today: datetime.date) -> Iterator[Refusal]:
     if entry.day > today + AHEAD:
-        yield Refusal("date", f"it is of {entry.day}, which has not come yet")
+        yield Refusal("date", f"the report is of {entry.day}, a day in the future")
     if today > entry.holds_until:
-        yield Refusal("date", f"it is of {entry.day}, and a report holds for {HOLDS.days} days")
+        yield Refusal("date", f"the report is of {entry.day}, and a report is valid for {HOLDS.days} days")
 
 
 def _readme(folder: Path, entry: Entry, report: Mapping[str, Any]) -> Iterator[Refusal]:
     path = folder / place.README
     if not path.is_file():
         return
-    said = content(path, what="page", most=MEGABYTE).decode(errors="replace")
-    if said != readme(entry, report):
-        yield Refusal("readme", "README.md does not say what the report says: make it with `trafficdist shelf add`")
+    text = content(path, what="page", most=MEGABYTE).decode(errors="replace")
+    if text != readme(entry, report):
+        yield Refusal("readme", "README.md is not the one that `trafficdist shelf add` writes")

@@ -45,9 +45,9 @@ Exit codes:
 def add(runs: Sequence[str], place: Path, suite: str) -> int:
     """Put the report of a finished RUN on the shelf, unless `trafficdist verify` refuses it.
 
-    Its folder is <kubernetes minor>/<organization>-<project>/<version>-<mode>, without the mode where no proxy was
-    judged, with README.md, report.yaml, run.jsonl.gz (the history) and what the report rests on. A report that was
-    there gives way. One that no released version of trafficdist made is shown as not verified.
+    Its folder is <kubernetes minor>/<organization>-<project>/<version>-<mode>, without the mode if no proxy was judged.
+    It gets README.md, report.yaml, run.jsonl.xz (the history) and evidence.txt (excerpts for what is not met). A newer
+    report replaces an older one. A report that no released version of trafficdist made is shown as not verified.
     """
     from harness.plugin.suite import catalogue
     from tools.shelf.adding import add as put

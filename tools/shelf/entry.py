@@ -1,4 +1,4 @@
-"""What the index knows of one report: whose it is, what is met by feature, what is not and why, and who says so."""
+"""The index entry of one report: implementation, requirements met by feature, unmet requirements, and state."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from harness.judging import history
 from harness.judging.outcome import Outcome, outcome
 from harness.model import judged
 from harness.model.requirements import Requirement
+from harness.report import published
 from harness.report.comparison import MARKS, by_feature, counted, judged_by, mode_of
 from harness.report.conformance import read_report
 from harness.report.rejudged import HISTORIES
 from harness.report.verified import is_released, refusals
 
-NO_HISTORY, UNRELEASED = "no history", "no released version made it"
+NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
 NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
-"""Why reports are not verified, now or later: their files say it, and need not be looked at again."""
+"""Reasons for which the same files can never be verified, so that nobody has to try again."""
 
 HOLDS = datetime.timedelta(days=365)
-"""How long a report holds. A version of an implementation does not change; kernels, clusters and requirements do."""
+"""How long a report is valid. A version of an implementation does not change; kernels, clusters and requirements do."""
 
 _LONGEST = 400  # letters of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A requirement that is not met, or of which it could not be told; `evidence` is a folder beside the report.
+    """A requirement that is not met, or whose verdict is inconclusive.
 
-    `sentence` is what it asks for, as its run said it; "" of a report that has no history.
+    `evidence` is a link to its excerpts, from the report's folder on: "evidence.txt#L12", or "". `sentence` is what the
+    requirement states, from the history of the run; "" for a report without history.
     """
 
     id: str
@@ -47,11 +49,11 @@ class Unmet:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A report on the shelf. `place` is its folder, from the shelf on; `digest` is that of all its files.
+    """A report on the shelf. `place` is its folder relative to the shelf; `digest` covers all its files.
 
-    `refused` is the first reason why it is not verified, "" if it is; `uncertifiable` is why no certificate can rest
-    on the run, as the report says. `met` and the cells of `features`, by profile and name, are as `trafficdist compare`
-    shows them: "✓ 12", "✗ 11/12". `unclaimed` are features that the implementation does not claim.
+    `refused` is the first reason why it is not verified, "" if it is. `uncertifiable` has the reasons for which the
+    report says that the run is not certifiable. `met` and the cells of `features`, by profile and name, are as
+    `trafficdist compare` shows them: "✓ 12", "✗ 11/12". The implementation does not claim the features `unclaimed`.
     """
 
     place: str
@@ -86,11 +88,11 @@ class Entry:
 
     @property
     def holds_until(self) -> datetime.date:
-        """Return the last day on which the report is more than history."""
+        """Return the last day on which the report is valid."""
         return self.day + HOLDS
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields as JSON has them."""
+        """Return all fields as values for JSON."""
         return asdict(self)
 
     @classmethod
@@ -103,9 +105,9 @@ class Entry:
 def entry_of(
     folder: Path, place: str, digest: str, catalogue: Callable[[], Sequence[Requirement]], *, refused: str | None = None
 ) -> Entry:
-    """Return what is to be known of the report in a folder. Raises `UsageError` if it is none.
+    """Return the entry of the report in a folder. Raises `UsageError` for anything else.
 
-    It is verified, unless `refused` says already what came of that. The catalogue is asked for only if it can be.
+    Verifies the report, unless `refused` is the result of an earlier verification. Reads the catalogue only then.
     """
     report = read_report(str(folder))
     if refused is None:
@@ -123,7 +125,7 @@ def _verified(folder: Path, report: Mapping[str, Any], catalogue: Callable[[], S
 
 
 def described(report: Mapping[str, Any], folder: Path) -> Entry:
-    """Return what a report says, whose evidence is in this folder; it has no place, and nobody has verified it."""
+    """Return the entry of a report whose history and evidence are in this folder, without place and verification."""
     implementation = report["implementation"]
     return Entry(
         place="",
@@ -137,7 +139,7 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
         date=report["date"],
         suite=f"{report['suite']['name']} {report['suite']['version']}",
         catalogue=report["suite"]["catalogueDigest"],
-        refused="nobody has verified it",
+        refused="not verified yet",
         uncertifiable="; ".join(report["run"].get("certifiableReasons", ())),
         met=counted(report["tests"]),
         features=by_feature(report),
@@ -148,8 +150,9 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
 
 
 def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
-    """Return what is not as it should be, the worst first."""
+    """Return the unmet requirements, the worst first."""
     order, sentences = list(MARKS), _sentences(folder)
+    lines = published.first_lines(folder, [each["id"] for each in report["tests"]])
     found = [(outcome(each["verdict"], each["level"]), each) for each in report["tests"]]
     bad = [pair for pair in found if pair[0] not in (Outcome.MET, Outcome.NOT_RUN)]
     return [
@@ -158,7 +161,7 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
             each["level"],
             MARKS[of],
             each["message"][:_LONGEST],
-            _evidence(each, folder),
+            f"{published.EVIDENCE}#L{lines[each['id']]}" if each["id"] in lines else "",
             each["profile"],
             tuple(each["features"]),
             sentences.get(each["id"], ""),
@@ -168,7 +171,7 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
 
 
 def _sentences(folder: Path) -> dict[str, str]:
-    """Return what requirements that are not met ask for, by id, as the history says it; a broken one says nothing."""
+    """Return the sentences of unmet requirements by id, from the history; none from a damaged one."""
     place = next((each for name in HISTORIES if (each := folder / name).exists()), None)
     try:
         records = history.read(place).records if place else ()
@@ -177,15 +180,9 @@ def _sentences(folder: Path) -> dict[str, str]:
     return {str(each["test"]): str(each["sentence"]) for each in records if each.get("sentence")}
 
 
-def _evidence(test: Mapping[str, Any], folder: Path) -> str:
-    """Return the folder with the evidence of a test, "" if it is not there."""
-    path = next(iter(test["evidence"]), "").rpartition("/")[0]
-    return path if path and (folder / path).is_dir() else ""
-
-
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a reader must know before they rely on a report; `holds` if it is verified, current and not too old."""
+    """The state of a report, as texts; `holds` if it is verified, certifiable, of the newest catalogue, and valid."""
 
     holds: bool
     texts: Sequence[str]
@@ -199,9 +196,9 @@ def states(entries: Sequence[Entry], today: datetime.date) -> dict[str, State]:
     for each in entries:
         older, expired = each.catalogue != newest, today > each.holds_until
         texts = [f"not verified: {each.refused}" if each.refused else "verified"]
-        texts += [f"certifies nothing: {each.uncertifiable}"] if each.uncertifiable else []
+        texts += [f"not certifiable: {each.uncertifiable}"] if each.uncertifiable else []
         texts += ["older catalogue"] if older else []
         texts += [f"expired {each.holds_until}"] if expired else []
-        texts += [f"holds until {each.holds_until}"] if not (expired or each.refused) else []
+        texts += [f"valid until {each.holds_until}"] if not (expired or each.refused) else []
         found[each.place] = State(not (each.refused or each.uncertifiable or older or expired), texts)
     return found

@@ -1,4 +1,4 @@
-"""Makes the index of the shelf anew: index.html, the section in README.md, and what it remembers."""
+"""Writes the index of the shelf: index.html, the section in README.md, and the cache index.json."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST = 16 * MEGABYTE
 def write(
     shelf: Path, catalogue: Callable[[], Sequence[Requirement]], today: datetime.date, *, again: bool = False
 ) -> list[Entry]:
-    """Write the index, and return what it shows. Raises `UsageError`, before anything is written."""
+    """Write the index, and return its entries. Raises `UsageError` before anything is written."""
     found, said = memory.entries(shelf, catalogue, again=again), stated.read(shelf)
     page = shelf / README
     before = content(page, what="page", most=_MOST).decode(errors="replace") if page.exists() else f"{BEGIN}\n{END}\n"

@@ -1,6 +1,6 @@
-"""Shows reports of the shelf as Markdown: the page beside each, and the section of the index.
+"""Writes Markdown about published reports: README.md of each report, and the section with all in the shelf's README.md.
 
-Pure: from entries to text. All words of others are escaped.
+Pure: from entries to text. Text from reports is escaped.
 """
 
 from __future__ import annotations
@@ -18,50 +18,47 @@ from harness.report.comparison import KEY, NOT_RUN, key_of_decisions, table
 from harness.report.verified import is_released
 from tools.shelf import matrix
 from tools.shelf.entry import UNRELEASED, Entry, State, states
-from tools.shelf.place import README, SHELVED
-from tools.shelf.stated import Stated, of
-
-MOST_UNMET = 10
-"""The most requirements that the index names of one report; the page beside it has all."""
+from tools.shelf.place import README
+from tools.shelf.stated import Stated
 
 BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end of the shelf -->"
 
 
 def readme(entry: Entry, report: Mapping[str, Any]) -> str:
-    """Return the page beside a report, which follows from it."""
+    """Return the text of README.md beside a report."""
     suite, mode = report["suite"]["version"], f"mode {entry.mode}" if entry.mode else ""
     judged = " ".join(filter(None, (mode, mark(entry.judges))))
     facts = (
         ("Kubernetes", entry.kubernetes),
         ("implementation", ", ".join(filter(None, (entry.organization, f"{entry.project} {entry.version}", judged)))),
-        ("page of the implementation", entry.url or NOT_RUN),
+        ("web page", entry.url or NOT_RUN),
         ("cluster", f"{report['environment']['backend']}, {len(report['environment']['nodes'])} nodes"),
-        ("date", f"{entry.day}; the report holds until {entry.holds_until}"),
+        ("date", f"{entry.day}; valid until {entry.holds_until}"),
         ("suite", f"{entry.suite}, {_origin(report)}"),
-        ("requirements that are met", entry.met),
+        ("requirements met", entry.met),
     )
     lines = [
         f"# {for_markdown(entry.title)}",
         "",
-        *table("", ["what the report says"], [(name, [for_markdown(text)]) for name, text in facts]),
+        *table("", ["from the report"], [(name, [for_markdown(text)]) for name, text in facts]),
         "",
         *(f"- {for_markdown(each['name'])}: {for_markdown(each['summary'])}" for each in report["profiles"]),
         "",
         *key_of_decisions([entry.judges]),
         "## Not met, and why",
         "",
-        *(_unmet(entry, "", ()) or ["Nothing."]),
+        *(_unmet(entry) or ["Nothing."]),
         "",
         "## Features",
         "",
         KEY,
         "",
         *_features(entry),
-        "## How it was made, and how to check it",
+        "## Run it again, and check it",
         "",
         f"    {for_line(shlex.join(report['run']['arguments']))}",
         "",
-        f"trafficdist {for_markdown(suite)} derives each verdict again, and makes a page with pictures:",
+        f"Two commands of trafficdist {for_markdown(suite)} derive each verdict again, and make a page with pictures:",
         "",
         "    trafficdist verify .",
         "    trafficdist report .",
@@ -70,72 +67,58 @@ def readme(entry: Entry, report: Mapping[str, Any]) -> str:
 
 
 def _origin(report: Mapping[str, Any]) -> str:
-    """Return what the suite of a report was installed from."""
+    """Return the revision that the suite of a report was installed from."""
     revision = report["suite"].get("revision", "")
     if is_released(report):
         return revision or "as released"
-    return f"{revision or 'of no known revision'}: {UNRELEASED}, so it is not verified"
+    return f"{revision or 'unknown revision'}; not verified: {UNRELEASED}"
 
 
 def _features(entry: Entry) -> Iterator[str]:
     for profile, cells in entry.features.items():
         rows = [(for_markdown(name), [cell]) for name, cell in cells.items()]
-        yield from table(profile.lower(), ["requirements that are met"], rows)
+        yield from table(profile.lower(), ["requirements met"], rows)
         yield ""
 
 
-def _unmet(entry: Entry, base: str, stated: Sequence[Stated]) -> list[str]:
+def _unmet(entry: Entry) -> list[str]:
     return [
         f"- {each.mark} `{for_code(each.id)}` ({each.level}): "
         + (f"*{for_markdown(each.sentence)}* " if each.sentence else "")
         + for_markdown(each.message)
-        + (f" ([evidence](<{base}{each.evidence}/>))" if each.evidence else "")
-        + _stated(of(entry.project, each.id, stated))
+        + (f" ([evidence](<{each.evidence}>))" if each.evidence else "")
         for each in entry.unmet
     ]
 
 
-def _stated(said: Stated | None) -> str:
-    return f" **Stated** by its [documentation](<{for_line(said.where)}>): {for_markdown(said.says)}" if said else ""
-
-
-def _few(entry: Entry, stated: Sequence[Stated]) -> list[str]:
-    """Return the worst of what is not met, for the index, whose page GitHub shows only up to half a megabyte."""
-    lines = _unmet(entry, f"{entry.place}/", stated)
-    more = [f"- and {len(lines) - MOST_UNMET} more: [its folder](<{entry.place}/>)"] if len(lines) > MOST_UNMET else []
-    return [*lines[:MOST_UNMET], *more]
-
-
 def section(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
-    """Return the section of the index, with its marks."""
+    """Return the section with all reports, between its two marks."""
     told = states(entries, today)
     lines = [
         BEGIN,
         "",
-        f"As of {today}: {summary(entries)} [index.html](index.html) has colours.",
+        f"Updated on {today}: {summary(entries)} [index.html](index.html) shows the same in colour, with each failure.",
         "",
         f"{KEY} {matrix.KEY}",
         "",
         *key_of_decisions(each.judges for each in entries),
+        matrix.SINCE,
+        "",
         *(line for profile in matrix.profiles(entries) for line in _matrix(profile, entries, told, stated)),
         "### Reports",
         "",
         *_reports(entries, told),
-        "### Not met, and why",
-        "",
-        *(line for each in entries if each.unmet for line in (_anchored(each), "", *_few(each, stated), "")),
+        *_documented(stated),
         END,
     ]
     return "\n".join(lines)
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """Return in sentences how many reports there are, and how many can be relied on."""
+    """Return how many reports there are, and how many are verified, as a sentence."""
     verified, unreleased = (sum(each.refused == why for each in entries) for why in ("", UNRELEASED))
-    said = f"{len(entries)} reports, {verified} of them verified."
-    if unreleased:
-        said += f" {unreleased} made by a version that is not released cannot be verified."
-    return said
+    more = f", {unreleased} made by an unreleased version of the suite" if unreleased else ""
+    return f"{len(entries)} reports, {verified} of them verified{more}."
 
 
 def _reports(entries: Sequence[Entry], told: Mapping[str, State]) -> list[str]:
@@ -169,9 +152,9 @@ def _matrix(
         if profile in each.features
     ]
     yield from (f"### {profile.lower()}", "", *table("", [for_markdown(each) for each in names], rows), "")
-    yield from ("\\* not verified, of an older catalogue, or expired: see [reports](#reports).", "")
+    yield from ("\\* not verified, older catalogue, or expired: see [reports](#reports).", "")
     if found := matrix.since(profile, entries):
-        yield from (f"#### {profile.lower()}, since which version", "", matrix.SINCE, "")
+        yield from (f"#### {profile.lower()}: first version", "")
         rows = [
             (
                 for_markdown(name),
@@ -183,19 +166,19 @@ def _matrix(
 
 
 def _cell(entry: Entry, text: str) -> str:
-    """Return a cell; one that is not green leads to what is not met, with its evidence."""
+    """Return a cell. One that is not green links to the requirements that are not met."""
     if matrix.is_green(text):
         return text
-    return f"[{text}](<{_beside(entry)}>)"
+    return f"[{text}](<{entry.place}/{README}#not-met-and-why>)"
 
 
-def _beside(entry: Entry) -> str:
-    """Return where all that a report does not meet is listed: on its own page, and of older ones in the index."""
-    return f"{entry.place}/{README}#not-met-and-why" if SHELVED.fullmatch(entry.place) else f"#{entry.place}"
-
-
-def _anchored(entry: Entry) -> str:
-    return f'<a name="{entry.place}"></a>{_link(entry)}:'
+def _documented(stated: Sequence[Stated]) -> Iterator[str]:
+    if stated:
+        yield from ("### Documented deviations", "")
+        for each in stated:
+            page = f"[documentation](<{for_line(each.where)}>)"
+            yield f"- {for_markdown(each.project)}: {for_markdown(each.says)} ({page})"
+        yield ""
 
 
 def _link(entry: Entry) -> str:
@@ -203,8 +186,8 @@ def _link(entry: Entry) -> str:
 
 
 def replaced(page: str, made: str) -> str:
-    """Return a page with the section between its marks replaced. Raises `UsageError` if it has no marks."""
+    """Return a page with the section between its two marks replaced. Raises `UsageError` if it has no marks."""
     found = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
     if not found.search(page):
-        raise UsageError(f"the README.md of the shelf has no lines {BEGIN!r} and {END!r}, between which the index goes")
+        raise UsageError(f"README.md of the shelf lacks the lines {BEGIN!r} and {END!r}; the index goes between them")
     return found.sub(lambda _: made, page, count=1)

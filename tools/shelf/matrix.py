@@ -1,6 +1,6 @@
-"""What a cell of the matrix says, and since which version an implementation does what a feature asks.
+"""The cells of the matrix, and the first version of an implementation that meets a feature.
 
-Pure: from entries to texts, which Markdown and HTML show alike.
+Pure: from entries to texts, for Markdown and HTML.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from tools.shelf.entry import Entry, Unmet
 from tools.shelf.stated import Stated, of
 
 UNCLAIMED = "·"
-KEY = f"{UNCLAIMED} not claimed. Stated: the documentation of the implementation says that it does so."
+KEY = f"{UNCLAIMED} not claimed. Stated: the implementation's documentation describes the deviation."
 
 _BROKEN, _WARNED = "✗?", "!"
 _LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
 
 
 def profiles(entries: Sequence[Entry]) -> list[str]:
-    """Return the names of the profiles of which any report has something; that of most reports first."""
+    """Return the names of the profiles in any report, the most frequent first."""
     found = [name for each in entries for name in each.features]
     return sorted(set(found), key=lambda name: (-found.count(name), name))
 
 
 def columns(profile: str, entries: Sequence[Entry]) -> list[str]:
-    """Return the features of a profile of which any report has something."""
+    """Return the features of a profile in any report."""
     return sorted({name for each in entries for name in each.features.get(profile, ())})
 
 
 def cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()) -> str:
-    """Return what a report says of a feature: "✓ 12", "✗ 3/12, 2 stated", "✗ 0/2, not claimed", "·" or "-"."""
+    """Return the cell of a report and a feature: "✓ 12", "✗ 3/12, 2 stated", "✗ 0/2, not claimed", "·" or "-"."""
     found = entry.features.get(profile, {}).get(feature)
     claimed = feature not in entry.unclaimed
     if found is None:
@@ -46,32 +46,32 @@ def cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()
 
 
 def is_green(text: str) -> bool:
-    """Return whether a cell has nothing to explain."""
+    """Return whether a cell needs no explanation."""
     return text[0] in (MET, NOT_RUN, UNCLAIMED)
 
 
 def behind(entry: Entry, profile: str, feature: str) -> list[Unmet]:
-    """Return the requirements for which a cell is not green."""
+    """Return the unmet requirements of a cell."""
     return [each for each in entry.unmet if each.profile == profile and feature in each.features]
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """From which version on an implementation does what a feature asks; `place` is the report that says so."""
+    """The first version of an implementation that meets a feature, and the folder of its report."""
 
     text: str
     place: str = ""
 
 
 SINCE = (
-    "The version from which on no MUST of a feature is not met, up to the newest that was judged; ≤ where that is the "
-    "oldest that was judged. In brackets the version before it, and the last one with a SHOULD that is not met. Each "
-    "version was judged by the requirements of its report's day."
+    "From a feature's first version on, all judged versions meet each of its MUSTs; ≤ marks the oldest judged version. "
+    "In brackets are the failing version before it, and the last version that does not meet a SHOULD. Catalogues may "
+    "differ between versions."
 )
 
 
 def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]:
-    """Return by implementation and feature since which version, for those with several versions on the shelf."""
+    """Return the first version by implementation and feature, where the shelf has several versions."""
     versions: dict[str, dict[tuple[int, ...], Entry]] = {}
     for each in sorted(entries, key=lambda each: each.date):
         if profile in each.features and _is_whole(each):
@@ -83,7 +83,7 @@ def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]
 
 
 def _since(versions: Sequence[Entry], profile: str, feature: str) -> Since:
-    """Return it for the versions of one implementation, the oldest first."""
+    """Return the first version for the versions of one implementation, the oldest first."""
     cells = [cell(each, profile, feature) for each in versions]
     lacking = [number for number, text in enumerate(cells) if text[0] in _LACKING]
     first = lacking[-1] + 1 if lacking else 0
@@ -101,7 +101,7 @@ def _named(text: str, entry: Entry) -> str:
 
 
 def _is_whole(entry: Entry) -> bool:
-    """Return whether the report has all requirements of what the implementation claims."""
+    """Return whether the report has all requirements of the features that the implementation claims."""
     return all(each.startswith(EXEMPTED) for each in entry.uncertifiable.split("; ") if each)
 
 

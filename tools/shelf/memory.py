@@ -1,7 +1,7 @@
-"""Remembers what was found of each report, in `index.json`, so that two hundred need not be verified at each change.
+"""Caches the entries of reports in `index.json`, so that a change need not verify two hundred reports again.
 
-What is remembered holds for files with the same digest only. A report that was verified by the release that made it
-stays so when requirements change, and when a later release shows more of it; one that is refused is tried again each
+A cached entry is valid for files with the same digest. A report that the release that made it has verified stays
+verified when requirements change, and when a later release shows more of it. A refused report is verified again each
 time.
 """
 
@@ -27,9 +27,9 @@ _MOST = 64 * MEGABYTE
 
 
 def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[Entry]:
-    """Return what is to be known of each report on the shelf, ordered by place. Raises `UsageError` for a broken one.
+    """Return the entry of each report on the shelf, ordered by place. Raises `UsageError` for a damaged one.
 
-    `again` trusts no memory, and verifies all.
+    `again` ignores the cache, and verifies all.
     """
     known = {} if again else _read(shelf / FILE)
     found: dict[str, Entry] = {}
@@ -47,7 +47,7 @@ def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, agai
 
 
 class _New(NamedTuple):
-    """A report of which nothing is remembered, or no more than what came of its verification."""
+    """A report that is not cached, or of which only the result of its verification is."""
 
     folder: Path
     place: str
@@ -59,18 +59,18 @@ class _New(NamedTuple):
 
 
 def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement]]) -> list[Entry]:
-    """Return what is to be known of reports: by a process for each processor."""
+    """Return the entries of reports, made by one process for each processor."""
     processes = min(len(new), this_machine().processors)
     if processes < 2:
         return [each.entry(catalogue) for each in new]
-    # Forked, they have the catalogue, or what makes it, as it is here.
+    # Forked processes share this one's catalogue, or the function that reads it.
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(processes, context, initializer=_catalogues.append, initargs=(catalogue,)) as pool:
         return list(pool.map(_entry_of_new, new))
 
 
 _catalogues: list[Callable[[], Sequence[Requirement]]] = []
-"""In a process of the pool, its one catalogue."""
+"""The one catalogue of a process in the pool."""
 
 
 def _entry_of_new(new: _New) -> Entry:
@@ -98,13 +98,13 @@ def digest_of(folder: Path) -> str:
 
 
 def as_json(found: Iterable[Entry]) -> str:
-    """Return the memory as text, an entry a line."""
+    """Return the cache as text, one entry in each line."""
     lines = ",\n".join(json.dumps(each.as_json(), ensure_ascii=True) for each in found)
     return f'{{"reports": [\n{lines}\n]}}\n'
 
 
 def _read(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Return what was remembered, by place, as it stands there; nothing of a file that is none of ours."""
+    """Return the cached values by place; none from a file of another form."""
     try:
         remembered = json.loads(content(path, what="index", most=_MOST))["reports"] if path.exists() else []
         return {str(each["place"]): each for each in remembered}
@@ -113,7 +113,7 @@ def _read(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _entry(said: Mapping[str, Any]) -> Entry | None:
-    """Return what was remembered of a report, None where another release wrote it in another form."""
+    """Return a cached entry, None if another release wrote it in another form."""
     try:
         return Entry.from_json(said)
     except (KeyError, TypeError):

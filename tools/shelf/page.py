@@ -1,6 +1,6 @@
-"""Makes index.html of the shelf: a matrix of implementations and features for each profile, and what is not met.
+"""Makes index.html of the shelf: a matrix of implementations and features for each profile, and unmet requirements.
 
-One file without scripts, which asks no network; its style is that of the page of a run.
+One file without scripts and network requests, in the style of a run's page.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from harness.report.template import environment, file, style
 from tools.shelf import matrix
 from tools.shelf.entry import Entry, states
 from tools.shelf.markdown import summary
-from tools.shelf.place import README, REPORT, SHELVED
+from tools.shelf.place import README
 from tools.shelf.stated import Stated, of
 
 _PACKAGE = "tools.shelf"
 
 
 def as_html(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
-    """Return the page; `today` tells which reports have expired."""
+    """Return the page; reports that have expired before `today` are marked."""
     told = states(entries, today)
     return (
         environment(_PACKAGE)
@@ -42,7 +42,7 @@ def as_html(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Sta
             },
             key=" ".join([KEY, matrix.KEY, *key_of_decisions(each.judges for each in entries)]).strip(),
             classes={**{mark: outcome.replace(" ", "-") for outcome, mark in MARKS.items()}, matrix.UNCLAIMED: ""},
-            links={each.place: f"{each.place}/{_page(each)}" for each in entries},
+            links={each.place: f"{each.place}/{README}" for each in entries},
             style=style(file(_PACKAGE, "index.css")),
         )
     )
@@ -59,7 +59,7 @@ def _matrix(profile: str, entries: Sequence[Entry], stated: Sequence[Stated]) ->
 
 
 def _not_green(entry: Entry, stated: Sequence[Stated]) -> list[tuple[str, str, str, list[str]]]:
-    """Return each cell of a report that is not green: profile, feature, its text, and the requirements behind it."""
+    """Return each cell of a report that is not green: profile, feature, text, and unmet requirements."""
     cells = [(profile, name, matrix.cell(entry, profile, name, stated)) for profile, name in _features(entry)]
     return [
         (profile, name, text, [each.id for each in matrix.behind(entry, profile, name)])
@@ -70,7 +70,3 @@ def _not_green(entry: Entry, stated: Sequence[Stated]) -> list[tuple[str, str, s
 
 def _features(entry: Entry) -> list[tuple[str, str]]:
     return [(profile, name) for profile, names in entry.features.items() for name in names]
-
-
-def _page(entry: Entry) -> str:
-    return README if SHELVED.fullmatch(entry.place) else REPORT

@@ -1,6 +1,6 @@
-"""Where a report stands on the shelf: its folder follows from what the report says of itself.
+"""The folder of a report on the shelf, which follows from the report.
 
-Two people who judge the same thing get the same folder, so a newer report takes the place of an older one.
+Two people who judge the same implementation get the same folder, so a newer report replaces an older one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from harness.errors import UsageError
 from harness.model.judged import DECISIONS
 from harness.report.comparison import judged_by, mode_of
 
-REPORT, README, HISTORY = "report.yaml", "README.md", "run.jsonl.gz"
-
-SHELVED = re.compile(r"\d+\.\d+/[a-z0-9.-]+/[a-z0-9.-]+")
-"""What the path of a folder looks like, from the shelf on."""
+REPORT, README, HISTORY = "report.yaml", "README.md", "run.jsonl.xz"
 
 _AUTHORS = re.compile(r"^the (.+) authors$")
 _MINOR = re.compile(r"v(\d+\.\d+)")
@@ -26,9 +23,9 @@ _MINOR = re.compile(r"v(\d+\.\d+)")
 def place_of(report: Mapping[str, Any]) -> PurePosixPath:
     """Return the folder of a report: `<kubernetes minor>/<organization>-<project>/<version>-<mode>`.
 
-    Where no proxy was judged there is no mode. One that is judged by its decisions alone has `-decisions` behind it.
-    Names are in small letters, and what is neither letter nor digit becomes a hyphen. "The X authors" are `x`, and a
-    version has no `v` before it. Raises `UsageError` if a name is missing.
+    There is no mode if no proxy was judged. A name ends with `-decisions` if only a proxy's decisions were judged.
+    Names are in lower case, with a hyphen for each run of other characters than letters and digits. "The X authors"
+    becomes `x`, and a version has no leading `v`. Raises `UsageError` if a name is missing.
     """
     implementation, mode = report["implementation"], mode_of(report)
     names = {name: str(implementation[name]) for name in ("organization", "project", "version")}
@@ -36,10 +33,10 @@ def place_of(report: Mapping[str, Any]) -> PurePosixPath:
     parts = {name: _slug(text) for name, text in names.items()}
     missing = [name for name, part in parts.items() if not part]
     if missing:
-        raise UsageError(f"the report has no {' and no '.join(missing)} that a folder could be named for")
+        raise UsageError(f"the report has no {' and no '.join(missing)} to name a folder after")
     minor = _MINOR.match(report["kubernetesVersion"])
     if minor is None:
-        raise UsageError(f"the report does not say which Kubernetes it was: {report['kubernetesVersion']}")
+        raise UsageError(f"the report has no Kubernetes version: {report['kubernetesVersion']}")
     last = [parts["version"], parts.get("mode"), DECISIONS if judged_by(report) == DECISIONS else ""]
     return PurePosixPath(minor[1], f"{parts['organization']}-{parts['project']}", "-".join(filter(None, last)))
 

@@ -1,14 +1,14 @@
-"""Deviations that a project's own documentation states: `stated.yaml` on the shelf.
+"""Deviations that a project documents: `stated.yaml` on the shelf.
 
-Whoever documents that a thing is done otherwise has not overlooked it, and a reader of the matrix should know. The
-verdict stays what it is: a requirement that is not met.
+A documented deviation is a decision and no mistake, and a reader of the matrix should know. The verdict stays: the
+requirement is not met.
 
-    - project: CoreDNS that ignores empty Services    # as its reports name it
+    - project: CoreDNS that ignores empty Services    # the name in its reports
       requirements: [DNS/service-has-its-cluster-ips]
       says: Services without ready endpoints get NXDOMAIN, by `ignore empty_service`.
       where: https://coredns.io/plugins/kubernetes/
 
-Anybody can propose an entry; `where` is the project's own page.
+Anybody can propose an entry; `where` is a page of the project.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEYS = {"project", "requirements", "says", "where"}
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What the documentation of a project says of requirements that it does not meet."""
+    """What a project's documentation says about requirements that it does not meet."""
 
     project: str
     requirements: frozenset[str]
@@ -37,7 +37,7 @@ class Stated:
 
 
 def read(shelf: Path) -> list[Stated]:
-    """Return what stands in the file of a shelf; nothing if it has none. Raises `UsageError`."""
+    """Return the entries of a shelf's file, none if there is no file. Raises `UsageError`."""
     place = shelf / FILE
     if not place.exists():
         return []
@@ -61,5 +61,5 @@ def _stated(entry: Any, where: str) -> Stated:
 
 
 def of(project: str, requirement: str, stated: Sequence[Stated]) -> Stated | None:
-    """Return what a project states of a requirement, None if nothing."""
+    """Return a project's statement about a requirement, None if there is none."""
     return next((each for each in stated if each.project == project and requirement in each.requirements), None)

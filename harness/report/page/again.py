@@ -12,6 +12,7 @@ from harness.judging.history import read
 from harness.judging.judge import Judged, judge
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
+from harness.report import published
 from harness.report.conformance import is_inside, read_report
 from harness.report.page.page import as_html
 from harness.report.reactions import by_case
@@ -28,7 +29,7 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
     target = out or found.folder / PAGE
     numbers = by_case(found.judged)
     try:
-        text = as_html(found.report, found.results, found.judged.stories, numbers, evidence_in(found.folder))
+        text = as_html(found.report, found.results, found.judged.stories, numbers, found.evidence)
         write_whole(target, text)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
@@ -37,12 +38,16 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class FormerRun:
-    """A run that has ended, as its folder tells it; `results` are as they were stated."""
+    """A run that has ended, from its folder; `results` are as they were stated.
+
+    `evidence` returns the text of a file of evidence by its path, None if there is none.
+    """
 
     folder: Path
     report: Mapping[str, Any]
     judged: Judged
     results: Sequence[Result]
+    evidence: Callable[[str], str | None]
 
 
 def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
@@ -55,7 +60,12 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
     judged = judge(read(history).records, history)
     known = {each.id: each for each in catalogue}
     stated = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.stated()]
-    return FormerRun(folder, report, judged, stated)
+    if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
+        found = published.excerpts(folder)
+        for each in (case for result in stated for case in result.cases):
+            each.evidence = [path for path in each.evidence if path in found]
+        return FormerRun(folder, report, judged, stated, found.get)
+    return FormerRun(folder, report, judged, stated, evidence_in(folder))
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:

@@ -153,7 +153,7 @@ def test_each_kind_of_file_takes_what_is_right(tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(yaml.safe_dump(RECIPE))
     assert resolve({"backend": "netns", "proxy": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
     assert resolve({"backend": "netns", "dns": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
-    report = str(ROOT / "reports/kube-proxy/1.29-iptables")
+    report = str(ROOT / "reports/1.37/kubernetes-kube-proxy/1.31.3-iptables")
     result = CliRunner().invoke(main, ["compare", "--changes", report, report])
     assert result.exit_code == 0, result.output
 

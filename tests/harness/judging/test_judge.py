@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from harness.commands.main import main
 from harness.judging.history import sealed
+from harness.judging.history_file import packed
 
 pytest_plugins = ["pytester"]
 
@@ -187,11 +188,15 @@ def test_history_report_and_latest_are_found(run: Path, monkeypatch: pytest.Monk
     (tmp_path / "trafficdist-results").mkdir()
     (tmp_path / "trafficdist-results" / "latest").symlink_to(run)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "alone.jsonl.gz").write_bytes(gzip.compress((run / "run.jsonl").read_bytes()))
-    outputs = [judge(place).output.splitlines() for place in ("latest", run / "run.jsonl", "alone.jsonl.gz")]
+    content = (run / "run.jsonl").read_bytes()
+    (tmp_path / "alone.jsonl.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "alone.jsonl.xz").write_bytes(packed(content))
+    outputs = [judge(place).output.splitlines() for place in ("latest", run / "run.jsonl")]
     assert outputs[0][1:] == outputs[1][1:]
-    assert outputs[2][1:-1] == outputs[1][1:-1]
-    assert outputs[2][-1] == "Each verdict and each message is what the history states, byte for byte."
+    for alone in ("alone.jsonl.gz", "alone.jsonl.xz"):
+        output = judge(alone).output.splitlines()
+        assert output[1:-1] == outputs[1][1:-1]
+        assert output[-1] == "Each verdict and each message is what the history states, byte for byte."
 
 
 def test_a_run_that_was_killed_is_judged_as_far_as_it_came(run: Path) -> None:

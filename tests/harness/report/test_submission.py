@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import gzip
+import lzma
 import os
 import shutil
 import subprocess
@@ -122,37 +122,39 @@ def test_a_good_submission_is_verified_by_the_release_that_made_it(fork: Fork) -
 
 
 def rewrite_history(fork: Fork) -> None:
-    path = fork.report / "run.jsonl.gz"
-    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
-    path.write_bytes(gzip.compress(b"".join(lines[:5] + lines[6:])))
+    path = fork.report / "run.jsonl.xz"
+    lines = lzma.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(lzma.compress(b"".join(lines[:5] + lines[6:])))
 
 
 def link(fork: Fork) -> None:
-    (fork.report / "junit.xml").unlink()
-    (fork.report / "junit.xml").symlink_to("/etc/passwd")
+    (fork.report / "evidence.txt").unlink()
+    (fork.report / "evidence.txt").symlink_to("/etc/passwd")
 
 
 BAD: dict[str, tuple[Callable[[Fork], object], str]] = {
     "a verdict that is better": (
         lambda f: f.change("report.yaml", "verdict: failed", "verdict: passed"), "verdicts: KEP-2/"),
     "a line of the history that is gone": (rewrite_history, "history: "),
-    "no history": (lambda f: (f.report / "run.jsonl.gz").unlink(), "history: "),
+    "no history": (lambda f: (f.report / "run.jsonl.xz").unlink(), "history: "),
     "other evidence": (
-        lambda f: next((f.report / "evidence").rglob("*.*")).write_text("fine"), "is not the file that the report"),
+        lambda f: (f.report / "evidence.txt").write_text("fine"), "is not the file that the report"),
+    "too much evidence": (
+        lambda f: (f.report / "evidence.txt").write_text("x" * 100_001), "evidence.txt has more than 100,000 bytes"),
     "no report": (lambda f: (f.report / "report.yaml").unlink(), "has no report.yaml"),
     "a report that is none": (
         lambda f: f.change("report.yaml", "kind: ConformanceReport", "kind: Praise"), "schema: "),
     "a key twice": (lambda f: f.change("report.yaml", "\nmode:", "\nmode: x\nmode:"), "schema: "),
     "another folder": (
-        lambda f: f.report.rename(f.report.with_name("9.9-nftables")), "place: it stands in 1.37/o-p/9.9-nftables"),
+        lambda f: f.report.rename(f.report.with_name("9.9-nftables")), "place: the folder is 1.37/o-p/9.9-nftables"),
     "another Kubernetes": (
-        lambda f: shutil.move(f.report.parent, f.place / "reports/1.38/o-p"), "place: it stands in 1.38/o-p/"),
+        lambda f: shutil.move(f.report.parent, f.place / "reports/1.38/o-p"), "place: the folder is 1.38/o-p/"),
     "a file that nobody names": (
-        lambda f: (f.report / "evidence/certificate.pdf").write_text("x"), "certificate.pdf is no part of the report"),
-    "a link": (link, "files: junit.xml is no ordinary file"),
-    "no page": (lambda f: (f.report / "README.md").unlink(), "files: README.md is not there"),
+        lambda f: (f.report / "certificate.pdf").write_text("x"), "certificate.pdf is not part of the report"),
+    "a link": (link, "files: evidence.txt is not a regular file"),
+    "no page": (lambda f: (f.report / "README.md").unlink(), "files: README.md is missing"),
     "a page that praises": (
-        lambda f: f.change("README.md", "## Not met", "The best of all.\n\n## Not met"), "readme: README.md does not"),
+        lambda f: f.change("README.md", "## Not met", "The best of all.\n\n## Not met"), "readme: README.md is not"),
     "no release": (
         lambda f: f.change("report.yaml", "  version: '1.0'\n  harness", "  version: '1.1'\n  harness"),
         "trafficdist 1.1 is no release; releases are: v1.0"),
@@ -180,7 +182,7 @@ def test_a_bad_submission_is_refused_for_its_reason(fork: Fork, spoil: Callable[
     assert why in said
 
 
-@pytest.mark.parametrize(("days", "why"), [(400, "a report holds for 365 days"), (-3, "which has not come yet")])
+@pytest.mark.parametrize(("days", "why"), [(400, "a report is valid for 365 days"), (-3, "a day in the future")])
 def test_a_report_holds_for_a_year_from_its_day(publishable: Forged, tmp_path: Path, days: int, why: str) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
     assert check(target, publishable.requirements, TODAY) == []

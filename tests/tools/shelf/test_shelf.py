@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +23,8 @@ from harness.model import judged
 from harness.model.escaping import for_markdown
 from harness.model.judged import DECISIONS
 from harness.model.requirements import Requirement
+from harness.report.conformance import read_report
+from harness.report.page.again import read_run, write
 from harness.report.verified import verify
 from tests.harness.report.browser import Page
 from tests.harness.report.forged import Forged
@@ -37,6 +41,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parents[3]
 TODAY = datetime.date(2026, 11, 24)
 KUBE_PROXY = {"organization": "The Kubernetes authors", "project": "kube-proxy", "version": "v1.37.2"}
+NO_HISTORY = "1.38/kubernetes-kube-proxy/1.35.8-nftables"
 ODD = "<script>x</script>|`[a](b)\u202e"
 
 
@@ -115,7 +120,7 @@ def test_a_report_without_a_name_has_no_folder(name: str) -> None:
 
 
 def test_a_report_of_an_unknown_kubernetes_has_no_folder() -> None:
-    with pytest.raises(UsageError, match="which Kubernetes it was: unknown"):
+    with pytest.raises(UsageError, match="has no Kubernetes version: unknown"):
         place_of({"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "unknown"})
 
 
@@ -123,10 +128,11 @@ def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged,
     target = shelved(run, tmp_path / "shelf")
     assert target.parent.name == "o-p"
     assert target.name.startswith("1.0-")
-    named = {each["path"] for each in run.report["artifacts"]} - {"run.jsonl"}
     found = {str(each.relative_to(target)) for each in target.rglob("*") if each.is_file()}
-    assert found == named | {"README.md", "report.yaml", "run.jsonl.gz"}
-    assert any(name.startswith("evidence/") for name in found)
+    assert found == {"README.md", "report.yaml", "run.jsonl.xz", "evidence.txt"}
+    named = {each["path"]: each["sha256"] for each in read_report(str(target))["artifacts"]}
+    assert named.keys() == {"evidence.txt", "run.jsonl"}
+    assert named["run.jsonl"] == hashlib.sha256((run.folder / "run.jsonl").read_bytes()).hexdigest()
     assert verify(target, run.requirements) == []
     assert CliRunner().invoke(main, ["judge", str(target)]).exit_code == 1  # as the run, in which some are not met
     assert list((tmp_path / "shelf").glob(".*")) == []
@@ -137,13 +143,64 @@ def test_the_page_beside_a_report_says_what_is_not_met_and_how_to_check(run: For
     assert said.startswith("# p 1.0 ")
     assert "- ✗ `KEP-2/leaks` (MUST): *" in said
     assert for_markdown(next(each.sentence for each in run.requirements if each.id == "KEP-2/leaks")) in said
-    assert "([evidence](<evidence/KEP-2/leaks/>))" in said
+    [line] = re.findall(r"`KEP-2/leaks` .*\(\[evidence\]\(<evidence\.txt#L(\d+)>\)\)", said)
+    evidence = (tmp_path / "1.37" / "o-p").glob("*/evidence.txt")
+    assert next(evidence).read_text().splitlines()[int(line) - 1] == "==== evidence/KEP-2/leaks/explanation.txt"
     assert "    trafficdist verify .\n" in said
 
 
 def test_a_newer_report_takes_the_place_of_an_older_one(run: Forged, tmp_path: Path) -> None:
-    (shelved(run, tmp_path) / "evidence/of-before.txt").write_text("old")
-    assert not (shelved(run, tmp_path) / "evidence/of-before.txt").exists()
+    (shelved(run, tmp_path) / "of-before.txt").write_text("old")
+    assert not (shelved(run, tmp_path) / "of-before.txt").exists()
+
+
+def test_a_published_report_can_be_added_to_another_shelf(run: Forged, tmp_path: Path) -> None:
+    first = shelved(run, tmp_path / "one")
+    second, refused = add(str(first), tmp_path / "two", lambda: run.requirements)
+    assert refused == []
+    assert [(second / each.name).read_bytes() for each in first.iterdir()] == [
+        each.read_bytes() for each in first.iterdir()
+    ]
+
+
+def test_a_published_report_omits_what_passed_tests_observed(run: Forged, tmp_path: Path) -> None:
+    of_run = {each["id"]: each for each in read_report(str(run.folder))["tests"]}
+    tests = {each["id"]: each for each in read_report(str(shelved(run, tmp_path)))["tests"]}
+    assert tests.keys() == of_run.keys()
+    assert "observed" in of_run["KEP-2/holds"]
+    assert tests["KEP-2/holds"] == {key: value for key, value in of_run["KEP-2/holds"].items() if key != "observed"}
+    assert of_run["KEP-2/leaks"]["evidence"]
+    assert tests["KEP-2/leaks"] == of_run["KEP-2/leaks"] | {"evidence": ["evidence.txt"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (lambda tests: tests["KEP-2/leaks"].pop("observed"), "tests"),
+        (lambda tests: tests["KEP-2/leaks"].update(evidence=[]), "tests"),
+        (lambda tests: tests["KEP-2/holds"].update(observed={"1. TCP": {"a1": {"a1": 99}}}), "tests"),
+        (lambda tests: tests["KEP-2/holds"].update(evidence=["evidence.txt"]), "tests"),
+        (lambda tests: tests["KEP-2/leaks"].update(verdict="passed"), "verdicts"),
+    ],
+    ids=["no counts", "no evidence", "other counts", "evidence of a passed test", "another verdict"],
+)
+def test_a_changed_published_report_is_refused(
+    run: Forged, tmp_path: Path, change: Callable[[dict[str, Any]], object], check: str
+) -> None:
+    target = shelved(run, tmp_path)
+    report = read_report(str(target))
+    change({each["id"]: each for each in report["tests"]})
+    (target / "report.yaml").write_text(yaml.safe_dump(report, sort_keys=False), encoding="utf-8")
+    assert check in [each.check for each in verify(target, run.requirements)]
+
+
+def test_the_page_of_a_published_report_shows_the_excerpts(run: Forged, tmp_path: Path) -> None:
+    target = shelved(run, tmp_path)
+    found = read_run(str(target), run.requirements)
+    [leaks] = [each for each in found.results if each.requirement.id == "KEP-2/leaks"]
+    [path] = [path for case in leaks.cases for path in case.evidence if path.endswith("/explanation.txt")]
+    assert found.evidence(path) == f"{(run.folder / path).read_text().rstrip()}\n\n"
+    assert write(str(target), run.requirements).read_text(encoding="utf-8").count("<section") > 0
 
 
 def test_what_verify_refuses_does_not_come_onto_the_shelf(run: Forged, tmp_path: Path) -> None:
@@ -167,14 +224,16 @@ def test_a_report_that_no_release_made_stands_on_the_shelf_and_is_not_verified(r
     assert run.checks() == ["release"]
     target, refused = add(str(run.folder), shelf, lambda: run.requirements)
     assert [each.check for each in refused] == ["release"]
-    assert "of no known revision: no released version made it" in (target / "README.md").read_text(encoding="utf-8")
+    assert "unknown revision; not verified: made by an unreleased version" in (target / "README.md").read_text(
+        encoding="utf-8"
+    )
     found = {each.project: each for each in index.write(shelf, refuse, TODAY)}
-    assert found["p"].refused == "no released version made it"
+    assert found["p"].refused == "made by an unreleased version"
     assert memory.entries(shelf, refuse) == list(found.values())
     for name in ("README.md", "index.html"):
         text = (shelf / name).read_text(encoding="utf-8")
-        assert "2 reports, 0 of them verified. 1 made by a version that is not released cannot be verified." in text
-        assert "not verified: no released version made it" in text
+        assert "2 reports, 0 of them verified, 1 made by an unreleased version of the suite." in text
+        assert "not verified: made by an unreleased version" in text
     today = datetime.datetime.now(datetime.UTC).date()  # that of the run
     assert [each.check for each in check(target, run.requirements, today)] == ["release"]
 
@@ -208,20 +267,22 @@ def test_each_report_has_its_state() -> None:
         entry("some", uncertifiable="--run-test chose requirements"),
     ]
     told = states([newest, *odd], TODAY)
-    assert told["new"].texts == ["verified", "holds until 2027-11-21"]
+    assert told["new"].texts == ["verified", "valid until 2027-11-21"]
     assert told["forged"].texts == ["not verified: verdicts: no", "older catalogue"]
-    assert told["old"].texts == ["verified", "older catalogue", "holds until 2027-11-21"]
+    assert told["old"].texts == ["verified", "older catalogue", "valid until 2027-11-21"]
     assert told["late"].texts == ["verified", "expired 2026-11-01"]
-    assert told["some"].texts[1] == "certifies nothing: --run-test chose requirements"
+    assert told["some"].texts[1] == "not certifiable: --run-test chose requirements"
     assert {name for name, each in told.items() if each.holds} == {"new"}
 
 
 @pytest.fixture
 def shelf(run: Forged, tmp_path: Path) -> Path:
-    """A shelf with a verified report, and one of before there were histories."""
+    """A shelf with a verified report, and one without a history."""
     place = tmp_path / "shelf"
     shelved(run, place)
-    shutil.copytree(ROOT / "reports/kube-proxy/1.35-nftables", place / "kube-proxy/1.35-nftables")
+    (place / NO_HISTORY).mkdir(parents=True)
+    for name in ("README.md", "report.yaml", "evidence.txt"):
+        shutil.copy(ROOT / "reports/1.37" / NO_HISTORY.partition("/")[2] / name, place / NO_HISTORY)
     (place / "README.md").write_text("# Mine\n\n<!-- the shelf: made by `trafficdist shelf index` -->\nx\n"
                                      "<!-- end of the shelf -->\n\nAfter.\n")  # fmt: skip
     return place
@@ -241,14 +302,16 @@ def test_the_index_is_made_from_the_folder_alone(run: Forged, shelf: Path) -> No
     assert text.endswith("-->\n\nAfter.\n")
     for shown in (page, text):
         assert "not verified: no history" in shown
-        assert "KEP-4444/hints-come-and-go-without-loss" in shown
         assert "2 reports, 1 of them verified" in shown
-        assert f"{found['p'].place}/evidence/KEP-2/leaks/" in shown
+    assert "CHANGES/a-slice-of-another-service" in page
+    assert f"{found['p'].place}/evidence.txt#L" in page
+    assert f"{found['p'].place}/README.md#not-met-and-why" in text
+    assert f"{NO_HISTORY}/README.md#not-met-and-why" in text
 
 
 def test_an_index_needs_its_place_in_the_page(run: Forged, shelf: Path) -> None:
     (shelf / "README.md").write_text("# Mine\n")
-    with pytest.raises(UsageError, match="between which the index goes"):
+    with pytest.raises(UsageError, match="the index goes between them"):
         made(run, shelf)
     assert not (shelf / "index.html").exists()
 
@@ -256,9 +319,9 @@ def test_an_index_needs_its_place_in_the_page(run: Forged, shelf: Path) -> None:
 def test_what_was_verified_is_remembered_until_a_file_changes(run: Forged, shelf: Path) -> None:
     before = made(run, shelf)
     assert memory.entries(shelf, refuse) == list(before.values())
-    next((shelf / before["p"].place / "evidence").rglob("*.*")).write_text("nothing to see here")
+    (shelf / before["p"].place / "evidence.txt").write_text("nothing to see here")
     assert made(run, shelf)["p"].refused.startswith("artifacts: ")
-    (shelf / "index.json").write_text('{"reports": [{"place": "kube-proxy"}]}')
+    (shelf / "index.json").write_text(json.dumps({"reports": [{"place": NO_HISTORY}]}))
     assert made(run, shelf)["kube-proxy"] == before["kube-proxy"]
 
 
@@ -285,13 +348,6 @@ def test_a_shelf_without_reports_is_wrong_use(tmp_path: Path) -> None:
     assert "there is no report.yaml in it" in result.output
 
 
-def test_the_section_names_the_worst_ten_of_a_report() -> None:
-    bad = tuple(unmet(f"KEP-1/r-{number}") for number in range(13))
-    said = section([entry("1.37/a-b/1-x", unmet=bad)], TODAY)
-    assert said.count("- ✗ `KEP-1/r-") == 10
-    assert "- and 3 more: [its folder](<1.37/a-b/1-x/>)" in said
-
-
 def test_names_of_others_are_shown_and_not_obeyed() -> None:
     page = as_html([entry(project=ODD, url=f"javascript:{ODD}")], TODAY)
     assert "<script" not in page
@@ -305,7 +361,8 @@ REPORTS = 200
 @pytest.fixture
 def many(tmp_path: Path) -> Path:
     """Two hundred reports as large as real ones, remembered as two hundred verified ones would be."""
-    real, history = ROOT / "reports/kube-proxy/1.35-nftables/report.yaml", bytes(range(256)) * 2000
+    real = ROOT / "reports/1.37/trafficdist-reference/0.1.0.dev0-nftables/report.yaml"
+    history = bytes(range(256)) * 2000
     report = yaml.load(real.read_bytes(), Loader=yaml.CSafeLoader)
     (tmp_path / "one").mkdir()
     shutil.copy(real, tmp_path / "one")
@@ -317,9 +374,13 @@ def many(tmp_path: Path) -> Path:
         folder = tmp_path / f"1.{number % 9}/acme-proxy/{number}-nftables"
         folder.mkdir(parents=True)
         shutil.copy(real, folder)
-        (folder / "run.jsonl.gz").write_bytes(history)
-        place = str(folder.relative_to(tmp_path))
-        known.append(replace(one, place=place, digest=memory.digest_of(folder), version=str(number), refused=""))
+        (folder / "run.jsonl.xz").write_bytes(history)
+        known.append(
+            replace(
+                one, place=str(folder.relative_to(tmp_path)), digest=memory.digest_of(folder), version=str(number),
+                refused="", unmet=(unmet(),),
+            )
+        )  # fmt: skip
     (tmp_path / "index.json").write_text(memory.as_json(known))
     return tmp_path
 

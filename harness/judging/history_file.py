@@ -1,0 +1,90 @@
+"""Reads the bytes of a history from its file, plain or compressed, and packs a history for publication.
+
+A packed history is `run.jsonl.xz`. Only its last line has a digest: digests do not compress, and would be two thirds of
+the file. Each digest follows from the lines before it, so reading restores the exact bytes of `run.jsonl`, and the last
+digest shows whether any line was changed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import zlib
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.model import files
+
+MOST_BYTES = 256 * files.MEGABYTE
+"""The limit for a history, compressed or not. The history of a run of all requirements has nine megabytes."""
+
+_MEMORY = 128 * files.MEGABYTE  # for unpacking; what xz -9 packed needs 65
+
+_BEFORE, _AFTER = b',"digest":"', b'"}'
+_DIGEST = 64  # hexadecimal digits of SHA-256
+TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
+"""The bytes of a line from the comma before its digest to the end."""
+
+
+def read(path: Path) -> bytes:
+    """Return the content of `run.jsonl` from this file, from `run.jsonl.xz` or from `run.jsonl.gz`.
+
+    Raises `UsageError` for a file that cannot be read or unpacked.
+    """
+    content = files.content(path, what="history", most=MOST_BYTES)
+    if path.suffix not in (".gz", ".xz"):
+        return content
+    try:
+        content = _decompressed(content) if path.suffix == ".xz" else _gunzipped(content)
+    except gzip.BadGzipFile as error:
+        raise UsageError(f"history {path}: cannot be read: {error}") from error
+    except (EOFError, lzma.LZMAError, zlib.error) as error:
+        raise UsageError(f"history {path}: cannot be read: its compressed data are damaged or cut off") from error
+    digests = TAIL * content.count(b"\n") if path.suffix == ".xz" else 0
+    if len(content) + digests > MOST_BYTES:
+        raise UsageError(f"history {path}: has more than {MOST_BYTES // files.MEGABYTE} MiB")
+    return _restored(content) if digests else content
+
+
+def packed(content: bytes) -> bytes:
+    """Return a complete history as `run.jsonl.xz` has it."""
+    *lines, last, _ = content.split(b"\n")
+    return lzma.compress(b"\n".join([*(line[:-TAIL] + b"}" for line in lines), last, b""]))
+
+
+def sealed(body: bytes, before: bytes) -> tuple[bytes, bytes]:
+    """Return a line without its newline, and its digest.
+
+    `body` is a JSON object without the closing brace, `before` the digest of the line before.
+    """
+    digest = hashlib.sha256(before + body).hexdigest().encode()
+    return body + _BEFORE + digest + _AFTER, digest
+
+
+def _restored(content: bytes) -> bytes:
+    """Return a history with a digest in each line."""
+    *lines, rest = content.split(b"\n")
+    digest, restored = b"", []
+    for line in lines:
+        if line[-TAIL:].startswith(_BEFORE):
+            digest = line[-TAIL:][len(_BEFORE) : -len(_AFTER)]
+            restored.append(line)
+        else:
+            whole, digest = sealed(line[:-1], digest)
+            restored.append(whole)
+    return b"\n".join([*restored, rest])
+
+
+def _decompressed(content: bytes) -> bytes:
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    found = decompressor.decompress(content, max_length=MOST_BYTES + 1)
+    if len(found) <= MOST_BYTES and (not decompressor.eof or decompressor.unused_data):
+        raise EOFError
+    return found
+
+
+def _gunzipped(content: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        return file.read(MOST_BYTES + 1)
