@@ -46,7 +46,7 @@ def compare(reports: Sequence[str], *, changes: bool, issues: str | None) -> int
     if changes or issues:
         if len(reports) != 2:
             raise click.UsageError(f"--changes and --issues take two reports, and there are {len(reports)}")
-        return _changes(*reports, issues)
+        return _changes(reports[0], reports[1], issues)
     from harness.report.comparison import as_markdown
     from harness.report.conformance import read_report
 

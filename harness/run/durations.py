@@ -59,7 +59,7 @@ def estimate(requirement: Requirement, needed: Needs, cases: int = 1) -> float:
     """Return the estimated seconds of a requirement with these needs and this number of cases."""
     factor = math.prod(each for ability, each in _FACTORS.items() if ability in needed.abilities)
     size = math.exp(0.2 * len(needed.nodes)) * (1 + len(requirement.kills)) ** 0.3 * math.sqrt(cases)
-    return round(_BASE.get(requirement.profile, 0.4) * factor * size, 2)
+    return round(float(_BASE.get(requirement.profile, 0.4) * factor * size), 2)
 
 
 def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
