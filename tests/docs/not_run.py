@@ -67,8 +67,6 @@ NOT_RUN = {
     "trafficdist run --proxy mine.yaml --organization Acme --project acme-proxy --version 1.2.3": _MINE,
     "trafficdist shelf add latest --shelf reports": _WHOLE,
     "trafficdist shelf check reports/1.37/acme-acme-proxy/1.2.3-nftables": _SUBMISSION,
-    "git worktree add ../release v0.1.0": _SUBMISSION,
-    "pip install --editable ../release": _SUBMISSION,
     "git add reports/1.37/acme-acme-proxy": _SUBMISSION,
     'git commit --all --message "Release version 0.1.0"': _RELEASE,
     'git tag --annotate v0.1.0 --message "trafficdist 0.1.0"': _RELEASE,

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from harness.commands.main import main
 from harness.errors import UsageError
-from harness.recipes import checks
+from harness.recipes import readiness
 from harness.settings.option import Option
 from harness.settings.options import OPTIONS, resolve
 
@@ -231,10 +231,10 @@ def test_a_recipe_with_a_wrong_value_is_refused_with_its_key(
 
 def test_a_regular_expression_that_backtracks_for_ever_ends_by_its_time(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a" * 100 + "b")
-    place = checks.ProgramPlace(None, tmp_path / "log")  # type: ignore[arg-type]  no netns: nothing is asked for
+    place = readiness.ProgramPlace(None, tmp_path / "log")  # type: ignore[arg-type]  no netns: nothing is asked for
     begun = time.process_time()
-    said = checks.LogCheck("^(a|aa)+$").missing(place)
-    assert time.process_time() - begun < 2 * checks.PATTERN_SECONDS + 0.5
+    said = readiness.LogCheck("^(a|aa)+$").missing(place)
+    assert time.process_time() - begun < 2 * readiness.PATTERN_SECONDS + 0.5
     assert "'^(a|aa)+$' was still trying to match the log after 0.5 s" in said
 
 
