@@ -29,8 +29,8 @@ from trafficdist import (
     Service,
     Traffic,
     UsageError,
+    expect_hint_counts,
     expect_hints,
-    expect_shared_out,
     expect_traffic,
 )
 
@@ -117,7 +117,7 @@ def expect_written(
     """Expect these hints. Returns the pods by the zone that they are hinted for."""
     by_name = {pod.name: pod for pod in pods}
     if written == "shared out":
-        shared = expect_shared_out(cluster, service, SHARED_OUT)
+        shared = expect_hint_counts(cluster, service, SHARED_OUT)
         return {zone: {by_name[name] for name in names} for zone, names in shared.items()}
     expect_hints(cluster, service, {name: _own(pod, written) for name, pod in by_name.items()})
     return _by(by_name.values(), "zone") if "zone" in written else {}

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from emulator import kubeconfig_copy
 from emulator import state as cluster_state
 from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.state import READY, ClusterState
-from harness.api import kubeconfigs
 from harness.commands.arguments import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model.texts import as_table
@@ -48,7 +48,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
     if kubeconfig is not None:
-        kubeconfigs.check(kubeconfig)
+        kubeconfig_copy.check(kubeconfig)
     with _locked(name):
         running = cluster_state.load(name)
         if running is not None:
@@ -64,7 +64,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
         raise UnavailableError(f"cluster {name!r} ended as soon as it was up")
     if kubeconfig is not None:
         try:
-            kubeconfigs.write(kubeconfig, state.kubeconfig, folder)
+            kubeconfig_copy.write(kubeconfig, state.kubeconfig, folder)
         except UsageError:
             down(name)
             raise
@@ -131,7 +131,7 @@ def down(name: str) -> str:
         state = cluster_state.load(name)
         if state is None:
             return f"Cluster {name} is not up."
-        kubeconfigs.remove(cluster_state.folder_of(name))
+        kubeconfig_copy.remove(cluster_state.folder_of(name))
         _end(state)
         shutil.rmtree(cluster_state.folder_of(name), ignore_errors=True)
     return f"Cluster {name} is down."

@@ -27,8 +27,8 @@ from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
 from harness.guest import errors
-from harness.model.cycles import unsearched
 from harness.model.escaping import for_json
+from harness.model.garbage_collection import gc_paused
 from reference.features import Reading
 from reference.proxy.objects import UNREADABLE
 
@@ -93,7 +93,7 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
 
 def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
     """Print the overview, of one namespace or of all; True if some Service does not get what it asks for."""
-    with unsearched():  # millions of objects that all stay
+    with gc_paused():  # millions of objects that all stay
         cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         view = overview(cluster, namespace)
     console.out(FORMATS[form](view), highlight=False)

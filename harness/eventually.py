@@ -1,9 +1,7 @@
-"""The one way of waiting.
+"""Waits for conditions, with errors that explain a time-out: the condition, the last value, and since when it was so.
 
-A bare time-out explains nothing. This one says what was awaited, what was seen last, and since when it looked so.
-Whether being late is a failure depends on what was awaited, so the caller says it: a proxy that does not converge broke
-its requirement (`NotYetError`, an `AssertionError`), a cluster that does not boot says nothing about the proxy
-(`error=InconclusiveError`).
+The caller chooses the error. A proxy that does not converge violates its requirement (`NotYetError`, an
+`AssertionError`). A cluster that does not boot proves nothing about the proxy (`error=InconclusiveError`).
 """
 
 from __future__ import annotations
@@ -17,25 +15,25 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 FAR = 30.0
-"""Seconds, before the time scale, for which what a component has to do is waited for, when it declares no bound."""
+"""The default time limit in seconds, before the time scale, for components that declare none."""
 
 _NO_CROWD, _MOST_CROWDED = 4, 10
 
 _LATER = 0.05
-"""The share of the time waited so far that the next pause takes at least: who waits for long looks less often."""
+"""The shortest pause as a share of the time waited so far, so that long waits poll less often."""
 
 _scale = 1.0
 
 
 class NotYetError(AssertionError):
-    """A wait timed out. A check may raise it too, instead of returning False, to say what is missing."""
+    """A wait timed out. A check may also raise it, instead of returning False, with the reason."""
 
 
 def set_time_scale(factor: float) -> None:
-    """Multiply all deadlines by `factor`, for slow machines (`--td-time-scale`). It stands in the report."""
+    """Multiply all time limits by `factor`, for slow machines (`--td-time-scale`). It is in the report."""
     if factor <= 0:
         raise ValueError(f"time scale {factor}: want a number above 0")
-    global _scale  # noqa: PLW0603  one factor for all waits of a process is the point
+    global _scale  # noqa: PLW0603  one factor for all waits of a process
     _scale = factor
 
 
@@ -53,13 +51,12 @@ def eventually(
     error: Callable[[str], Exception] = NotYetError,
     in_vain: Callable[[], str] = str,
 ) -> T:
-    """Call `check` until it gives something true, and give that.
+    """Call `check` until it returns a true value, and return that.
 
-    `within` is in seconds before the time scale; `FAR` unless given, and then more on a crowded machine. `every` is the
-    shortest pause between two looks: what took long is known to a twentieth of its time. `describe` ends the sentence
-    "waited for ..."; a function is asked only when the wait was in vain. A check may raise `AssertionError` for "not
-    yet, because ..."; other errors end the wait. There is always a look after the deadline.
-    Raises `error(text)`.
+    `within` is in seconds before the time scale, by default `FAR`, which is longer on a busy machine. `every` is the
+    shortest pause between two calls. `describe` completes the sentence "waited for ..."; a function is called only
+    after a time-out. `in_vain` returns a reason to stop early, or "". A check may raise `AssertionError` with a reason
+    for "not yet"; other errors end the wait. The last call is always after the deadline. Raises `error(text)`.
     """
     begin = time.monotonic()
     limit = (FAR if within is None else within) * _scale
@@ -86,16 +83,16 @@ def eventually(
             raise error(
                 f"waited {now - begin:.3f} s for {awaited}; last seen: {last}, "
                 f"unchanged for {now - since:.3f} s (looks: {looks}, time scale: {_scale:g})"
-                f"{f'. No longer, since {reason}' * bool(reason)}"
+                f"{f'. Stopped early: {reason}' * bool(reason)}"
             )
         time.sleep(max(0.0, min(max(every, (now - begin) * _LATER), deadline - now)))
 
 
 def crowding() -> float:
-    """Return by how much more than `FAR` is waited on a machine as crowded as this one is now: 1 to `_MOST_CROWDED`.
+    """Return the factor by which `FAR` grows with the current load of this machine: 1 to `_MOST_CROWDED`.
 
-    A component that gets a tenth of a processor does in five minutes what it would do in thirty seconds, and a machine
-    says nothing about it. Up to four threads that want to run for each processor are no crowd.
+    A component that gets a tenth of a processor needs five minutes for the work of thirty seconds. Up to four runnable
+    threads per processor are normal.
     """
     wanting = os.getloadavg()[0] / len(os.sched_getaffinity(0))
     return min(max(wanting / _NO_CROWD, 1.0), _MOST_CROWDED)
@@ -104,10 +101,10 @@ def crowding() -> float:
 def seen_last(
     look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
 ) -> V:
-    """Look until what is seen is right, or time is up, and give what was seen last: the caller compares it.
+    """Call `look` until its value is right or time is up, and return the last value: the caller compares it.
 
-    `within`, `every` and `describe` are those of `eventually`. A look may raise `AssertionError` when there is nothing
-    to compare yet; raises `NotYetError` when the last one did.
+    `within`, `every` and `describe` are those of `eventually`. `look` may raise `AssertionError` if there is no value
+    yet; raises `NotYetError` if its last call did.
     """
     seen: list[V] = []
 

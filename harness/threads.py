@@ -1,8 +1,8 @@
-"""The threads of which an embedded cluster consists: one that ends by itself ends the run.
+"""Watches the threads of an embedded cluster, and ends the run if one of them ends by itself.
 
-Its API server, controllers, proxies and the probe loop are threads of this process. One that ends takes its component
-away without a word, and each scenario after that would blame what is judged. Threads of what is judged are not watched
-here: their end fails a requirement.
+The API server, controllers, proxies and the probe loop are threads of this process. If one ended silently, later
+scenarios would blame the judged component. Threads of the judged component are not watched here: their end fails a
+requirement.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _errors: WeakKeyDictionary[threading.Thread, BaseException] = WeakKeyDictionary(
 
 @runtime_checkable
 class Lasting(Protocol):
-    """A part of a cluster that consists of threads, none of which is judged."""
+    """A part of a cluster with threads that are not judged."""
 
     def threads(self) -> Iterable[threading.Thread]:
-        """Return the threads that have to run at present."""
+        """Return the threads that have to run now."""
 
 
 @contextlib.contextmanager
 def watched(running: Callable[[], Iterable[threading.Thread]]) -> Iterator[None]:
-    """Let `require` ask for the threads that `running` returns."""
+    """Make `require` check the threads that `running` returns, during the block."""
     before = threading.excepthook
 
     def note(args: Any) -> None:
@@ -52,18 +52,18 @@ def watched(running: Callable[[], Iterable[threading.Thread]]) -> Iterator[None]
 
 
 def ends_by(error: BaseException) -> None:
-    """Note why this thread ends, for one that catches its own error."""
+    """Record why this thread ends, for a thread that catches its own errors."""
     _errors[threading.current_thread()] = error
 
 
 def require() -> None:
-    """Raise `DistrustError` if a watched thread has ended; the text names each, with what it said."""
+    """Raise `DistrustError` if watched threads have ended; the text names them with their errors."""
     ended = [each for running in _watched for each in running() if not each.is_alive()]
     if ended:
         told = ", ".join(f"{each.name} ({_last_words(each)})" for each in ended)
-        raise DistrustError(f"the embedded cluster is no longer whole, threads of it have ended by themselves: {told}")
+        raise DistrustError(f"the embedded cluster is broken, because threads of it have ended: {told}")
 
 
 def _last_words(thread: threading.Thread) -> str:
     error = _errors.get(thread)
-    return "it has not said why" if error is None else f"{type(error).__name__}: {error}".rstrip(": ")
+    return "unknown reason" if error is None else f"{type(error).__name__}: {error}".rstrip(": ")

@@ -290,7 +290,7 @@ MUTANTS.append(
     Mutant(
         "caches-changes",
         f"A slice that has changed is looked at {CACHED:g} s later.",
-        symptom="seconds for which .*observed",
+        symptom="seconds until .*observed",
         proxy=_caches,
     )
 )

@@ -188,7 +188,7 @@ MUTANTS = [
     Mutant(
         "looks-for-no-older-flows",
         "A proxy that starts leaves UDP flows to endpoints that went while it was away as they are.",
-        symptom="is answered by",
+        symptom="server of the flow",
         proxy=_Incurious,
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""The names that `trafficdist` offers, each with the module that it comes from."""
+"""The public names of `trafficdist`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from harness.api.client import MERGE_PATCH, Response, path_of
 from harness.backends.protocols import Probing, ServesDns
 from harness.errors import IneligibleError, UsageError
 from harness.judging.statistics import Rates
+from harness.judging.verdict import NO_ANSWER
 from harness.model import manifests, strict_yaml
 from harness.model.generation import Generation
 from harness.model.manifests import TCP, UDP, Endpoint, Hints, Port
@@ -23,56 +24,59 @@ from harness.model.release import (
 from harness.model.requirements import MAY, MUST, SHOULD, Feature, Profile, requirement
 from harness.model.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
 from harness.model.workloads import Client, Pod, external_client, node_client, pod_client
-from harness.scenario.addresses import set_addresses
-from harness.scenario.affinity import SPREAD, expect_all_seen, expect_forgotten, expect_kept, who_answers, who_moved
-from harness.scenario.becoming import (
-    conditions_of,
-    controller_metrics,
-    expect_becomes,
-    expect_condition,
-    expect_http_answer,
-    expect_running,
-    proxy_metrics,
-    warnings_about,
+from harness.scenario.affinity import (
+    SPREAD,
+    answering_pods,
+    clients_that_moved,
+    expect_affinity,
+    expect_affinity_expires,
+    expect_all_seen,
 )
-from harness.scenario.cluster import Cluster
+from harness.scenario.cluster import Cluster, set_addresses
+from harness.scenario.concurrent_traffic import (
+    Question,
+    expect_concurrent_first_answers,
+    expect_concurrent_traffic,
+    expect_traffic_during,
+)
 from harness.scenario.dns_answers import (
     addresses_of,
     ask_dns,
     dns_name_of,
     expect_dns_answer,
+    expect_dns_pods,
     expect_locators,
-    expect_told,
     locator_of,
 )
+from harness.scenario.eventual_state import (
+    conditions_of,
+    controller_metrics,
+    expect_condition,
+    expect_eventually,
+    expect_http_answer,
+    expect_running,
+    proxy_metrics,
+    warnings_about,
+)
+from harness.scenario.flows import expect_flow_answered, expect_flow_moves, expect_flow_survives
 from harness.scenario.hints import (
+    create_unwritable_pod,
+    evidence_of_successful_sync,
     expect_conditions,
-    expect_enough,
+    expect_hint_counts,
     expect_hints,
-    expect_shared_out,
+    expect_min_hint_counts,
     expect_unchanged,
     expect_writes,
     written_endpoints,
 )
-from harness.scenario.load import expect_no_overload
-from harness.scenario.paths import Who
 from harness.scenario.reads import expect_no_more_reads
-from harness.scenario.refusals import create_unwritable_pod, why_no_sync_failed
+from harness.scenario.recheck import recheck
 from harness.scenario.resolvers import resolvers
 from harness.scenario.service import AddressKind, Service, at_port, endpoint, placeless, same_node, same_zone
-from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
-from harness.scenario.together import Question, expect_first_answers_together, expect_meanwhile, expect_together
-from harness.scenario.traffic import (
-    NO_ANSWER,
-    Expected,
-    Traffic,
-    expect_client_address,
-    expect_flow_answered,
-    expect_flow_moves,
-    expect_flow_survives,
-    expect_prompt_change,
-    expect_traffic,
-)
+from harness.scenario.service_address import ClientRef, Expected, Traffic
+from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares, expect_no_overload
+from harness.scenario.traffic import expect_client_address, expect_prompt_change, expect_traffic
 from harness.scenario.transitions import expect_no_loss
 
 __all__ = [
@@ -96,6 +100,7 @@ __all__ = [
     "ZONE_LABEL",
     "AddressKind",
     "Client",
+    "ClientRef",
     "Cluster",
     "Component",
     "Endpoint",
@@ -116,44 +121,46 @@ __all__ = [
     "Service",
     "Traffic",
     "UsageError",
-    "Who",
     "addresses_of",
+    "answering_pods",
     "ask_dns",
     "at_port",
+    "clients_that_moved",
     "conditions_of",
     "controller_metrics",
     "create_unwritable_pod",
     "dns_name_of",
     "endpoint",
+    "evidence_of_successful_sync",
+    "expect_affinity",
+    "expect_affinity_expires",
     "expect_all_seen",
     "expect_all_under_load",
     "expect_any_under_load",
-    "expect_becomes",
     "expect_client_address",
+    "expect_concurrent_first_answers",
+    "expect_concurrent_traffic",
     "expect_condition",
     "expect_conditions",
     "expect_dns_answer",
-    "expect_enough",
+    "expect_dns_pods",
     "expect_even_shares",
-    "expect_first_answers_together",
+    "expect_eventually",
     "expect_flow_answered",
     "expect_flow_moves",
     "expect_flow_survives",
-    "expect_forgotten",
+    "expect_hint_counts",
     "expect_hints",
     "expect_http_answer",
-    "expect_kept",
     "expect_locators",
-    "expect_meanwhile",
+    "expect_min_hint_counts",
     "expect_no_loss",
     "expect_no_more_reads",
     "expect_no_overload",
     "expect_prompt_change",
     "expect_running",
-    "expect_shared_out",
-    "expect_together",
-    "expect_told",
     "expect_traffic",
+    "expect_traffic_during",
     "expect_unchanged",
     "expect_writes",
     "external_client",
@@ -164,6 +171,7 @@ __all__ = [
     "placeless",
     "pod_client",
     "proxy_metrics",
+    "recheck",
     "release",
     "requirement",
     "resolvers",
@@ -172,8 +180,5 @@ __all__ = [
     "set_addresses",
     "strict_yaml",
     "warnings_about",
-    "who_answers",
-    "who_moved",
-    "why_no_sync_failed",
     "written_endpoints",
 ]

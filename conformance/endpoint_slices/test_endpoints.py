@@ -12,8 +12,8 @@ from trafficdist import (
     SHOULD,
     Cluster,
     Port,
-    expect_becomes,
     expect_conditions,
+    expect_eventually,
     expect_hints,
     manifests,
     requirement,
@@ -142,7 +142,7 @@ def test_pods_of_other_namespaces_are_no_endpoints(three_zones: Cluster) -> None
         three_zones.api.create("services", beside, manifests.service(service.name, selector=WEB))
         three_zones.create_pod("p2", "b1", labels=WEB)
         expect_hints(three_zones, service, {"p1": None, "p2": None})
-        expect_becomes(
+        expect_eventually(
             three_zones,
             f"endpoints of service {service.name} in a namespace without pods",
             lambda: [

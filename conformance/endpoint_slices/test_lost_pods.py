@@ -9,7 +9,7 @@ from trafficdist import (
     Cluster,
     Port,
     Service,
-    expect_becomes,
+    expect_eventually,
     expect_hints,
     requirement,
     written_endpoints,
@@ -43,7 +43,7 @@ def test_pods_come_and_go_beside_one_whose_node_is_gone(three_zones: Cluster) ->
     three_zones.nodes.delete("x1")
     three_zones.create_pod("p3", "c1", labels=WEB)
     three_zones.api.delete("pods", three_zones.namespace, "p1", grace_seconds=0)
-    expect_becomes(
+    expect_eventually(
         three_zones,
         f"zones of endpoints of service {service.name}, one of which has no Node any more",
         lambda: _zones_but_unknown(three_zones, service, "lost"),
@@ -70,7 +70,7 @@ def test_published_pod_stays_when_its_node_is_gone(three_zones: Cluster) -> None
 
     three_zones.nodes.delete("x1")
     three_zones.create_pod("p2", "b1", labels=WEB)
-    expect_becomes(
+    expect_eventually(
         three_zones,
         f"zones of endpoints of service {service.name}, which publishes all addresses",
         lambda: {pod: each.zone or "" for pod, each in written_endpoints(three_zones, service).items()},

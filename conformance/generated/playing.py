@@ -26,6 +26,7 @@ from conformance.interactions.steps import Addresses, Patch, Publish, Step, serv
 from trafficdist import (
     NO_ANSWER,
     Client,
+    ClientRef,
     Cluster,
     Expected,
     Pod,
@@ -33,9 +34,8 @@ from trafficdist import (
     Question,
     Rates,
     Service,
-    Who,
-    expect_meanwhile,
-    expect_together,
+    expect_concurrent_traffic,
+    expect_traffic_during,
 )
 
 Lives = Mapping[str, Life]
@@ -72,7 +72,7 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
     count = max((len(each.states) for each in lives.values()), default=0)
     for number in range(count):
         during = [question for each in playing for question in each.during(number)]
-        with expect_meanwhile(
+        with expect_traffic_during(
             cluster,
             [question for question, lossless in during if not lossless],
             answered=[question for question, lossless in during if lossless],
@@ -83,7 +83,9 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
             for each in sorted(playing, key=lambda each: each.gives_back(number)):
                 each.enter(number)
             asked = [question for each in playing for question in each.questions(number)]
-            expect_together(cluster, asked, rates=RATES, explain=lambda question: explain(of[question]), timed=False)
+            expect_concurrent_traffic(
+                cluster, asked, rates=RATES, explain=lambda question: explain(of[question]), timed=False
+            )
 
 
 def _label(cluster: Cluster, lives: Lives, number: int) -> None:
@@ -194,7 +196,7 @@ class _Playing:
             return
         given = is_given(self._life, after)
         if given or (before is not None and is_given(self._life, before)):
-            expected: dict[Who, Expected] = {
+            expected: dict[ClientRef, Expected] = {
                 self._client(node): {self._servers[each] for each in told(self._life, after, node)} or NO_ANSWER
                 for node in self._life.nodes
             }
@@ -206,7 +208,7 @@ class _Playing:
         if before is None or after is None or not is_given(self._life, before):
             return
         for lossless in (False, True):
-            expected: dict[Who, Expected] = {
+            expected: dict[ClientRef, Expected] = {
                 self._client(node): {self._servers[each] for each in meanwhile(self._life, before, after, node)}
                 for node in self._life.nodes
                 if may_not_lose(self._life, before, after, node) is lossless
@@ -214,7 +216,7 @@ class _Playing:
             if expected:
                 yield self._ask(expected), lossless
 
-    def _ask(self, expected: Mapping[Who, Expected], *, kept: bool = False) -> Question:
+    def _ask(self, expected: Mapping[ClientRef, Expected], *, kept: bool = False) -> Question:
         assert self._asked is not None
         port = Port(80, self._life.protocol, _NAMES[80])
         return Question(self.question, self._asked, expected, self._life.address, kept, self._life.family, port)

@@ -26,7 +26,7 @@ from trafficdist import (
     NO_ANSWER,
     Port,
     endpoint,
-    expect_kept,
+    expect_affinity,
     expect_traffic,
     external_client,
     node_client,

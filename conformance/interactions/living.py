@@ -12,6 +12,7 @@ from conformance.interactions.steps import Addresses, Patch, Publish, Step, Unpu
 from trafficdist import (
     NO_ANSWER,
     Client,
+    ClientRef,
     Cluster,
     Expected,
     Pod,
@@ -19,11 +20,10 @@ from trafficdist import (
     Question,
     Rates,
     Service,
-    Who,
     endpoint,
-    expect_first_answers_together,
-    expect_meanwhile,
-    expect_together,
+    expect_concurrent_first_answers,
+    expect_concurrent_traffic,
+    expect_traffic_during,
     set_addresses,
 )
 
@@ -45,10 +45,10 @@ def play(cluster: Cluster, chosen: Collection[Change]) -> None:
     """Expect these changes, all at once."""
     servers = _run(cluster, chosen)
     living = [_Living(cluster, each, servers) for each in chosen]
-    expect_first_answers_together(cluster, [question for each in living for question in each.questions()])
+    expect_concurrent_first_answers(cluster, [question for each in living for question in each.questions()])
     for _ in ("there", "back"):
         during = [question for each in living for question in each.during()]
-        with expect_meanwhile(
+        with expect_traffic_during(
             cluster,
             [question for question, lossless in during if not lossless],
             answered=[question for question, lossless in during if lossless],
@@ -83,7 +83,7 @@ def _expect(cluster: Cluster, living: Iterable[_Living]) -> None:
     asked = [(question, each.change) for each in living for question in each.questions()]
     of = {question.name: change for question, change in asked}
     questions = [question for question, _ in asked]
-    expect_together(cluster, questions, rates=RATES, explain=lambda name: _explained(of[name]), timed=False)
+    expect_concurrent_traffic(cluster, questions, rates=RATES, explain=lambda name: _explained(of[name]), timed=False)
 
 
 def _explained(change: Change) -> str:
@@ -137,8 +137,8 @@ class _Living:
         for front in self._asked:
             answers = changes.answers(self.change, self._now, front)
             # The silence of what has never answered would say nothing.
-            if any(answers.values()) or self._service.name in self._cluster.answered:
-                expected: dict[Who, Expected] = {
+            if any(answers.values()) or self._service.name in self._cluster.record.answered:
+                expected: dict[ClientRef, Expected] = {
                     self._client(node): {self._servers[each] for each in names} or NO_ANSWER
                     for node, names in answers.items()
                 }
@@ -153,14 +153,14 @@ class _Living:
                     for node in self.change.asked_from
                     if changes.may_not_lose(self.change, front, node) is lossless
                 ]
-                expected: dict[Who, Expected] = {
+                expected: dict[ClientRef, Expected] = {
                     self._client(node): {self._servers[each] for each in changes.meanwhile(self.change, front, node)}
                     for node in nodes
                 }
                 if expected:
                     yield self._question(front, expected), lossless
 
-    def _question(self, front: Front, expected: Mapping[Who, Expected], *, kept: bool = False) -> Question:
+    def _question(self, front: Front, expected: Mapping[ClientRef, Expected], *, kept: bool = False) -> Question:
         name, port = f"{self._name} at {front}", Port(steps.PORT, front.protocol, steps.NAME)
         return Question(name, self._asked[front], expected, front.address, kept, front.family, port)
 

@@ -11,6 +11,7 @@ from conformance.interactions.dimensions import Cell
 from trafficdist import (
     NO_ANSWER,
     Client,
+    ClientRef,
     Cluster,
     Expected,
     Pod,
@@ -18,9 +19,8 @@ from trafficdist import (
     Question,
     Rates,
     Service,
-    Who,
     endpoint,
-    expect_together,
+    expect_concurrent_traffic,
     manifests,
 )
 
@@ -50,7 +50,7 @@ def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
     services = {name: _create(cluster, cell) for name, cell in chosen.items()}
     _let_speak(cluster, services, chosen)
     questions = [_question(name, services[name], each, _expected(each, servers)) for name, each in chosen.items()]
-    expect_together(
+    expect_concurrent_traffic(
         cluster, questions, rates=RATES, explain=lambda name: f"Alone:\n\n{as_text(chosen[name])}", timed=False
     )
 
@@ -97,7 +97,7 @@ def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mappin
         told = {node: cells.told(cell, node, beside=here) for node in cells.ASKED_FROM}
         expected = {node: {each for each in speakers if each.name in pods} for node, pods in told.items()}
         questions.append(_question(name, services[name], cell, expected))
-    expect_together(cluster, questions, rates=RATES, timed=False)
+    expect_concurrent_traffic(cluster, questions, rates=RATES, timed=False)
     for name in silent:
         cluster.unpublish(services[name], "speech")
 
@@ -118,6 +118,6 @@ def _expected(cell: Cell, servers: Sequence[Pod]) -> dict[str, Expected]:
 
 
 def _question(name: str, service: Service, cell: Cell, expected: Mapping[str, Expected]) -> Question:
-    by_client: dict[Who, Expected] = {Client(cell["client"], node): each for node, each in expected.items()}
+    by_client: dict[ClientRef, Expected] = {Client(cell["client"], node): each for node, each in expected.items()}
     kept = cell["affinity"] == "ClientIP"
     return Question(name, service, by_client, to=cell["address"], kept=kept, port=service.ports[1])

@@ -35,7 +35,7 @@ def expectation(
     """Return what clients on (or via) these nodes see: answers of these servers, or none."""
     speaking = {node: servers for node, servers in answers.items() if servers}
     silent = {node: servers for node, servers in answers.items() if not servers}
-    groups = [("expect_kept", speaking), ("expect_traffic", silent)] if kept else [("expect_traffic", answers)]
+    groups = [("expect_affinity", speaking), ("expect_traffic", silent)] if kept else [("expect_traffic", answers)]
     return [call(function, "three_zones", service, _rows(client, each), **address) for function, each in groups if each]
 
 

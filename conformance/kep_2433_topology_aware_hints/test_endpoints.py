@@ -19,9 +19,9 @@ from trafficdist import (
     Cluster,
     Port,
     Service,
-    expect_becomes,
+    expect_eventually,
+    expect_hint_counts,
     expect_hints,
-    expect_shared_out,
     requirement,
 )
 
@@ -123,7 +123,7 @@ def test_hints_need_no_new_slice(three_zones: Cluster) -> None:
     before = len(three_zones.slices(service))
 
     three_zones.patch_service(service, {"metadata": {"annotations": AUTO}})
-    expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 2})
+    expect_hint_counts(three_zones, service, {"a": 2, "b": 2, "c": 2})
     _expect_slices(three_zones, service, most=before)
     three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
     expect_hints(three_zones, service, unhinted("aaaabb"))
@@ -131,7 +131,7 @@ def test_hints_need_no_new_slice(three_zones: Cluster) -> None:
 
 
 def _expect_slices(cluster: Cluster, service: Service, *, most: int) -> None:
-    expect_becomes(
+    expect_eventually(
         cluster,
         f"slices of service {service.name} are {most} at most",
         lambda: len(cluster.slices(service)) <= most,
@@ -154,4 +154,4 @@ def test_endpoints_of_both_families_are_shared_out(three_zones: Cluster) -> None
     service = create_auto(three_zones, dual_stack=True)
 
     for family in ("IPv4", "IPv6"):
-        expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 2}, family=family)
+        expect_hint_counts(three_zones, service, {"a": 2, "b": 2, "c": 2}, family=family)

@@ -19,7 +19,7 @@ from trafficdist import (
     SHOULD,
     Cluster,
     Service,
-    expect_becomes,
+    expect_eventually,
     expect_hints,
     requirement,
 )
@@ -56,7 +56,7 @@ def _expect_news(cluster: Cluster, service: Service, *, cause: str, since: Seen 
         texts = [text for name, (count, text) in found if count > before.get(name, 0)]
         return any(re.search(cause, text, re.IGNORECASE) for text in texts)
 
-    expect_becomes(
+    expect_eventually(
         cluster,
         f"a new Event about service {service.name} says something of {cause.replace('|', ' or ')}",
         told,

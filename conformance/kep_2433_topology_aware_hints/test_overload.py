@@ -14,7 +14,7 @@ from trafficdist import (
     Cluster,
     Pod,
     Service,
-    expect_becomes,
+    expect_eventually,
     expect_no_overload,
     requirement,
     written_endpoints,
@@ -54,7 +54,7 @@ def _by_hint(cluster: Cluster, service: Service, pods: list[Pod]) -> dict[str, s
 def test_no_endpoint_is_overloaded(three_zones: Cluster, placement: str) -> None:
     service = three_zones.create_service(selector=WEB, annotations=AUTO)
     pods = three_zones.run_servers(PLACEMENTS[placement], labels=WEB)
-    expect_becomes(
+    expect_eventually(
         three_zones,
         f"all endpoints of service {service.name} are hinted",
         lambda: _all_are_hinted(three_zones, service, len(pods)),

@@ -25,9 +25,9 @@ from trafficdist import (
     Rates,
     Traffic,
     endpoint,
+    expect_hint_counts,
     expect_hints,
     expect_no_loss,
-    expect_shared_out,
     expect_traffic,
     placeless,
     release,
@@ -187,7 +187,7 @@ def test_annotation_reaches_the_packets(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, annotations=AUTO)
     pods = three_zones.run_servers(("a1", "a1", "a2", "b1", "b2"), labels=WEB)
 
-    zones = _by_zone(pods, expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 1}))
+    zones = _by_zone(pods, expect_hint_counts(three_zones, service, {"a": 2, "b": 2, "c": 1}))
     expect_traffic(three_zones, service, {client: zones[client[0]] for client in CLIENTS})
 
 
@@ -213,14 +213,14 @@ def test_transitions_lose_no_connection(three_zones: Cluster) -> None:
 
     with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody):
         three_zones.patch_service(service, {"metadata": {"annotations": AUTO}})
-        expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 1})
+        expect_hint_counts(three_zones, service, {"a": 2, "b": 2, "c": 1})
         expect_traffic(three_zones, service, by_zone)
         three_zones.nodes.create("c9", "c", cpu_milli=4000)
         expect_hints(three_zones, service, {pod.name: None for pod in pods})
         expect_traffic(three_zones, service, anywhere)
         three_zones.nodes.delete("c9")
         three_zones.patch_service(service, {"metadata": {"annotations": {"example.org/look": "again"}}})
-        expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 1})
+        expect_hint_counts(three_zones, service, {"a": 2, "b": 2, "c": 1})
         expect_traffic(three_zones, service, by_zone)
         three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
         expect_traffic(three_zones, service, anywhere)

@@ -24,9 +24,9 @@ from trafficdist import (
     MUST,
     SHOULD,
     Cluster,
-    expect_enough,
+    expect_hint_counts,
     expect_hints,
-    expect_shared_out,
+    expect_min_hint_counts,
     requirement,
 )
 
@@ -49,7 +49,7 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
     create_pods(three_zones, zones)
 
     # More than 8.3, 6.7 and 5.8 of 25: that leaves three to give to whichever zone, in ten ways.
-    expect_enough(three_zones, create_auto(three_zones), {"a": 9, "b": 7, "c": 6}, endpoints=25)
+    expect_min_hint_counts(three_zones, create_auto(three_zones), {"a": 9, "b": 7, "c": 6}, endpoints=25)
 
 
 @requirement(
@@ -67,7 +67,7 @@ def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count:
     # More than 2.3, 1.9 and 1.6 of 7; more than 3.3, 2.7 and 2.3 of 10.
     expected = {7: {"a": 3, "b": 2, "c": 2}, 10: {"a": 4, "b": 3, "c": 3}}
 
-    expect_shared_out(three_zones, create_auto(three_zones), expected[count])
+    expect_hint_counts(three_zones, create_auto(three_zones), expected[count])
 
 
 @requirement(
@@ -86,7 +86,7 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
     create_pods(three_zones, zones)
 
     # More than 1.6 and 0.9 of 3.
-    expect_shared_out(three_zones, create_auto(three_zones), {large: 2, small: 1})
+    expect_hint_counts(three_zones, create_auto(three_zones), {large: 2, small: 1})
 
 
 @requirement(
@@ -104,12 +104,12 @@ def test_zone_that_comes_gets_enough_of_several_slices(three_zones: Cluster) -> 
     create_pods(three_zones, "ab" * 52 + "a")
     service = create_auto(three_zones)
     # More than 43.75 of 105 each.
-    expect_enough(three_zones, service, {"a": 44, "b": 44}, endpoints=105)
+    expect_min_hint_counts(three_zones, service, {"a": 44, "b": 44}, endpoints=105)
 
     three_zones.nodes.create("c9", "c", cpu_milli=4000)
     touch(three_zones, service)
     # Hints stay below an overload of 30 %: more than 32.3, 32.3 and 16.2.
-    expect_enough(three_zones, service, {"a": 33, "b": 33, "c": 17}, endpoints=105)
+    expect_min_hint_counts(three_zones, service, {"a": 33, "b": 33, "c": 17}, endpoints=105)
 
 
 @requirement(
@@ -143,7 +143,7 @@ def test_only_surplus_endpoints_serve_another_zone(three_zones: Cluster, zones: 
     create_pods(three_zones, zones)
     share = dict(zip("abc", shares, strict=True))
     service = create_auto(three_zones)
-    hinted = expect_shared_out(three_zones, service, share)
+    hinted = expect_hint_counts(three_zones, service, share)
 
     three_zones.expect_equal(
         f"endpoints of service {service.name} that are hinted for their own zone",

@@ -11,8 +11,8 @@ from trafficdist import (
     PROXY,
     Cluster,
     Question,
+    expect_concurrent_traffic,
     expect_no_loss,
-    expect_together,
     expect_traffic,
     release,
     requirement,
@@ -121,7 +121,7 @@ def test_gate_goes_on_and_off_without_loss(three_zones: Cluster) -> None:
             three_zones.restart(PROXY, NEW, on=[node])
         expect_written(three_zones, plain, pods, "none")
         asked = Question("with the annotation", service, routes(pods, "by zone", hinted))
-        expect_together(three_zones, [asked, Question("without", plain, anywhere)])
+        expect_concurrent_traffic(three_zones, [asked, Question("without", plain, anywhere)])
         for node in nodes:
             three_zones.restart(PROXY, GATE_OFF, on=[node])
         expect_traffic(three_zones, service, anywhere)

@@ -78,6 +78,6 @@ def unhinted(zones: str) -> Mapping[str, Hints | None]:
 
 
 def hinted_for_own_zone(zones: str, hinted: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
-    """Return how many of the pods of `create_pods` are hinted for their own zone, of what `expect_shared_out` found."""
+    """Return how many of the pods of `create_pods` have hints for their own zone, as `expect_hint_counts` found."""
     places = {f"p{number}": zone for number, zone in enumerate(zones, 1)}
     return {zone: sum(places.get(name) == zone for name in names) for zone, names in sorted(hinted.items())}

@@ -17,8 +17,8 @@ from trafficdist import (
     Question,
     Traffic,
     endpoint,
+    expect_concurrent_traffic,
     expect_no_loss,
-    expect_together,
     expect_traffic,
     external_client,
     node_client,
@@ -133,7 +133,7 @@ def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
         outside: Traffic = dict(zip(map(external_client, nodes), by_policy[external], strict=True))
         questions.append(Question(f"{name}: inside", service, inside))
         questions.append(Question(f"{name}: outside", service, outside, to="node-port"))
-    expect_together(three_zones, questions)
+    expect_concurrent_traffic(three_zones, questions)
 
 
 @requirement(

@@ -22,7 +22,7 @@ from trafficdist import (
     Question,
     Traffic,
     endpoint,
-    expect_together,
+    expect_concurrent_traffic,
     expect_traffic,
     external_client,
     node_client,
@@ -282,7 +282,7 @@ def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> N
         three_zones.publish(service, [same_node(pod) for pod in (a1, a2, b1)])
         expected: Traffic = {"a2": {a2}, node_client("a2"): {a2}, "b2": {a1, a2, b1}, "b1": {b1}}
         questions.append(Question(f"over {port.protocol}", service, expected))
-    expect_together(three_zones, questions)
+    expect_concurrent_traffic(three_zones, questions)
 
 
 @requirement(
@@ -309,4 +309,4 @@ def test_policy_local_ignores_node_hints(three_zones: Cluster) -> None:
         three_zones.publish(service, [endpoint(a1, nodes=["b1", "a2"]), endpoint(b1, nodes=["a1", "c1"])])
         questions.append(Question(f"inside over {port.protocol}", service, inside))
         questions.append(Question(f"outside over {port.protocol}", service, outside, to="node-port"))
-    expect_together(three_zones, questions)
+    expect_concurrent_traffic(three_zones, questions)

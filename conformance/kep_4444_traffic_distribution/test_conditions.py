@@ -14,8 +14,8 @@ from trafficdist import (
     Cluster,
     Hints,
     conditions_of,
-    expect_becomes,
     expect_condition,
+    expect_eventually,
     expect_hints,
     expect_traffic,
     requirement,
@@ -115,7 +115,7 @@ def test_honored_means_that_every_node_follows(three_zones: Cluster) -> None:
     three_zones.stop(PROXY, on=["c1"])
     (c1,) = three_zones.run_servers(["c1"], labels=WEB)
     expect_condition(three_zones, service, PROGRAMMED, "True")
-    expect_becomes(
+    expect_eventually(
         three_zones,
         f"condition {HONORED_TYPE} of service {service.name}, while c1 has no proxy, is True",
         lambda: conditions_of(three_zones, service).get(HONORED_TYPE, {}).get("status") == "True",

@@ -20,8 +20,8 @@ from trafficdist import (
     Port,
     Question,
     Service,
+    expect_concurrent_traffic,
     expect_no_loss,
-    expect_together,
     expect_traffic,
     expect_unchanged,
     release,
@@ -164,7 +164,7 @@ def test_upgrade_changes_nothing_for_the_annotation(three_zones: Cluster) -> Non
     for name, each in (("annotation and field", service), ("annotation alone", alone)):
         hinted = expect_written(three_zones, each, pods, "shared out")
         questions.append(Question(name, each, routes(pods, "by zone", hinted)))
-    expect_together(three_zones, questions)
+    expect_concurrent_traffic(three_zones, questions)
 
     with (
         expect_unchanged(three_zones, service),
@@ -173,7 +173,7 @@ def test_upgrade_changes_nothing_for_the_annotation(three_zones: Cluster) -> Non
     ):
         three_zones.restart(CONTROLLER, BETA)
         three_zones.restart(PROXY, BETA)
-        expect_together(three_zones, questions)
+        expect_concurrent_traffic(three_zones, questions)
 
 
 @requirement(

@@ -9,12 +9,12 @@ from trafficdist import (
     Cluster,
     Service,
     create_unwritable_pod,
-    expect_becomes,
+    evidence_of_successful_sync,
+    expect_eventually,
     expect_hints,
     release,
     requirement,
     warnings_about,
-    why_no_sync_failed,
 )
 
 WEB, OTHER = {"app": "web"}, {"app": "other"}
@@ -55,11 +55,11 @@ def test_failed_sync_is_an_event_while_the_gate_is_off(three_zones: Cluster) -> 
 
 
 def _expect_warned(cluster: Cluster, service: Service, warned: bool) -> None:
-    expect_becomes(
+    expect_eventually(
         cluster,
         f"service {service.name} has Events of type Warning",
         lambda: bool(warnings_about(cluster, service)),
         expected=warned,
         explain=lambda: "\n".join(event["message"] for event in warnings_about(cluster, service)),
-        unless=lambda: why_no_sync_failed(cluster, service) if warned else "",
+        unless=lambda: evidence_of_successful_sync(cluster, service) if warned else "",
     )

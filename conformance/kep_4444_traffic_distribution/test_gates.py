@@ -24,9 +24,9 @@ from trafficdist import (
     Cluster,
     Hints,
     Release,
+    expect_hint_counts,
     expect_hints,
     expect_no_loss,
-    expect_shared_out,
     expect_traffic,
     expect_unchanged,
     release,
@@ -238,7 +238,7 @@ def test_switching_the_gate_on_writes_no_slice_without_the_field(three_zones: Cl
     for name, node in nodes.items():
         three_zones.create_pod(name, node, labels=WEB)
     expect_hints(three_zones, plain, dict.fromkeys(nodes))
-    expect_shared_out(three_zones, annotated, SHARED_OUT)
+    expect_hint_counts(three_zones, annotated, SHARED_OUT)
 
     with expect_unchanged(three_zones, plain), expect_unchanged(three_zones, annotated):
         bring_to(three_zones, Skew(ON, ON, ON))

@@ -12,7 +12,7 @@ from trafficdist import (
     Hints,
     Port,
     endpoint,
-    expect_becomes,
+    expect_eventually,
     expect_hints,
     expect_unchanged,
     requirement,
@@ -145,7 +145,7 @@ def test_pod_of_a_lost_node_leaves_hints_to_others(three_zones: Cluster) -> None
 
     three_zones.nodes.delete("x1")
     three_zones.create_pod("p2", "b1", labels=WEB)
-    expect_becomes(
+    expect_eventually(
         three_zones,
         f"hints of endpoints of service {service.name}, but for the one whose Node is gone",
         lambda: {

@@ -13,6 +13,7 @@ from trafficdist import (
     Hints,
     Service,
     expect_hints,
+    recheck,
     requirement,
 )
 
@@ -68,7 +69,7 @@ def test_right_hints_stay(three_zones: Cluster) -> None:
     expected |= {"changed": {"p2": _node("b1"), "p3": _node("c1")}, "removed": {"p2": None, "p3": None}}
     for name, service in services.items():
         expect_hints(three_zones, service, expected[name])
-    three_zones.sights.compare(quiet=0.5)
+    recheck(three_zones, quiet=0.5)
 
 
 @requirement(

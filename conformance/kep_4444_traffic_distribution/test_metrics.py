@@ -28,14 +28,14 @@ from trafficdist import (
     controller_metrics,
     create_unwritable_pod,
     endpoint,
-    expect_becomes,
+    evidence_of_successful_sync,
+    expect_eventually,
+    expect_hint_counts,
     expect_hints,
-    expect_shared_out,
     expect_traffic,
     external_client,
     proxy_metrics,
     requirement,
-    why_no_sync_failed,
 )
 
 WEB = {"app": "web"}
@@ -125,7 +125,7 @@ def _expect_failures_counted(cluster: Cluster, result: str) -> None:
 
     counted = controller_metrics(cluster)
     service = cluster.create_service(selector=WEB)
-    counted.expect_growth(SYNCS, {"result": result}, unless=lambda: why_no_sync_failed(cluster, service))
+    counted.expect_growth(SYNCS, {"result": result}, unless=lambda: evidence_of_successful_sync(cluster, service))
 
 
 @requirement(
@@ -180,7 +180,7 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
     for name, node in nodes.items():
         three_zones.create_pod(name, node, labels=WEB)
     three_zones.patch_service(close, {"metadata": {"annotations": AUTO}})
-    expect_shared_out(three_zones, close, {"a": 2, "b": 2, "c": 1})
+    expect_hint_counts(three_zones, close, {"a": 2, "b": 2, "c": 1})
     three_zones.patch_service(close, {"metadata": {"annotations": {**AUTO, "example.org/look": "again"}}})
     counted.expect_growth(CHANGED.replace("_sum", "_count"), {"topology": "Auto", "traffic_distribution": ""})
 
@@ -266,7 +266,7 @@ def test_time_of_the_last_sync_moves_on(three_zones: Cluster) -> None:
 
 
 def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
-    expect_becomes(
+    expect_eventually(
         cluster,
         f"metric {SYNCED_AT} of the proxy on {node} has moved on, and is in the last minute",
         lambda: then < _last_sync(cluster, node) and abs(time.time() - _last_sync(cluster, node)) < 60,
@@ -291,7 +291,7 @@ def test_time_of_the_last_sync_grows_old(three_zones: Cluster) -> None:
     expect_traffic(three_zones, service, {"a1": {a1}})
 
     seen = [_last_sync(three_zones, "a1")]
-    expect_becomes(
+    expect_eventually(
         three_zones,
         f"metric {SYNCED_AT} of the proxy on a1 is as it was, {AGED:g} s and more after it was written",
         lambda: _is_aged(three_zones, seen),

@@ -24,12 +24,12 @@ from trafficdist import (
     NO_ANSWER,
     AddressKind,
     Client,
+    ClientRef,
     Cluster,
     Expected,
     Pod,
     Rates,
     Service,
-    Who,
     endpoint,
     expect_traffic,
     external_client,
@@ -78,7 +78,7 @@ def make_service(
     return service, a1, b1
 
 
-def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[Who, Expected]:
+def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[ClientRef, Expected]:
     """Return the servers that such clients reach from each node."""
     if way == "hints":
         return {client("a1"): {b1}, client("a2"): {b1}, client("b1"): {a1}}

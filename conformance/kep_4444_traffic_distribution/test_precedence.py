@@ -16,8 +16,8 @@ from trafficdist import (
     SHOULD,
     Cluster,
     Hints,
+    expect_hint_counts,
     expect_hints,
-    expect_shared_out,
     requirement,
 )
 
@@ -52,7 +52,7 @@ def test_annotation_comes_before_the_field(three_zones: Cluster, annotations: Ma
     service = three_zones.create_service(selector=WEB, annotations=annotations, traffic_distribution="PreferClose")
     _create_pods(three_zones)
 
-    expect_shared_out(three_zones, service, SHARED_OUT)
+    expect_hint_counts(three_zones, service, SHARED_OUT)
 
 
 @requirement(
@@ -71,7 +71,7 @@ def test_annotation_comes_and_goes(three_zones: Cluster, ended_by: str | None) -
     expect_hints(three_zones, service, OWN_ZONE)
 
     three_zones.patch_service(service, {"metadata": {"annotations": {MODE: "Auto"}}})
-    expect_shared_out(three_zones, service, SHARED_OUT)
+    expect_hint_counts(three_zones, service, SHARED_OUT)
 
     three_zones.patch_service(service, {"metadata": {"annotations": {MODE: ended_by}}})
     expect_hints(three_zones, service, OWN_ZONE)
@@ -88,12 +88,12 @@ def test_annotation_comes_and_goes(three_zones: Cluster, ended_by: str | None) -
 def test_field_changes_nothing_under_the_annotation(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, annotations={MODE: "Auto"})
     _create_pods(three_zones)
-    before = _sorted(expect_shared_out(three_zones, service, SHARED_OUT))
+    before = _sorted(expect_hint_counts(three_zones, service, SHARED_OUT))
 
     for value in ("PreferClose", "PreferSameNode", None):
         three_zones.patch_service(service, {"spec": {"trafficDistribution": value}})
         three_zones.settle()
-        after = _sorted(expect_shared_out(three_zones, service, SHARED_OUT))
+        after = _sorted(expect_hint_counts(three_zones, service, SHARED_OUT))
         three_zones.expect_equal(f"pods by zone with trafficDistribution {value}", expected=before, observed=after)
 
 
@@ -108,7 +108,7 @@ def test_field_changes_nothing_under_the_annotation(three_zones: Cluster) -> Non
 def test_hints_end_with_the_annotation(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, annotations={MODE: "Auto"})
     _create_pods(three_zones)
-    expect_shared_out(three_zones, service, SHARED_OUT)
+    expect_hint_counts(three_zones, service, SHARED_OUT)
 
     three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
     expect_hints(three_zones, service, dict.fromkeys(OWN_ZONE))

@@ -12,7 +12,7 @@ from trafficdist import (
     Cluster,
     Probing,
     ServesDns,
-    expect_becomes,
+    expect_eventually,
     expect_locators,
     expect_running,
     locator_of,
@@ -217,7 +217,7 @@ def test_locator_controller_keeps_running(three_zones: Cluster) -> None:
         three_zones.api.create("podlocators", three_zones.namespace, {"metadata": {"name": "of-nobody"}})
         three_zones.nodes.create("x1", "")
         three_zones.create_pod("web", "x1")
-        expect_becomes(
+        expect_eventually(
             three_zones,
             "node of the PodLocator of pod web",
             lambda: (locator_of(three_zones, "web") or {}).get("nodeName"),

@@ -13,6 +13,7 @@ from trafficdist import (
     SHOULD,
     AddressKind,
     Client,
+    ClientRef,
     Cluster,
     Expected,
     Pod,
@@ -21,7 +22,6 @@ from trafficdist import (
     Question,
     Service,
     Traffic,
-    Who,
     endpoint,
     expect_no_loss,
     external_client,
@@ -331,7 +331,7 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
         for each in (outside, inside)
     )
     everybody = by_all(a1, b1, of=[outside, inside])
-    nobody_else: dict[Who, Expected] = dict.fromkeys(everybody, NO_ANSWER)
+    nobody_else: dict[ClientRef, Expected] = dict.fromkeys(everybody, NO_ANSWER)
     expect_now(three_zones, Question("no ranges", service, everybody, to="load-balancer"))
 
     with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed={a1, b1}):

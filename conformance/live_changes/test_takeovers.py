@@ -10,12 +10,12 @@ from trafficdist import (
     MUST,
     NO_ANSWER,
     SHOULD,
+    ClientRef,
     Cluster,
     Port,
     Question,
-    Who,
     endpoint,
-    expect_forgotten,
+    expect_affinity_expires,
     expect_no_loss,
     expect_traffic,
     external_client,
@@ -131,7 +131,7 @@ def test_affinity_timeout_of_a_live_service(three_zones: Cluster) -> None:
     )
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     first, *others = [each.name for each in three_zones.topology.nodes]
-    clients: list[Who] = [*others, *map(node_client, (first, *others))]
+    clients: list[ClientRef] = [*others, *map(node_client, (first, *others))]
     for each in (longer, shorter):
         three_zones.publish(each, [endpoint(a1)])
         expect_traffic(three_zones, each, by_all(a1, of=[first]), rates=RATES)
@@ -142,7 +142,7 @@ def test_affinity_timeout_of_a_live_service(three_zones: Cluster) -> None:
     for each in (longer, shorter):
         three_zones.publish(each, [endpoint(a1), endpoint(b1)])
     three_zones.settle()
-    expect_forgotten(three_zones, shorter, clients, {a1, b1}, seconds=1)
+    expect_affinity_expires(three_zones, shorter, clients, {a1, b1}, seconds=1)
     expect_traffic(three_zones, longer, by_all(a1, of=clients), rates=RATES)
 
 

@@ -15,8 +15,8 @@ from trafficdist import (
     Question,
     Service,
     endpoint,
-    expect_becomes,
     expect_conditions,
+    expect_eventually,
     expect_hints,
     expect_no_loss,
     requirement,
@@ -55,7 +55,7 @@ def test_slices_follow_the_ports(three_zones: Cluster) -> None:
         three_zones.patch_service(service, ports_of(ports))
         what = f"ports in the slices of service {service.name}"
         look = partial(_ports, three_zones, service)
-        expect_becomes(three_zones, what, look, expected=expected, stays=True)
+        expect_eventually(three_zones, what, look, expected=expected, stays=True)
 
 
 def _ports(cluster: Cluster, service: Service) -> list[tuple[object, ...]]:

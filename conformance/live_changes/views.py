@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from trafficdist import NO_ANSWER, Cluster, Pod, Port, Question, Rates, Service, Traffic, Who, expect_together
+from trafficdist import (
+    NO_ANSWER,
+    ClientRef,
+    Cluster,
+    Pod,
+    Port,
+    Question,
+    Rates,
+    Service,
+    Traffic,
+    expect_concurrent_traffic,
+)
 
 # A change takes effect or it does not, so a large fault is all that is looked for.
 RATES = Rates(leak=0.25)
@@ -23,14 +34,14 @@ def as_now(service: Service, port: Port | None = None) -> Service:
     return replace(service, ports=(port,) if port else service.ports)
 
 
-def by_all(*pods: Pod, of: Iterable[Who] = ASKED_FROM) -> Traffic:
+def by_all(*pods: Pod, of: Iterable[ClientRef] = ASKED_FROM) -> Traffic:
     """Return that these clients, by default pods in two zones, reach each of these pods."""
     return {who: set(pods) for who in of}
 
 
 def expect_now(cluster: Cluster, *questions: Question) -> None:
     """Expect all of these in one window."""
-    expect_together(cluster, questions, rates=RATES)
+    expect_concurrent_traffic(cluster, questions, rates=RATES)
 
 
 def ports_of(ports: Sequence[Port]) -> dict[str, object]:

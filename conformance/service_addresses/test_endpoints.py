@@ -23,8 +23,8 @@ from trafficdist import (
     Service,
     Traffic,
     endpoint,
+    expect_concurrent_traffic,
     expect_even_shares,
-    expect_together,
     expect_traffic,
     external_client,
     manifests,
@@ -68,7 +68,7 @@ def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
             Question(f"other hints over {protocol}", same, {"a2": {a1}, "b2": {b1}}),
             Question(f"no hints over {protocol}", alike, {"a1": {a1, b1}, "c1": {a1, b1}}),
         ]
-    expect_together(three_zones, questions, rates=RATES)
+    expect_concurrent_traffic(three_zones, questions, rates=RATES)
 
 
 @requirement(
@@ -117,7 +117,7 @@ def test_endpoints_at_node_addresses_are_used(three_zones: Cluster) -> None:
             Question(f"Local at the cluster IP over {protocol}", local, {"a1": {a1}, "b1": {b1}, "c1": NO_ANSWER}),
             Question(f"Local at node ports over {protocol}", local, here, to="node-port"),
         ]
-    expect_together(three_zones, questions, rates=RATES)
+    expect_concurrent_traffic(three_zones, questions, rates=RATES)
 
 
 @requirement(
@@ -195,5 +195,7 @@ def test_namespaces_are_apart(three_zones: Cluster) -> None:
         written = manifests.endpoint_slice(slice_name, "alike", [endpoint(b1)], family=family, ports=[Port(81)])
         three_zones.api.create("endpointslices", beside, written)
         own = Question("this namespace", service, {"a1": {a1}, "b1": NO_ANSWER})
-        expect_together(three_zones, [own, Question("another one", other, {"a1": {b1}, "b1": {b1}})], rates=RATES)
-    expect_together(three_zones, [own], rates=RATES)
+        expect_concurrent_traffic(
+            three_zones, [own, Question("another one", other, {"a1": {b1}, "b1": {b1}})], rates=RATES
+        )
+    expect_concurrent_traffic(three_zones, [own], rates=RATES)

@@ -21,7 +21,7 @@ from trafficdist import (
     Service,
     Traffic,
     endpoint,
-    expect_together,
+    expect_concurrent_traffic,
     external_client,
     node_client,
     requirement,
@@ -63,7 +63,7 @@ def test_node_ports_answer_over_ipv6(three_zones: Cluster) -> None:
     near: Traffic = {external_client("a2"): {a1}, external_client("b2"): {b1}, "b2": {b1}, node_client("c1"): {a1, b1}}
     here: Traffic = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
     last: Traffic = {external_client("b1"): {a1}, "c1": {a1}}
-    expect_together(
+    expect_concurrent_traffic(
         three_zones,
         [
             *_over_ipv6("hints", hinted, near),

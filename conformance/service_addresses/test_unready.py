@@ -11,6 +11,7 @@ from trafficdist import (
     SHOULD,
     TCP,
     UDP,
+    ClientRef,
     Cluster,
     Endpoint,
     Expected,
@@ -18,9 +19,8 @@ from trafficdist import (
     Question,
     Service,
     Traffic,
-    Who,
     endpoint,
-    expect_together,
+    expect_concurrent_traffic,
     external_client,
     node_client,
     placeless,
@@ -29,7 +29,7 @@ from trafficdist import (
 
 BOTH = (TCP, UDP)
 
-CLIENTS: tuple[Who, ...] = ("a1", "b1", node_client("c1"))
+CLIENTS: tuple[ClientRef, ...] = ("a1", "b1", node_client("c1"))
 
 
 def _each(expected: Expected) -> Traffic:
@@ -44,7 +44,7 @@ def _let_speak(cluster: Cluster, services: list[Service], endpoints: list[Endpoi
     """Give these Services endpoints, until they answer these clients at the cluster IP."""
     for each in services:
         cluster.publish(each, endpoints)
-    expect_together(cluster, [Question(each.name, each, expected) for each in services], rates=RATES)
+    expect_concurrent_traffic(cluster, [Question(each.name, each, expected) for each in services], rates=RATES)
 
 
 @requirement(
@@ -67,7 +67,7 @@ def test_endpoints_that_become_unready_get_nothing(three_zones: Cluster) -> None
         three_zones.publish(each, [_unready(a1), _unready(b1)])
     left = [Question(f"one is ready, {each.name}", each, _each({b1})) for each in some]
     lost = [Question(f"none is ready, {each.name}", each, _each(NO_ANSWER)) for each in none]
-    expect_together(three_zones, left + lost, rates=RATES)
+    expect_concurrent_traffic(three_zones, left + lost, rates=RATES)
 
 
 @requirement(
@@ -89,7 +89,7 @@ def test_service_with_unready_endpoints_alone_refuses(three_zones: Cluster) -> N
             three_zones.publish(each, [_unready(pod) for pod in refusing])
         who = " ".join(pod.name for pod in refusing)
         questions = [Question(f"{who} unready, {each.name}", each, _each(REFUSED)) for each in services]
-        expect_together(three_zones, questions, rates=RATES)
+        expect_concurrent_traffic(three_zones, questions, rates=RATES)
 
 
 @requirement(
@@ -119,4 +119,4 @@ def test_policy_local_without_any_endpoint_gives_no_answer(three_zones: Cluster)
     outside: Traffic = {external_client("a1"): NO_ANSWER, external_client("c1"): NO_ANSWER}
     questions = [Question(f"{each.name} inside", each, inside) for each in services]
     questions += [Question(f"{each.name} outside", each, outside, to="node-port") for each in services]
-    expect_together(three_zones, questions, rates=RATES)
+    expect_concurrent_traffic(three_zones, questions, rates=RATES)

@@ -29,30 +29,30 @@ from trafficdist import (
     MUST,
     SHOULD,
     SPREAD,
+    ClientRef,
     Cluster,
     Pod,
     Port,
     Question,
     Service,
-    Who,
+    answering_pods,
+    clients_that_moved,
     endpoint,
+    expect_affinity,
+    expect_affinity_expires,
     expect_all_seen,
-    expect_forgotten,
-    expect_kept,
-    expect_together,
+    expect_concurrent_traffic,
     expect_traffic,
     external_client,
     node_client,
     requirement,
     same_node,
     same_zone,
-    who_answers,
-    who_moved,
 )
 
 TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
 
-Allowed = Mapping[Who, AbstractSet[Pod]]
+Allowed = Mapping[ClientRef, AbstractSet[Pod]]
 
 
 def _create_service(cluster: Cluster, *, seconds: int = 10_800, **fields: Any) -> Service:
@@ -78,7 +78,7 @@ def test_client_keeps_its_endpoint(three_zones: Cluster, port: Port) -> None:
     three_zones.publish(service, [endpoint(each) for each in everybody])
 
     clients: Allowed = {"a1": everybody, "b2": everybody, node_client("c1"): everybody}
-    expect_kept(three_zones, service, clients, port=port)
+    expect_affinity(three_zones, service, clients, port=port)
 
 
 @requirement(
@@ -94,7 +94,7 @@ def test_client_keeps_its_endpoint_over_ipv6(three_zones: Cluster) -> None:
     a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(other), same_zone(b1)])
 
-    expect_kept(three_zones, service, {"a1": {a1, other}, "a2": {a1, other}, "b2": {b1}}, family="IPv6")
+    expect_affinity(three_zones, service, {"a1": {a1, other}, "a2": {a1, other}, "b2": {b1}}, family="IPv6")
 
 
 @requirement(
@@ -112,7 +112,7 @@ def test_clients_are_spread(three_zones: Cluster) -> None:
     expect_traffic(three_zones, service, {"b2": {b1}})
 
     clients = three_zones.run_servers(on=["a1"] * SPREAD)
-    expect_all_seen(three_zones, service, who_answers(three_zones, service, clients), {a1, a2})
+    expect_all_seen(three_zones, service, answering_pods(three_zones, service, clients), {a1, a2})
 
 
 @requirement(
@@ -128,11 +128,11 @@ def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
     a1, other, a2, b1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1"])
     pods = {a1, other, a2, b1}
     three_zones.publish(service, [same_zone(each) for each in pods])
-    expect_kept(three_zones, service, {"a1": {a1, other, a2}, "b1": {b1}, "b2": {b1}, "c1": pods})
+    expect_affinity(three_zones, service, {"a1": {a1, other, a2}, "b1": {b1}, "b2": {b1}, "c1": pods})
 
     by_node = _create_service(three_zones, traffic_distribution="PreferSameNode")
     three_zones.publish(by_node, [same_node(each) for each in pods])
-    expect_kept(three_zones, by_node, {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b1}, "c1": pods})
+    expect_affinity(three_zones, by_node, {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b1}, "c1": pods})
 
 
 @requirement(
@@ -152,7 +152,7 @@ def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> 
     ]
     for each in services:
         three_zones.publish(each, [same_node(pod) for pod in pods])
-    expect_together(
+    expect_concurrent_traffic(
         three_zones, [Question(each.name, each, expected, to="load-balancer", kept=True) for each in services]
     )
 
@@ -170,7 +170,7 @@ def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
     pods = a1, other, a2, b1, b2, c1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1", "b2", "c1"])
     three_zones.publish(service, [endpoint(each) for each in pods])
 
-    expect_kept(three_zones, service, {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b2}, "c1": {c1}})
+    expect_affinity(three_zones, service, {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b2}, "c1": {c1}})
 
 
 @requirement(
@@ -187,11 +187,11 @@ def test_client_moves_when_hints_change(three_zones: Cluster, port: Port) -> Non
     service = _create_service(three_zones, traffic_distribution="PreferClose")
     a1, other, b1, b2 = three_zones.run_servers(on=["a1", "a1", "b1", "b2"])
     three_zones.publish(service, [same_zone(each) for each in (a1, other, b1, b2)])
-    expect_kept(three_zones, service, {"a2": {a1, other}, "b1": {b1, b2}}, port=port)
+    expect_affinity(three_zones, service, {"a2": {a1, other}, "b1": {b1, b2}}, port=port)
 
     elsewhere = [endpoint(each, zones=["b"]) for each in (a1, other)]
     three_zones.publish(service, [*elsewhere, *(endpoint(each, zones=["a"]) for each in (b1, b2))])
-    expect_kept(three_zones, service, {"a2": {b1, b2}, "b1": {a1, other}}, port=port)
+    expect_affinity(three_zones, service, {"a2": {b1, b2}, "b1": {a1, other}}, port=port)
 
 
 @requirement(
@@ -206,13 +206,13 @@ def test_client_moves_when_hints_change(three_zones: Cluster, port: Port) -> Non
 def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port) -> None:
     service = _create_service(three_zones)
     pods = set(three_zones.run_servers(on=["a1", "b1", "c1"]))
-    clients: list[Who] = ["a1", "a2", "b1", "b2", "c1"]
+    clients: list[ClientRef] = ["a1", "a2", "b1", "b2", "c1"]
     three_zones.publish(service, [endpoint(each) for each in pods])
-    kept = expect_kept(three_zones, service, dict.fromkeys(clients, pods), port=port)
+    kept = expect_affinity(three_zones, service, dict.fromkeys(clients, pods), port=port)
 
     gone = kept["a1"]
     three_zones.publish(service, [endpoint(each) for each in pods - {gone}])
-    expect_kept(three_zones, service, dict.fromkeys(clients, pods - {gone}), port=port)
+    expect_affinity(three_zones, service, dict.fromkeys(clients, pods - {gone}), port=port)
 
 
 @requirement(
@@ -227,16 +227,16 @@ def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
     service = _create_service(three_zones)
     pods = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(each) for each in pods])
-    clients: list[Who] = ["a1", "a2", "b2", "c1"]
-    kept = expect_kept(three_zones, service, {who: set(pods) for who in clients})
+    clients: list[ClientRef] = ["a1", "a2", "b2", "c1"]
+    kept = expect_affinity(three_zones, service, {who: set(pods) for who in clients})
 
     pods += three_zones.run_servers(on=["c1", "a2"])
     three_zones.publish(service, [endpoint(each) for each in pods])
-    expect_kept(three_zones, service, {who: {pod} for who, pod in kept.items()})
+    expect_affinity(three_zones, service, {who: {pod} for who, pod in kept.items()})
 
     gone = next(pod for pod in pods if set(kept.values()) != {pod})  # somebody has another one, and stays
     three_zones.publish(service, [endpoint(each) for each in pods if each != gone])
-    expect_kept(three_zones, service, {who: {pod} for who, pod in kept.items() if pod != gone})
+    expect_affinity(three_zones, service, {who: {pod} for who, pod in kept.items() if pod != gone})
 
 
 @requirement(
@@ -253,14 +253,14 @@ def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1)])
     clients = three_zones.run_servers(on=["a2"] * SPREAD)
-    expect_kept(three_zones, service, {"a1": {a1}})
+    expect_affinity(three_zones, service, {"a1": {a1}})
     for port in (UDP, TCP):
-        expect_all_seen(three_zones, service, who_answers(three_zones, service, clients, port=port), {a1})
+        expect_all_seen(three_zones, service, answering_pods(three_zones, service, clients, port=port), {a1})
 
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
     three_zones.settle()
     for port in (UDP, TCP):
-        expect_forgotten(three_zones, service, clients, {a1, b1}, seconds=1, port=port)
+        expect_affinity_expires(three_zones, service, clients, {a1, b1}, seconds=1, port=port)
 
 
 @requirement(
@@ -278,12 +278,12 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1)])
     clients = three_zones.run_servers(on=["a2"] * SPREAD)
-    expect_kept(three_zones, service, {"a1": {a1}})
+    expect_affinity(three_zones, service, {"a1": {a1}})
     asked = time.monotonic()
-    expect_all_seen(three_zones, service, who_answers(three_zones, service, clients, port=TCP), {a1})
+    expect_all_seen(three_zones, service, answering_pods(three_zones, service, clients, port=TCP), {a1})
 
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
-    moved = who_moved(three_zones, service, clients, a1, asked=asked, port=TCP)
+    moved = clients_that_moved(three_zones, service, clients, a1, asked=asked, port=TCP)
     what = f"clients of service {service.name} that moved while they came"
     three_zones.expect_equal(what, expected=[], observed=sorted(moved))
 
@@ -301,9 +301,9 @@ def test_client_outside_keeps_its_endpoint(three_zones: Cluster) -> None:
     pods = a1, other, a2, b1, b2, c1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1", "b2", "c1"])
     service = _create_service(three_zones, type="NodePort")
     three_zones.publish(service, [endpoint(each) for each in pods])
-    expect_kept(three_zones, service, {external_client("a1"): set(pods)}, to="node-port")
+    expect_affinity(three_zones, service, {external_client("a1"): set(pods)}, to="node-port")
 
     local = _create_service(three_zones, type="NodePort", external_traffic_policy="Local")
     three_zones.publish(local, [endpoint(each) for each in pods])
     by_node = {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b2}, "c1": {c1}}
-    expect_kept(three_zones, local, {external_client(node): kept for node, kept in by_node.items()}, to="node-port")
+    expect_affinity(three_zones, local, {external_client(node): kept for node, kept in by_node.items()}, to="node-port")

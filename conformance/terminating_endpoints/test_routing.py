@@ -27,9 +27,9 @@ from trafficdist import (
     Question,
     Traffic,
     endpoint,
+    expect_concurrent_traffic,
     expect_flow_survives,
     expect_no_loss,
-    expect_together,
     expect_traffic,
     external_client,
     placeless,
@@ -245,7 +245,7 @@ def test_terminating_endpoints_are_the_last_resort_at_node_ports(three_zones: Cl
         hinted = [leaving(a1, zones=["a"]), leaving(b1, serving=False, zones=["b"])]
         three_zones.publish(service, hinted)
         questions.append(Question(f"over {port.protocol}", service, clients, to="node-port"))
-    expect_together(three_zones, questions)
+    expect_concurrent_traffic(three_zones, questions)
 
 
 @requirement(
@@ -269,11 +269,11 @@ def test_restarted_proxy_knows_who_terminates(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, on=["a1", "c1"])
     questions = [Question(f"beside a ready one over {name}", each, _from_two({b1})) for name, each in beside.items()]
     questions += [Question(f"the last over {name}", each, _from_two({a1})) for name, each in last.items()]
-    expect_together(three_zones, questions)
+    expect_concurrent_traffic(three_zones, questions)
 
     for each in beside.values():
         three_zones.publish(each, [placeless(a1), placeless(b1)])
-    expect_together(
+    expect_concurrent_traffic(
         three_zones, [Question(f"ready again over {name}", each, _from_two({a1, b1})) for name, each in beside.items()]
     )
 

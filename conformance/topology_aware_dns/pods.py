@@ -13,7 +13,7 @@ from trafficdist import (
     ServesDns,
     Service,
     endpoint,
-    expect_told,
+    expect_dns_pods,
 )
 
 Pods = Mapping[str, Pod]
@@ -58,4 +58,4 @@ def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[st
     `kind` is the type of records, unless given addresses of the cluster's first family.
     """
     table = {pods[node]: {pods[each] for each in nodes.split()} for node, nodes in told.items()}
-    expect_told(cluster, service, table, kind=kind or kinds(cluster)[0])
+    expect_dns_pods(cluster, service, table, kind=kind or kinds(cluster)[0])

@@ -25,8 +25,8 @@ from trafficdist import (
     ask_dns,
     dns_name_of,
     endpoint,
-    expect_becomes,
     expect_dns_answer,
+    expect_eventually,
     expect_running,
     requirement,
     resolvers,
@@ -273,7 +273,7 @@ def _expect_resolved(cluster: Cluster, service: Service, pods: Pods, told: Mappi
         for node, near in told.items():
             expected = addresses_of([pods[each] for each in near.split()])
             what = f"answer to {resolver.name} in a pod on {node} for {name}"
-            expect_becomes(cluster, what, partial(resolver.resolve, cluster, pods[node], name), expected=expected)
+            expect_eventually(cluster, what, partial(resolver.resolve, cluster, pods[node], name), expected=expected)
 
 
 @requirement(
@@ -323,7 +323,7 @@ def test_external_name_is_an_alias(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="ExternalName", externalName=target.rstrip("."))
 
     for kind in ("CNAME", "A"):  # what is outside of the zone, a server may look up or not
-        expect_becomes(
+        expect_eventually(
             three_zones,
             f"answer to {kind} {dns_name_of(service)} has {target}",
             partial(_has_record, three_zones, pods["a1"], dns_name_of(service), kind, target),

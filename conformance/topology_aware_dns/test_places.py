@@ -12,7 +12,7 @@ from trafficdist import (
     SHOULD,
     Cluster,
     IneligibleError,
-    expect_told,
+    expect_dns_pods,
     external_client,
     requirement,
 )
@@ -194,4 +194,4 @@ def test_dns_tells_unknown_clients_of_all(three_zones: Cluster) -> None:
     expect_rows(three_zones, service, pods, {"a1": "a1", "c1": "a1 b1"})
 
     told = {external_client("c1"): {pods["a1"], pods["b1"]}}
-    expect_told(three_zones, service, told, kind=kinds(three_zones)[0])
+    expect_dns_pods(three_zones, service, told, kind=kinds(three_zones)[0])

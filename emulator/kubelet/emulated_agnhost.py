@@ -30,8 +30,8 @@ from emulator.kubelet.sandbox import KILLED
 from harness.errors import HarnessError
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
-from harness.probes.bound import bound
 from harness.probes.probe import RESET_ON_CLOSE
+from harness.probes.server import bound
 
 TRY_SECONDS = 5.0
 """The time limit of one try of `/dial`, as agnhost has it."""

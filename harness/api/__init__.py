@@ -1,1 +1,1 @@
-"""The Kubernetes API of a cluster, as scenarios and guests use it."""
+"""Requests to a cluster's Kubernetes API."""

@@ -1,7 +1,10 @@
-"""The Kubernetes API as scenarios use it: paths in, plain JSON out, nothing hidden.
+"""A client of the Kubernetes API with plain JSON objects.
 
-Configuration, TLS and credentials are the official client's. Objects stay dicts, because a suite must be able to send
-what a typed client would refuse to build, and to read what it would drop.
+The official client provides configuration, TLS and credentials. Objects are dicts, because a suite must be able to send
+objects that a typed client refuses to build, and to read fields that it drops.
+
+It shares no code with `reference.client`: that is a reflector for components and serves the reference without the
+harness. Both have in common only the paths of resources.
 """
 
 from __future__ import annotations
@@ -38,9 +41,9 @@ _PREFIXES = {
     "podlocators": "/apis/trafficdist.dev/v1alpha1",
 }
 _TRIES = 10
-"""How often a request is sent whose answer is 429 with Retry-After, as client-go does; a server has not begun on it."""
+"""The number of attempts for a request that is answered by 429 with Retry-After, as in client-go."""
 
-_REMEMBERED = 10_000  # requests, for the evidence of a failure
+_REMEMBERED = 10_000  # requests for the evidence of a failure
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
 
@@ -60,7 +63,7 @@ class Response:
 
 
 class RefusedError(Exception):
-    """The API server refused a request that the scenario needs."""
+    """The API server refused a request."""
 
     def __init__(self, method: str, path: str, response: Response) -> None:
         super().__init__(f"{method} {path}: {response.code} {response.body.get('message', '')}")
@@ -79,17 +82,17 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
 
 
 def log_of_pod(api: Api, namespace: str, pod: str, **options: str) -> str:
-    """Return the log of a pod, by the API's options; "" if it is refused. Raises `InconclusiveError`."""
+    """Return the log of a pod, with options of the API; "" if the request is refused. Raises `InconclusiveError`."""
     return api.text(f"{path_of('pods', namespace, pod, 'log')}?{urlencode(options)}")
 
 
 def new_record() -> deque[Asked]:
-    """Return an empty record of requests, which keeps the latest."""
+    """Return an empty record of requests, which keeps the latest ones."""
     return deque(maxlen=_REMEMBERED)
 
 
 class Api:
-    """One connection pool to one API server, from kubeconfig files or from the content of one."""
+    """A connection pool to an API server, from kubeconfig files or from the content of one."""
 
     def __init__(
         self,
@@ -102,12 +105,11 @@ class Api:
     ) -> None:
         """Requests may take `timeout` seconds; `connections` are kept open for parallel requests.
 
-        Each Service that is created gets the fields of `services`, unless it has its own.
-        A request that is answered by 429 with Retry-After is sent again after that time, within `timeout` altogether.
-        The latest requests are noted in `asked`, which several may share.
-        Raises `UsageError` when files cannot be used.
+        New Services get the fields of `services` that they do not have. A request that is answered by 429 with
+        Retry-After is repeated, within `timeout` in all. The latest requests are appended to `asked`, which several
+        clients may share. Raises `UsageError` if the files cannot be used.
         """
-        # Errors and names of this module are needed where no cluster is, and the official client is slow to import.
+        # The official client is slow to import, and not needed by users of this module's errors and names.
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
 
         self._client: Any = client_of(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig.client()
@@ -149,7 +151,7 @@ class Api:
         authenticate: bool = True,
         timeout: float = 0.0,
     ) -> Response:
-        """Send one request and return its answer, whatever its code. Raises `InconclusiveError` if there is none."""
+        """Send one request and return its answer with any status code. Raises `InconclusiveError` without an answer."""
         headers = {"Accept": "application/json", **(self.authentication() if authenticate else {})}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -166,7 +168,7 @@ class Api:
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 
     def text(self, path: str, *, timeout: float = 0.0) -> str:
-        """Return text that is not JSON, like /metrics; "" if the request is refused. Raises `InconclusiveError`."""
+        """Return a text such as /metrics; "" if the request is refused. Raises `InconclusiveError`."""
         answer = self._send("GET", path, headers=self.authentication(), timeout=timeout or self._timeout)
         return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
@@ -186,10 +188,7 @@ class Api:
             raise InconclusiveError(f"the API server did not answer {method} {shown}: {error}") from error
 
     def watch(self, resource: str, *, resource_version: str) -> Watch:
-        """Watch all objects of a resource after that version.
-
-        Raises `RefusedError`, and `InconclusiveError` if there is no answer.
-        """
+        """Watch all objects of a resource from that version on. Raises `RefusedError` and `InconclusiveError`."""
         path = path_of(resource)
         headers = {"Accept": "application/json", **self.authentication()}
         query = urlencode({"watch": "true", "resourceVersion": resource_version})
@@ -223,7 +222,7 @@ class Api:
         return self._expect("PATCH", path, patch, content_type=MERGE_PATCH)
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
-        """Delete an object; one that is already gone is fine. Raises `RefusedError`."""
+        """Delete an object unless it is already deleted. Raises `RefusedError`."""
         self._delete(path_of(resource, namespace, name), grace_seconds)
 
     def delete_all(self, resource: str, namespace: str, *, grace_seconds: int | None = None) -> None:
@@ -250,7 +249,7 @@ class Api:
 
 
 class Watch:
-    """A watch under way; iterating yields ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until it ends."""
+    """A running watch; iterating yields ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until it ends."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
         self._answer = answer
@@ -263,19 +262,19 @@ class Watch:
                 for line in lines:
                     event = orjson.loads(line)
                     yield event["type"], event["object"]
-        except (urllib3.exceptions.HTTPError, OSError, ValueError):  # the server is gone, or `stop` ended it
+        except (urllib3.exceptions.HTTPError, OSError, ValueError):  # the server has closed it, or `stop`
             return
         finally:
             self._answer.close()
 
     def stop(self) -> None:
-        """End it, from another thread than the one that iterates."""
-        with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has ended already
+        """End the watch, from another thread than the one that iterates."""
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has already ended
             self._answer.shutdown()
 
 
 def _name_in(body: object) -> str:
-    """Return the name of the object in a body, "" if it has none."""
+    """Return the name of the object in a body, or ""."""
     metadata = body.get("metadata") if isinstance(body, dict) else None
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
@@ -289,7 +288,7 @@ def _json(data: bytes) -> Object:
 
 
 def _seconds_to_wait(answer: urllib3.BaseHTTPResponse) -> float | None:
-    """Return what a server that limits its clients asks for; None if it does not, or in words that nobody knows."""
+    """Return the Retry-After of a 429 answer, or None."""
     if answer.status != 429:
         return None
     try:

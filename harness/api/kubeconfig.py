@@ -1,13 +1,12 @@
-"""Kubeconfig files as kubectl reads them: several files are merged, and paths in a file start from its folder.
+"""Reads kubeconfig files as kubectl does, or a pod's service account.
 
-The official client reads and merges them. It differs from kubectl in one point, which is corrected here: if several
-files name a current context, kubectl takes that of the first, the client that of the last, even if it is empty.
+The official client reads and merges the files. It differs from kubectl in one point, which is corrected here: if
+several files have a current context, kubectl uses that of the first file, the client that of the last, even if it is
+empty.
 
-A pod has no such file: the service account's files and two environment variables take its place.
-
-Certificates and keys that stand in a kubeconfig, or that a program it names has printed, go to no file either: the
-client would write them to the temp folder, where they stay after `kill -9`. They are kept in memory, in files that the
-kernel removes with this process.
+Certificates and keys from a kubeconfig, or from a credential plugin, are never written to disk: the client would write
+them to the temp folder, where they stay after `kill -9`. They are kept in memory files (memfd), which the kernel
+removes with this process.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Kubeconfig:
-    """One context of one or several kubeconfig files: its name, and its Kubernetes namespace."""
+    """A context of one or several kubeconfig files: its name, and its Kubernetes namespace."""
 
     def __init__(self, files: str, *, context: str = "") -> None:
-        """Read `files`, separated by ":" as in $KUBECONFIG; missing ones are skipped, unless all are missing.
+        """Read `files`, separated by ":" as in $KUBECONFIG, and skip missing ones unless all are missing.
 
-        Without `context` it is the current one. Raises `UsageError` that names the files and the error.
+        `context` is by default the current one. Raises `UsageError` with the files and the error.
         """
         self._files = files
         merger = self._read()
@@ -52,7 +51,7 @@ class Kubeconfig:
             namespaces = {each["name"]: (each.get("context") or {}).get("namespace") for each in found}
             current = [each.get("current-context") for each in merger.config_files.values()]
         except (AttributeError, KeyError, TypeError):
-            raise self._error("is no kubeconfig") from None
+            raise self._error("is not a kubeconfig") from None
         self.context = context or next(filter(None, current), "")
         if not self.context:
             raise self._error(f"has no current context; choose one with --context: {_named(namespaces)}")
@@ -72,18 +71,18 @@ class Kubeconfig:
         for each in self._files.split(os.pathsep):
             path = os.path.expanduser(each)  # noqa: PTH111  as the client does; pathlib's raises for unknown users
             if fault := fault_of_path(path):
-                raise self._error(f"is no path: {fault}")
+                raise self._error(f"is not a path: {fault}")
             if is_there(path) and not isinstance(strict_yaml.read(path, what="kubeconfig"), dict | None):
-                raise UsageError(f"kubeconfig {shown(path)}: is no kubeconfig")
+                raise UsageError(f"kubeconfig {shown(path)}: is not a kubeconfig")
         try:
             merger = KubeConfigMerger(self._files)  # type: ignore[no-untyped-call]
         except kubernetes.config.ConfigException as error:
             raise self._error(str(error)) from None
-        except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, or no UTF-8
+        except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date, or not UTF-8
             said = getattr(error, "strerror", None) or " ".join(str(error).split())
             raise self._error(f"cannot be read: {said}; name another one with --kubeconfig") from None
         except (AttributeError, KeyError, TypeError):
-            raise self._error("is no kubeconfig") from None
+            raise self._error("is not a kubeconfig") from None
         if merger.config is None:
             raise self._error("no such file; name one with --kubeconfig")
         return merger
@@ -93,10 +92,10 @@ class Kubeconfig:
 
 
 class InCluster(Kubeconfig):
-    """The cluster in which this process is a pod, with the rights of the pod's service account."""
+    """The cluster in which this process runs as a pod, with the rights of the pod's service account."""
 
     def __init__(self, folder: Path = SERVICE_ACCOUNT, *, environment: Mapping[str, str] | None = None) -> None:
-        """Raises `UsageError` outside of a pod, and in one without a service account's files."""
+        """Raises `UsageError` outside a pod, and in a pod without the service account's files."""
         self._files, self.context = f"of the service account, {folder}", "in-cluster"
         self._token = folder / "token"
         self._loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
@@ -112,7 +111,7 @@ class InCluster(Kubeconfig):
             raise self._error(str(error)) from None
 
     def client(self) -> Any:
-        """Return the official client; it reads the token anew for each request, since kubelets renew it."""
+        """Return the official client, which rereads the token for each request, since kubelets renew it."""
         configuration = kubernetes.client.Configuration()
         self._loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
         configuration.refresh_api_key_hook = self._renew  # type: ignore[assignment]
@@ -131,7 +130,7 @@ def find(
 ) -> Kubeconfig:
     """Find the kubeconfig that kubectl uses: `files`, $KUBECONFIG, ~/.kube/config, or in a pod its own cluster.
 
-    Raises `UsageError` if there is none, or if it is wrong.
+    Raises `UsageError` if it is missing or invalid.
     """
     environment = os.environ if environment is None else environment
     files = files_of(files, environment)
@@ -142,7 +141,7 @@ def find(
 
 
 def files_of(files: str = "", environment: Mapping[str, str] = os.environ) -> str:
-    """The files, with ":" between them, that kubectl would read when it is told these, or none."""
+    """Return the files that kubectl would read with this --kubeconfig, separated by ":"."""
     return files or environment.get("KUBECONFIG", "") or DEFAULT
 
 
@@ -151,14 +150,14 @@ def _named(contexts: Iterable[str]) -> str:
 
 
 def client_of(kubeconfig: Mapping[str, Any]) -> Any:
-    """Return the official client for a kubeconfig that is no file."""
+    """Return the official client for the content of a kubeconfig."""
     client = _client(copy.deepcopy(dict(kubeconfig)))
-    client.configuration.refresh_api_key_hook = None  # it reads the environment at each request, for a token that stays
+    client.configuration.refresh_api_key_hook = None  # it would read the environment at each request
     return client
 
 
 def _client(config: Any, context: str | None = None) -> Any:
-    """Return the official client of a context. Its files in memory are closed with it."""
+    """Return the official client of a context. Its memory files are closed with it."""
     mine: list[int] = []
     _memory.descriptors = mine
     try:
@@ -173,14 +172,14 @@ def _client(config: Any, context: str | None = None) -> Any:
 
 
 class _Memory(threading.local):
-    """The descriptors of the client that this thread makes."""
+    """The descriptors of the client that this thread is creating."""
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
 
 
 def _keep_in_memory(content: str | bytes, *_: object, **__: object) -> str:
-    """Return the path of a file in memory with this content, for the client, which wants files."""
+    """Return the path of a memory file with this content, for the client, which needs paths."""
     descriptor = os.memfd_create("kubeconfig")
     os.write(descriptor, content.encode() if isinstance(content, str) else content)
     _memory.descriptors.append(descriptor)
@@ -188,4 +187,4 @@ def _keep_in_memory(content: str | bytes, *_: object, **__: object) -> str:
 
 
 _memory = _Memory()
-kube_config._create_temp_file_with_content = _keep_in_memory  # it offers no other way
+kube_config._create_temp_file_with_content = _keep_in_memory  # there is no public interface for this

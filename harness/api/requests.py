@@ -1,7 +1,7 @@
-"""The requests of one scenario as kubectl would say them, with times: `+1,645 ms  create endpointslice web-1 -n td-3`.
+"""Shows the API requests of one scenario in kubectl's words: `+1,645 ms  create endpointslice web-1 -n td-3`.
 
-Each client of an API server keeps a record of each request. A scenario's own are those in its Kubernetes namespace, and
-those that changed cluster-wide objects.
+API clients record their requests. The requests of a scenario are those in its Kubernetes namespace, and those that
+changed cluster-scoped objects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from http.client import responses
 from urllib.parse import parse_qsl
 
 MOST_LINES = 1000
-"""At most this many lines are shown: the first half and the last half."""
+"""The largest number of lines: the first half and the last half of all."""
 
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 _SINGULAR = {"endpointslices": "endpointslice", "services": "service", "pods": "pod", "nodes": "node",
@@ -24,9 +24,9 @@ _FLAGS = {"labelSelector": "-l ", "fieldSelector": "--field-selector=", "gracePe
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: its time (monotonic seconds), the answer's status code (0: no answer), and the client, "" for ours.
+    """A request: its time (monotonic seconds), status code (0: no answer), and client ("": this process).
 
-    `name` is that of the object in the body, if the path has none.
+    `name` is the name of the object in the body, if the path has none.
     """
 
     at: float
@@ -39,7 +39,7 @@ class Asked:
 
     @property
     def read(self) -> str:
-        """What was read: "get nodes", "list services", "watch pods"; "" for a write, and for what is no resource."""
+        """The read as a text: "get nodes", "list services", "watch pods"; "" for writes, and for other paths."""
         place = _place(self.path)
         if self.method != "GET" or not place.resource:
             return ""
@@ -69,8 +69,8 @@ def as_text(asked: Iterable[Asked], namespace: str, *, zero: float) -> str:
         half = MOST_LINES // 2
         lines[half:-half] = [f"… {cut} more lines left out …"]
     head = [
-        f"Requests of the scenario in namespace {namespace}, and those that changed what belongs to no namespace.",
-        "Times are from the beginning of the scenario.",
+        f"Requests of the scenario in namespace {namespace}, and changes of cluster-scoped objects.",
+        "Times are since the start of the scenario.",
         "",
     ]
     return "\n".join([*head, *(lines or ["none"]), ""])
@@ -84,7 +84,7 @@ def _lines(asked: Sequence[Asked], zero: float) -> Iterator[str]:
 
 
 def milliseconds(seconds: float) -> str:
-    """Format a time since the beginning: `+1,645 ms`."""
+    """Format a time since the start: `+1,645 ms`."""
     return f"{seconds * 1000:+,.0f} ms"
 
 

@@ -54,7 +54,7 @@ from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_sta
 from harness.netns.fabric import Host, Network, Wiring
 from harness.netns.hung import EVERY, LOOKS, HungWatch
 from harness.netns.idle import IdleWatch
-from harness.probes.beside import Beside
+from harness.probes.control import ControlledBlock
 from harness.probes.loop import Loop, Probe, ServerPort
 from harness.probes.probe import SocketSource
 from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks, TellsWhenDone, WiresPods
@@ -305,7 +305,7 @@ class NetnsBackend(
             self.settle()
         return by_family(self._dns[1])
 
-    def beside_dns(self, client: Client | Pod, family: str) -> Beside:
+    def beside_dns(self, client: Client | Pod, family: str) -> ControlledBlock:
         """Return a context manager that sends control probes to the DNS server's pod beside the block."""
         assert self._dns is not None, "dns() comes first"
         pod = self._dns[1]

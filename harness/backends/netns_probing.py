@@ -21,9 +21,8 @@ from harness.netns.fabric import Host
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import SocketMaker
-from harness.probes.http_get import http_get
 from harness.probes.loop import Loop, Probe, Stream
-from harness.probes.probe import SocketSource
+from harness.probes.probe import SocketSource, http_get
 from harness.tracing import follower
 from harness.tracing.path import Followed
 

@@ -20,10 +20,10 @@ from harness.guest.lease_record import ServerClock, moment
 from harness.guest.preflight import ReachedServer
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
+from harness.model.cluster_options import OF_BOTH_FAMILIES
 from harness.model.manifests import refusing_taints, takes_pods
 from harness.model.metrics import enabled_gates
 from harness.model.needs import Needs
-from harness.model.networks import OF_BOTH_FAMILIES
 from harness.model.topology import THREE_ZONES, ZONE_LABEL, Topology
 from harness.netns.addresses import by_family
 

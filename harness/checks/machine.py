@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.checks.check import Check, Finding, State, unusable
 from harness.errors import UnavailableError
-from harness.model.networks import OF_BOTH_FAMILIES
+from harness.model.cluster_options import OF_BOTH_FAMILIES
 from harness.netns import kernel, programs, sandbox
 from harness.netns.namespace import Namespace
 

@@ -1,7 +1,7 @@
-"""Abilities of a backend beside making objects, running pods and probing Services from pods and nodes.
+"""Abilities of a backend beyond creating objects, running pods and probing Services from pods and nodes.
 
-The embedded cluster has all of them. A requirement that needs one which a foreign cluster lacks, or that must not be
-used there, is `unavailable`, and the report names the ability.
+The embedded cluster has all of them. If a requirement needs one that a real cluster lacks or does not allow, it is
+`unavailable`, and the report names the ability.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 
 
 class Ability(enum.StrEnum):
-    """One ability that scenarios may need. Reports and `trafficdist doctor` show the values."""
+    """An ability that scenarios may need. Reports and `trafficdist doctor` show its value."""
 
     RESTART_API_SERVER = "restart-api-server"
     RESTART_CONTROLLER = "restart-controller"
@@ -18,22 +18,22 @@ class Ability(enum.StrEnum):
     CHANGE_RELEASE = "change-release"  # restart a component as another version, or with other feature gates
     CHANGE_NODES = "change-nodes"  # change labels and taints, and cordon nodes
     REPORT_NODES = "report-nodes"  # report CPU and readiness, as kubelets do
-    STOP_NODES = "stop-nodes"  # switch one off, as a power failure would, and on again
+    STOP_NODES = "stop-nodes"  # switch nodes off, as a power failure would, and on again
     CREATE_NODES = "create-nodes"  # create nodes that exist in the API only
-    EQUAL_NODES = "equal-nodes"  # no nodes but those of the topology, with its CPU
+    EQUAL_NODES = "equal-nodes"  # only the nodes of the topology, with its CPU
     REPORT_PODS = "report-pods"  # create pods that exist in the API only, in any phase
-    EXTERNAL_CLIENT = "external-client"  # packets from outside of the cluster
-    LOAD_BALANCER = "load-balancer"  # load balancer addresses that are routed to a node of choice
+    EXTERNAL_CLIENT = "external-client"  # packets from outside the cluster
+    LOAD_BALANCER = "load-balancer"  # load balancer addresses that are routed to a chosen node
     EXTERNAL_IPS = "external-ips"  # the same for spec.externalIPs
-    OPEN_CONNECTIONS = "open-connections"  # long-lived connections, with several questions
+    OPEN_CONNECTIONS = "open-connections"  # long-lived connections with several requests
     SOURCE_PORTS = "source-ports"  # sockets and programs in a client's network namespace
-    EVERY_REFUSAL = "every-refusal"  # no limit of ICMP errors: by default, one a second, silence may be a refusal
+    EVERY_REFUSAL = "every-refusal"  # no ICMP rate limit: by default, one error per second, refusals may be silent
     HTTP = "http"  # GET requests from a client, to any address
     CONTROLLER_METRICS = "controller-metrics"
     PROXY_METRICS = "proxy-metrics"
-    API_READS = "api-reads"  # a record of who has read what of the API server
-    UNDISTURBED = "undisturbed"  # no foreign load, for scenarios that depend on time
-    MANY_PORTS = "many-ports"  # servers that listen on a hundred ports, and not in a container for each
+    API_READS = "api-reads"  # a record of the reads of each component from the API server
+    UNDISTURBED = "undisturbed"  # no other load, for scenarios that depend on time
+    MANY_PORTS = "many-ports"  # servers with a hundred ports, without a container for each
     HOST_NETWORK = "host-network"  # servers at the addresses of nodes
     DNS = "dns"  # the topology-aware DNS server, PodLocators, and restarts of their controller
 

@@ -1,4 +1,4 @@
-"""Finds what other packages register for the harness, which imports none of them: commands, mutants, explanations.
+"""Finds entry points of packages that the harness does not import: commands, mutants, explanations.
 
 The wheel leaves out some packages that register entry points, such as `tools`. Their entry points are skipped.
 """

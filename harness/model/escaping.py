@@ -1,7 +1,7 @@
-"""Shows texts of others as what they are: names of nodes, messages of servers, fields of reports.
+"""Escapes untrusted texts: names of nodes, messages of servers, fields of reports.
 
-One function for each kind of output. What a terminal would obey, and what changes the order of letters on a screen, is
-shown as Python writes it: `\\x1b`, `\\u202e`.
+There is one function per kind of output. Terminal control codes and characters that change the reading order are shown
+as Python escapes: `\\x1b`, `\\u202e`.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ _PUNCTUATION = re.compile(r"([\\`*~|\[\]#!])|(?<!\w)_|_(?!\w)")
 
 
 def for_terminal(text: str) -> str:
-    """Return a text of one or several lines."""
+    """Escape a text of one or several lines."""
     return text if text.isprintable() else "".join(each if each in "\n\t" else _visible(each) for each in text)
 
 
 def for_line(text: str) -> str:
-    """Return a text for one line of anything."""
+    """Escape a text for a single line."""
     return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def for_markdown(text: str) -> str:
-    """Return a text for a line or a table's cell of a Markdown page, which shows it as it is."""
+    """Escape a text for a line or a table cell of a Markdown page."""
     return _PUNCTUATION.sub(r"\\\g<0>", html.escape(for_line(text), quote=False))
 
 
 def for_code(text: str) -> str:
-    """Return a text for a code span of a Markdown page, between single backticks, also in a table."""
+    """Escape a text for a Markdown code span between single backticks, also in a table."""
     return for_line(text).replace("`", "'").replace("|", "\\|")
 
 
 def for_json(text: str) -> str:
-    """Return a JSON document, or a YAML document whose odd texts are in double quotes, of the same value."""
+    """Escape a JSON document, or a YAML document with special texts in double quotes; its value stays the same."""
     return text.translate({ord(each): f"\\u{ord(each):04x}" for each in {*text} - {*"\n\t"} if _is_obeyed(each)})
 
 
 def for_viewer(value: Any) -> Any:
-    """Return a value of JSON with all texts in it as `for_terminal` returns them: some viewers obey its codes."""
+    """Escape all texts of a JSON value like `for_terminal`: some viewers interpret control codes."""
     if isinstance(value, str):
         return for_terminal(value)
     if isinstance(value, Mapping):
@@ -51,7 +51,7 @@ def for_viewer(value: Any) -> Any:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether there is nothing in a text that a terminal would obey."""
+    """Return whether a text has no terminal control codes."""
     return text.isprintable() or not any(_is_obeyed(each) and each not in "\n\t" for each in text)
 
 

@@ -1,7 +1,7 @@
-"""Reads files that somebody named: ordinary ones, and no larger than such files are.
+"""Reads files named by users, with errors that name the file.
 
-A fifo would be waited for, a device never ends, and a name that no file can have makes the system's calls raise errors
-of several kinds. So each is refused here, before anything is read, and by name.
+It refuses everything but regular files of limited size before reading: a FIFO would block, a device may never end, and
+system calls raise various errors for invalid paths.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ MEGABYTE = 1024 * 1024
 
 
 def is_there(path: str | Path) -> bool:
-    """Return whether there is such a file or folder; False also for what cannot be a path, or may not be looked at."""
+    """Return whether a file or folder exists; False also for invalid and inaccessible paths."""
     return os.path.exists(path)  # noqa: PTH110  pathlib's raises for a name that is too long
 
 
 def content(path: str | Path, *, what: str, most: int) -> bytes:
-    """Return the content of an ordinary file of at most so many bytes. Raises `UsageError` that names it."""
+    """Return the content of a regular file of up to `most` bytes. Raises `UsageError` that names it."""
     where = f"{what} {shown(path)}"
     try:
         with open(path, "rb", opener=_open) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise UsageError(f"{where}: is no ordinary file")
+                raise UsageError(f"{where}: is not a regular file")
             read = file.read(most + 1) if found.st_size <= most else b""
     except (OSError, ValueError) as error:
         raise UsageError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
@@ -37,8 +37,8 @@ def content(path: str | Path, *, what: str, most: int) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 sum of a file of any size, in hex; it is known to be an ordinary one."""
-    import hashlib  # noqa: PLC0415  `trafficdist --help` loads this module, and need not wait for OpenSSL
+    """Return the SHA-256 sum, in hex, of a regular file."""
+    import hashlib  # noqa: PLC0415  it loads OpenSSL, which `trafficdist --help` does not need
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -49,17 +49,17 @@ def _open(path: str, flags: int) -> int:
 
 
 def fault_of_path(text: str) -> str:
-    """Return why a text cannot be the path of a file; "" if it can."""
+    """Return why a text is not a valid path; "" if it is."""
     name = os.fsencode(text)
     if b"\0" in name:
-        return "a path has no NUL"
+        return "a path contains no NUL byte"
     if len(name) >= os.pathconf("/", "PC_PATH_MAX") or any(len(each) > 255 for each in name.split(b"/")):
         return "a path has at most 4,095 bytes, and each name in it 255"
     return ""
 
 
 def shown(path: str | Path) -> str:
-    """Return a path for an error: on one line, and no longer than one."""
+    """Return a path for an error message, on one line of limited length."""
     text = str(path)
     text = text if text.isprintable() else ascii(text)
     return text if len(text) <= 300 else f"{text[:200]}…"

@@ -1,8 +1,8 @@
-"""What a run is to ask that no author wrote: how long or how many, from which seed, or which cases of a file again.
+"""The cases that a run generates: for how long or how many, from which seed, or those of a file.
 
-A suite says with the marker `generates` which of its tests make cases. Each is run in parts, one a worker or more, and
-a part makes batches by number. What a batch holds depends on the seed and its number alone, so the same seed gives the
-same cases with any number of workers; time decides how many of them are reached.
+Tests with the marker `generates` generate cases. Each test runs in parts, at least one per worker, and a part makes
+numbered batches. The content of a batch depends only on the seed and its number, so the same seed gives the same cases
+with any number of workers; the time limit decides how many of them run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from harness.errors import UsageError
 
 LONGEST_PART = 25.0
-"""Seconds of one part: a part that fails ends, and all others go on."""
+"""Seconds of one part. A part ends when it fails; the others continue."""
 
 _AMOUNT = re.compile(r"(\d{1,7})(s|m|h|)", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -25,7 +25,7 @@ _MOST = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What is made: cases for so many seconds, or so many cases (the other is 0), or those in the file `replay`."""
+    """The cases of a test: for some seconds, or a number of cases (the other is 0), or those of file `replay`."""
 
     seed: int
     seconds: float = 0.0
@@ -35,11 +35,11 @@ class Generation:
     parts: int = 1
 
     def __str__(self) -> str:
-        """The part, as reports name a case."""
+        """Return the name of the part in reports."""
         return f"{self.part + 1} of {self.parts}"
 
     def split(self, tests: int, workers: int) -> list[Generation]:
-        """Return the parts of one of so many tests that share the whole among so many processes."""
+        """Return the parts of one test, if so many tests and workers share the time or the cases."""
         if self.replay:
             return [self]
         if self.cases:
@@ -51,7 +51,7 @@ class Generation:
         return [replace(each, part=part, parts=parts) for part in range(parts)]
 
     def batches(self, size: int) -> Iterator[int]:
-        """Yield the numbers of the batches of this part, of `size` cases each, while there are any or there is time."""
+        """Yield the numbers of this part's batches of `size` cases each, until the cases or the time run out."""
         begin = time.monotonic()
         number = self.part
         while number * size < self.cases if self.cases else time.monotonic() - begin < self.seconds:
@@ -60,7 +60,7 @@ class Generation:
 
 
 def check_amount(text: str) -> str:
-    """Return a text that says how long or how many. Raises `UsageError`."""
+    """Return a text if it is a valid time or number of cases. Raises `UsageError`."""
     seconds, cases = amount(text)
     if not 0 < seconds + cases <= max(_MOST, cases):
         raise UsageError(f"{text!r}: want at least one case, or one second, and at most 24h")
@@ -68,7 +68,7 @@ def check_amount(text: str) -> str:
 
 
 def amount(text: str) -> tuple[float, int]:
-    """Return the seconds, or the number of cases, that a text like 60s, 10m or 500 names; the other one is 0."""
+    """Parse a text like 60s, 10m or 500 to seconds and number of cases, one of which is 0. Raises `UsageError`."""
     found = _AMOUNT.fullmatch(text)
     if not found:
         raise UsageError(f"{text[:100]!r}: want a time like 60s, 10m or 1h, or a number of cases like 500")

@@ -1,18 +1,18 @@
-"""What the packets of a run follow: the implementation itself, or rules that carry out what it decides.
+"""The scope of a verdict: an implementation's packets, or only its decisions.
 
-Some data planes cannot run here, and their decisions can: somebody else's rules then carry the packets, and what is
-judged are the decisions alone. No report may look as if it were the other thing.
+Some data planes cannot run here, but their decisions can: then rules of another implementation carry the packets, and
+only the decisions are judged. Every report says so.
 """
 
 from __future__ import annotations
 
 PACKETS, DECISIONS = "packets", "decisions"
 JUDGES = (PACKETS, DECISIONS)
-"""What may be judged, the usual one first."""
+"""The scopes, with the default first."""
 
-KEY = "(decisions): rules of somebody else carried out what it decided; its own data plane was not judged."
+KEY = "(decisions): rules of another implementation carried out its decisions; its own data plane was not judged."
 
 
 def mark(judges: str) -> str:
-    """Return what stands behind the name of an implementation: nothing if packets are judged."""
+    """Return the suffix of an implementation's name: "" if packets are judged."""
     return "" if judges == PACKETS else f"({judges})"

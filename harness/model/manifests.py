@@ -1,4 +1,4 @@
-"""Minimal valid Kubernetes objects: each builder takes the fields that a scenario is about, and fills in the rest."""
+"""Builds minimal valid Kubernetes objects from the fields that a scenario is about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MANAGED_BY = "trafficdist.dev"
 TARGET_PORT = 8080
 CONTAINER = "server"
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
-CAPACITY = "96"  # cores of every node, whatever is allocatable: who takes one for the other weighs all nodes alike
+CAPACITY = "96"  # cores of every node: a component that reads capacity instead of allocatable sees equal nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def service(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """Return a Service. Fields of its spec are given by their Kubernetes names; those that are `None` are left out."""
+    """Return a Service. Pass fields of its spec by their Kubernetes names; `None` omits a field."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -102,7 +102,7 @@ def service(
 
 
 def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
-    """Return an object with the fields of `usual` that it has not, in mappings of both too; what it has stays."""
+    """Return an object with the fields of `usual` that it lacks, also in nested mappings."""
     both = {name for name, value in usual.items() if isinstance(value, Mapping) and isinstance(obj.get(name), Mapping)}
     return {**usual, **obj, **{name: with_usual(obj[name], usual[name]) for name in both}}
 
@@ -116,7 +116,7 @@ def endpoint_slice(
     ports: Sequence[Port] = (TCP,),
     labels: Mapping[str, str] | None = None,
 ) -> Object:
-    """Return an EndpointSlice written by hand: its managed-by label keeps controllers away from it."""
+    """Return an EndpointSlice that controllers ignore because of its managed-by label."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -193,7 +193,7 @@ def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Obj
 
 
 def cpu(milli: int) -> str:
-    """Return thousandths of a CPU in the form of API servers: whole cores without a suffix, "4" and "3500m"."""
+    """Return thousandths of a CPU as API servers format them: "4" or "3500m"."""
     return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 
@@ -237,5 +237,5 @@ def refusing_taints(node: Object) -> list[str]:
 
 
 def zone_of(node: Mapping[str, Any]) -> str:
-    """Return the zone of a node by its label, "" for a node without."""
+    """Return the zone label of a node, or ""."""
     return str((node["metadata"].get("labels") or {}).get(ZONE_LABEL, ""))

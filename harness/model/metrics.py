@@ -1,7 +1,4 @@
-"""Parses the metrics of a component.
-
-Names are kept as the component writes them: some of Kubernetes' counters do not end in `_total`.
-"""
+"""Parses the metrics of a component, with unchanged names: some of Kubernetes' counters do not end in `_total`."""
 
 from __future__ import annotations
 
@@ -15,13 +12,13 @@ _GATE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^
 
 
 def enabled_gates(metrics: str) -> dict[str, bool]:
-    """Return the feature gates in a component's metrics: whether each is on."""
+    """Return the feature gates in a component's metrics, and whether they are on."""
     return {found["name"]: found["value"] == "1" for found in _GATE.finditer(metrics)}
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """One line: full name (with `_bucket`, `_sum`, `_count` or `_total`), labels and value."""
+    """A sample: full name (with `_bucket`, `_sum`, `_count` or `_total`), labels and value."""
 
     name: str
     labels: Mapping[str, str]
@@ -29,14 +26,14 @@ class MetricSample:
 
 
 class Metrics:
-    """All samples of one answer. Raises `ValueError` if it is not in the Prometheus text format."""
+    """All samples of a text in Prometheus format. Raises `ValueError` for other texts."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.samples = list(_samples(text))
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """Return the values of all samples of this name that have these labels, and maybe others."""
+        """Return the values of all samples with this name and at least these labels."""
         return [
             each.value
             for each in self.samples
@@ -44,20 +41,20 @@ class Metrics:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of these values; 0 if there is none, as a component may omit a counter that never counted."""
+        """Return the sum of these values; 0 without a sample, since components may omit unused counters."""
         return sum(self.values(name, **labels))
 
     def has(self, name: str) -> bool:
-        """Return whether there is any sample of this name."""
+        """Return whether there is a sample with this name."""
         return any(each.name == name for each in self.samples)
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
-        """Return the values of all samples of this name, by one of their labels."""
+        """Return the values of all samples with this name, by one of their labels."""
         return {each.labels.get(label, ""): each.value for each in self.samples if each.name == name}
 
 
 def _samples(text: str) -> Iterable[MetricSample]:
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]  # with types, it changes names
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]  # TYPE lines would change names
     for family in text_string_to_metric_families("\n".join([*lines, ""])):
         for each in family.samples:
             yield MetricSample(each.name, each.labels, each.value)

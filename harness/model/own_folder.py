@@ -1,6 +1,6 @@
-"""A temporary folder that goes with its process, in whatever way that ends: the next one removes that of a killed one.
+"""A temporary folder that is removed with its process; the folder of a killed process is removed by the next one.
 
-A lock says that its process lives. The kernel lets go of it when that ends.
+A locked file shows that the process lives: the kernel releases the lock when the process ends.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _ALIVE = "alive"
 
 
 class OwnFolder:
-    """A folder that only this user can enter. A context manager, or `close` removes it."""
+    """A folder that only this user can enter; `close`, or the end of the context manager, removes it."""
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
-        """Remove those of dead processes, and make one; its name begins with `prefix`.
+        """Create a folder whose name starts with `prefix`, and remove those of dead processes.
 
-        `place` is where: the folder for temporary files unless given.
+        `place` is the parent folder, by default the system's temporary folder.
         """
         place = place or Path(tempfile.gettempdir())
         _sweep(place, prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         scratch = self.path / f".{_ALIVE}"
         self._alive = scratch.open("w")
-        fcntl.flock(self._alive, fcntl.LOCK_EX)  # for as long as this process lives
+        fcntl.flock(self._alive, fcntl.LOCK_EX)  # until this process ends
         scratch.rename(self.path / _ALIVE)
 
     def __enter__(self) -> Self:
@@ -38,7 +38,7 @@ class OwnFolder:
         self.close()
 
     def close(self) -> None:
-        """Remove it. Idempotent."""
+        """Remove the folder. Idempotent."""
         self._alive.close()
         shutil.rmtree(self.path, ignore_errors=True)
 
@@ -51,12 +51,12 @@ def _sweep(place: Path, prefix: str) -> None:
 
 
 def in_use(folder: Path) -> bool:
-    """Return whether the process of this folder still lives: then it holds the lock. True if this user may not look."""
+    """Return whether the process of this folder still lives. True also if this user has no access."""
     try:
         with (folder / _ALIVE).open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    except OSError:  # somebody else's, or alive
+    except OSError:  # another user's, or locked
         return True
     return False

@@ -1,7 +1,7 @@
-"""Takes out of texts what is nobody's business but the runner's, before they are written to a file.
+"""Removes private data from texts before they are written to a file.
 
-Names and passwords in URLs, bearer tokens, values of environment variables whose names sound like secrets, and the home
-folder, which has the user's name in it.
+Private data are user names and passwords in URLs, bearer tokens, values of environment variables whose names sound like
+secrets, and the home folder, which contains the user's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HIDDEN = "***"
 SOUNDS_SECRET = re.compile(r"token|passw|secret|credential|private_?key|api_?key|access_?key", re.IGNORECASE)
 
 _SHORTEST = 8
-"""Letters of a secret, at least; one of letters alone, which could be a word, has half as many more."""
+"""The length of the shortest secret; one of letters only, which could be a word, is at least half as long again."""
 
 _USER = r"""[^/\s@"'\\<>]+"""  # with a password, before the host of a URL
 _IN_URL = re.compile(f"://{_USER}@")
@@ -26,7 +26,7 @@ _IN_URL = re.compile(f"://{_USER}@")
 
 @functools.cache
 def _pattern() -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return what finds all that is to be taken out, and the words of which it finds one by its letters."""
+    """Return the pattern of private data, and the literal words in it."""
     secrets = [value for name, value in os.environ.items() if SOUNDS_SECRET.search(name) and _is_long(value)]
     in_json = [json.dumps(each)[1:-1] for each in secrets]
     in_xml = [escape(each, {'"': "&quot;"}) for each in secrets]
@@ -45,13 +45,13 @@ def _is_long(value: str) -> bool:
 
 
 def private(text: str) -> str:
-    """Return a text with `***` in the place of each secret, and `~` in that of the home folder."""
+    """Return a text with `***` instead of each secret, and `~` instead of the home folder."""
     pattern, words = _pattern()
     return pattern.sub(lambda found: "~" if found["home"] else HIDDEN, text) if _may_tell(text, words) else text
 
 
 def _may_tell(text: str, words: Sequence[str]) -> bool:
-    """Return whether a text can have anything to take out: a whole pattern takes a hundred times as long to say so."""
+    """Return whether a text may contain private data: a check that is a hundred times as fast as the whole pattern."""
     if any(each in text for each in words) or _IN_URL.search(text):
         return True
     small = text.lower()
@@ -59,7 +59,7 @@ def _may_tell(text: str, words: Sequence[str]) -> bool:
 
 
 def private_values(value: Any) -> Any:
-    """Return a value of JSON with all texts in it as `private` returns them."""
+    """Return a JSON value with `private` applied to all texts in it."""
     if isinstance(value, str):
         return private(value)
     if isinstance(value, Mapping):
@@ -68,9 +68,9 @@ def private_values(value: Any) -> Any:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return an object of an API without texts under keys, and in variables, whose names sound like secrets.
+    """Return an API object without values of fields and variables whose names sound like secrets.
 
-    And without the copy of itself that `kubectl apply` keeps in an annotation.
+    The copy of the object that `kubectl apply` keeps in an annotation is removed as well.
     """
     if isinstance(value, list):
         return [without_secrets(each) for each in value]

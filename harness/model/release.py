@@ -13,7 +13,7 @@ from harness.errors import UsageError
 class Component(enum.StrEnum):
     """A component that a scenario stops and starts. There is a proxy on each node.
 
-    All but the controller of PodLocators, which Kubernetes never had, have a version of their own.
+    All have a version, except the controller of PodLocators, which Kubernetes never had.
     """
 
     API_SERVER = "api-server"
@@ -26,7 +26,7 @@ API_SERVER, CONTROLLER, PROXY = Component.API_SERVER, Component.CONTROLLER, Comp
 LOCATOR_CONTROLLER = Component.LOCATOR_CONTROLLER
 
 DNS_SERVER = "dns-server"
-"""The name of the cluster's DNS, which a scenario watches and does not change."""
+"""The name of the cluster's DNS server, which scenarios watch but do not restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Release:
 
     `follows` is "kep" or "released": the behaviour if a KEP text and released Kubernetes contradict each other.
     `node_level` is how the controller chooses Services for node-level topology, like "automatic:missing=10%"; empty for
-    its default. It counts where gate NodeLevelTopology is on (KEP-3015 of 2022).
+    its default. It is used only with gate NodeLevelTopology (KEP-3015 of 2022).
     """
 
     version: str = ""

@@ -1,7 +1,7 @@
-"""The features that a release of Kubernetes lacks, by its version and gates: the history of the gates.
+"""The features that a Kubernetes release lacks, by its version and feature gates.
 
 A run of an old release judges the features of that release, and reports the others as unsupported. If a release changed
-its behaviour without a gate, the requirement has the version itself (`since`).
+its behaviour without a gate, the requirement names the version (`since`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GATES: Mapping[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The condition of a feature: Kubernetes 1.`minor` or newer, and one of these gates on, if there are any."""
+    """The condition of a feature: Kubernetes 1.`minor` or newer, and one of these gates, if any, is on."""
 
     gates: tuple[str, ...] = ()
     minor: int = 0
@@ -46,8 +46,8 @@ def _is_on(gate: str, minor: int, gates: Mapping[str, bool]) -> bool:
 _INTERNAL = Since(("ServiceInternalTrafficPolicy",))
 _DISTRIBUTION = Since(("ServiceTrafficDistribution",))
 _SAME = Since(("PreferSameTrafficDistribution",))
-_MODE = Since(("TopologyAwareHints",), minor=27)  # the annotation was called otherwise before
-_NODE_LEVEL = Since(("NodeLevelTopology", "PreferSameTrafficDistribution"))  # the API server keeps hints for nodes
+_MODE = Since(("TopologyAwareHints",), minor=27)  # the annotation had another name before
+_NODE_LEVEL = Since(("NodeLevelTopology", "PreferSameTrafficDistribution"))  # the API server stores hints for nodes
 
 _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
     PROXY: {
@@ -56,7 +56,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
         "NodeLevelTopology": _NODE_LEVEL,
         "ProxyHealth": Since(("KubeProxyDrainingTerminatingNodes",)),
         "TerminatingEndpoints": Since(("ProxyTerminatingEndpoints",)),
-        "ZoneHints": _DISTRIBUTION,  # whatever annotations the Service has
+        "ZoneHints": _DISTRIBUTION,  # with any annotations of the Service
     },
     CONTROLLER: {
         **dict.fromkeys(("PreferClose", "TrafficDistributionConditions"), _DISTRIBUTION),
@@ -76,7 +76,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
         "TrafficDistributionField": _DISTRIBUTION,
         "TrafficPolicyFields": _INTERNAL,
     },
-    None: {  # of all of them together
+    None: {  # of the whole cluster
         **dict.fromkeys(
             ("DomainHeuristics", "HonoredCondition", "Outage", "PreferNextZone", "TrafficDistributionRouting"),
             _DISTRIBUTION,
@@ -88,7 +88,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
 
 
 def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> tuple[str, ...]:
-    """Return the features that a release lacks, sorted; of some components, or of a whole cluster.
+    """Return the features that a release of these components, or of a whole cluster, lacks, sorted.
 
     `version` is like "1.31" or "v1.31.2"; an empty or invalid text means the newest.
     """
@@ -105,6 +105,6 @@ def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> 
 
 
 def minor_of(version: str) -> int:
-    """Return the 31 of "1.31"; `NEWEST` for any other text."""
+    """Return the minor version, 31 of "1.31"; `NEWEST` for other texts."""
     match = re.fullmatch(r"v?1\.(\d+)(\..+)?", version)
     return int(match[1]) if match else NEWEST

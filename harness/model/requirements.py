@@ -1,7 +1,7 @@
-"""A requirement: one sentence that must be true of an implementation, with its source.
+"""A requirement: a sentence that must be true of an implementation, with its source.
 
-The decorator turns a test function into the one test of a requirement. Ids are a document and a slug, never a number in
-a sequence, and are never used again for something else.
+The decorator makes a test function the test of a requirement. An id consists of a document and a slug, and is never
+reused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from harness.errors import UsageError
 
 _ID = re.compile(r"[A-Z]+(-\d+)?/[a-z0-9]+(-[a-z0-9]+)*")
-_ASIDE = re.compile(r" \((?!\d{4}\))[^()]*\)")  # all in brackets but a year, which is part of a document's name
+_ASIDE = re.compile(r" \((?!\d{4}\))[^()]*\)")  # text in brackets, except a year, which is part of a document's name
 
 
 class Level(enum.StrEnum):
@@ -30,18 +30,18 @@ MUST, SHOULD, MAY = Level.MUST, Level.SHOULD, Level.MAY
 
 
 class Profile(enum.StrEnum):
-    """A kind of component that can be certified on its own."""
+    """A kind of component that can be certified separately."""
 
     SERVICE_PROXY = "service-proxy"
     ENDPOINTSLICE_CONTROLLER = "endpointslice-controller"
     API_SERVER = "api-server"
-    CLUSTER = "cluster"  # these together, at one release or at several
+    CLUSTER = "cluster"  # all of these together, of one or several releases
     DNS = "dns"
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature of implementations of a profile; every implementation must have core features."""
+    """A feature of implementations of a profile. Every implementation must have the core features."""
 
     name: str
     profile: Profile
@@ -51,7 +51,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One sentence that must be true, with its level and its source."""
+    """A sentence that must be true, with its level and its source."""
 
     id: str
     sentence: str
@@ -77,7 +77,7 @@ class Requirement:
 
     @property
     def section(self) -> str:
-        """The section that `source` names, after the document if that is not the id's."""
+        """The section in `source`, with its document unless that is the document of the id."""
         heading = re.split("[;:]", _ASIDE.sub("", self.source), maxsplit=1)[0]
         return heading.removeprefix(f"{self.document}, ")
 
@@ -108,16 +108,17 @@ def requirement(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
 
-    `source` names document and section ("KEP-3015, Addition of PreferSameNode"). `as_` is "kep" or "released" for what
-    only the text of a KEP asks for, or only released Kubernetes, and a run that follows the other does not judge it. It
-    is empty for what both ask for, or an API reference, or documents of which no KEP speaks. `kills` names mutants,
-    implementations with one fault, that the test must find out. `instead_of` is the id of the requirement after the KEP
-    text, for one after released Kubernetes that contradicts it.
-    `unless` is an extended feature that rules the requirement out for implementations that declare it by name.
-    `since` is the first Kubernetes release that meets it, if no gate tells: a component that behaves as an older one on
-    request is not judged by it. `last` is for one that is also about what came to light in others: it is judged last.
+    - `source`: document and section ("KEP-3015, Addition of PreferSameNode").
+    - `as_`: "kep" if only a KEP text requires it, "released" if only released Kubernetes does. A run that follows the
+      other one does not judge it. Empty otherwise.
+    - `instead_of`: for `as_="released"`, the id of the contradicting requirement from the KEP text.
+    - `kills`: mutants (implementations with one fault) that the test must detect.
+    - `unless`: an extended feature; implementations that declare it are exempt.
+    - `since`: the first Kubernetes release that meets it, if there is no feature gate. Components that behave like an
+      older release on request are exempt.
+    - `last`: judge it after all others, because it also depends on observations in other tests.
     """
-    import pytest  # noqa: PLC0415  commands that only want levels and profiles do not wait for it
+    import pytest  # noqa: PLC0415  commands that need only levels and profiles do not load it
 
     ordered = tuple(sorted(set(features), key=lambda feature: feature.name))
     if not _ID.fullmatch(id):
@@ -125,7 +126,7 @@ def requirement(
     if not ordered or len({feature.profile for feature in ordered}) != 1:
         raise UsageError(f"requirement {id}: want at least one feature, all of one profile")
     if as_ not in ("", "kep", "released"):
-        raise UsageError(f"requirement {id}: as_ is {as_!r}; want 'kep', 'released' or nothing")
+        raise UsageError(f"requirement {id}: as_ is {as_!r}; want 'kep', 'released' or an empty text")
     if since and not re.fullmatch(r"1\.\d+", since):
         raise UsageError(f"requirement {id}: since is {since!r}; want a release like 1.33")
     if instead_of and as_ != "released":

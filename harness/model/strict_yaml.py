@@ -1,8 +1,8 @@
-"""Reads YAML of others: what is ambiguous, or larger than any such file, is refused, with its line.
+"""Reads untrusted YAML, and refuses ambiguous or very large documents, with the line of the fault.
 
-Values are built from the parser's events: PyYAML's own way from events to values is recursive and ends the process on a
-hundred kilobytes of brackets, takes the last of two equal keys, and copies what aliases name. Only what JSON has too
-becomes a value: numbers with colons (`10:20`) and dates stay texts.
+Values are built from the parser's events. PyYAML's own constructor is recursive and crashes the process on a hundred
+kilobytes of brackets, uses the last of two equal keys, and expands aliases without limit. Values are those of JSON:
+numbers with colons (`10:20`) and dates stay texts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MAX_DEPTH = 40
 MAX_VALUES = 100_000
 MAX_DOCUMENTS = 100
 MAX_ALIASED = 10_000
-"""Of a report of the whole suite there are some 15,000; no file of ours has an alias."""
+"""The largest numbers of values: a report of the whole suite has some 15,000 values and no alias."""
 
-_DIGITS = 100  # of a number, at most
+_DIGITS = 100  # the longest number
 _PREFIX = "tag:yaml.org,2002:"
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -35,18 +35,18 @@ class _RefusedError(Exception):
 
 
 def read(path: str | Path, *, what: str, most: int = MEGABYTE) -> Any:
-    """Read a YAML file of at most so many bytes. Raises `UsageError` with `what` it is, its path and the fault."""
+    """Read a YAML file of up to `most` bytes. Raises `UsageError` with `what` it is, its path and the fault."""
     return parse(content(path, what=what, most=most), f"{what} {shown(path)}")
 
 
 def read_all(path: str | Path, *, what: str, most: int = MEGABYTE) -> list[Any]:
-    """Read all documents of a YAML file, but empty ones; as `read` else."""
+    """Read all documents of a YAML file that are not empty. Raises like `read`."""
     values = _parse(content(path, what=what, most=most), f"{what} {shown(path)}", documents=MAX_DOCUMENTS)
     return [value for value in values if value is not None]
 
 
 def parse(data: str | bytes, where: str) -> Any:
-    """Return the value of a YAML document, None for an empty one. Raises `UsageError` that begins with `where`."""
+    """Return the value of a YAML document; None if it is empty. Raises `UsageError` that starts with `where`."""
     return next(iter(_parse(data, where, documents=1)), None)
 
 
@@ -70,12 +70,12 @@ def _events(text: str) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not come yet."""
+    """A list or mapping that has not ended."""
 
     value: list[Any] | dict[str, Any]
     anchor: str | None
     before: int  # the number of values before it
-    key: str | None = None  # waits for its value
+    key: str | None = None  # the key whose value comes next
 
     def take(self, value: Any, mark: Any) -> None:
         if isinstance(self.value, list):
@@ -84,9 +84,9 @@ class _Open:
             self.value[self.key] = value
             self.key = None
         elif not isinstance(value, str):
-            raise _RefusedError("a key must be a text", mark)
+            raise _RefusedError("a key must be a string", mark)
         elif value in self.value:
-            raise _RefusedError(f"key {value[:100]!r} stands there twice", mark)
+            raise _RefusedError(f"duplicate key {value[:100]!r}", mark)
         else:
             self.key = value
 
@@ -95,14 +95,14 @@ class _Builder:
     """Builds the values of documents from events, without recursion."""
 
     def __init__(self, documents: int) -> None:
-        """`documents` is how many there may be."""
+        """Accept up to `documents` documents."""
         self._most = documents
         self._roots: list[Any] = []
         self._open: list[_Open] = []
-        self._named: dict[str, tuple[Any, int]] = {}  # what an anchor names, and the number of values in it
+        self._named: dict[str, tuple[Any, int]] = {}  # by anchor: the value, and the number of values in it
         self._number = 0
         self._aliased = 0
-        self._plain: dict[str, Any] = {}  # the values of texts without quotes or tags
+        self._plain: dict[str, Any] = {}  # the values of plain scalars
         self._scalars: Any = yaml.SafeLoader("")
 
     def values(self, events: Iterator[Any]) -> list[Any]:
@@ -118,14 +118,14 @@ class _Builder:
                 if len(self._roots) == self._most:
                     more = "one document" if self._most == 1 else f"{self._most} documents"
                     raise _RefusedError(f"it has more than {more}", event.start_mark)
-                self._named = {}  # an anchor is known in its own document
+                self._named = {}  # anchors are local to their document
             case yaml.AliasEvent():
                 if event.anchor not in self._named:
-                    raise _RefusedError(f"*{event.anchor} is no value before it", event.start_mark)
+                    raise _RefusedError(f"alias *{event.anchor} has no anchor before it", event.start_mark)
                 value, number = self._named[event.anchor]
                 self._aliased += number
                 if self._aliased > MAX_ALIASED:
-                    raise _RefusedError(f"aliases stand for more than {MAX_ALIASED:,} values", event.start_mark)
+                    raise _RefusedError(f"aliases expand to more than {MAX_ALIASED:,} values", event.start_mark)
                 self._take(value, number, event.start_mark)
             case yaml.CollectionStartEvent():
                 _of_json(event, "seq", "map")
@@ -163,7 +163,7 @@ class _Builder:
         tag = event.tag or self._scalars.resolve(yaml.ScalarNode, text, event.implicit)
         kind = tag.removeprefix(_PREFIX)
         if kind == "merge":
-            raise _RefusedError("merge keys (<<) are not taken", event.start_mark)
+            raise _RefusedError("merge keys (<<) are not supported", event.start_mark)
         if kind not in ("int", "float", "bool", "null") or ":" in text:
             return text
         if len(text) > _DIGITS:
@@ -171,7 +171,7 @@ class _Builder:
         try:
             value = getattr(self._scalars, f"construct_yaml_{kind}")(yaml.ScalarNode(tag, text))
         except (KeyError, ValueError):
-            raise _RefusedError(f"{text[:50]!r} is no {kind}", event.start_mark) from None
+            raise _RefusedError(f"{text[:50]!r} is not a valid {kind}", event.start_mark) from None
         if isinstance(value, float) and not math.isfinite(value):
             raise _RefusedError(f"a number is {value}", event.start_mark)
         return value
@@ -181,10 +181,10 @@ def _encodable(text: str, mark: Any) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _RefusedError("a text has half of a surrogate pair", mark) from None
+        raise _RefusedError("a string has half of a surrogate pair", mark) from None
 
 
 def _of_json(event: Any, *kinds: str) -> None:
-    """Refuse tags of other values than JSON has."""
+    """Refuse tags of values that JSON does not have."""
     if event.tag is not None and event.tag not in ("!", *(_PREFIX + each for each in kinds)):
-        raise _RefusedError(f"tag {event.tag[:50]!r} is not taken", event.start_mark)
+        raise _RefusedError(f"tag {event.tag[:50]!r} is not supported", event.start_mark)

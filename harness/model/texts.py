@@ -1,4 +1,4 @@
-"""Texts about objects and addresses, for people: objects as kubectl prints them, addresses with the names of pods."""
+"""Formats evidence: objects as kubectl prints them, tables, and addresses with the names of pods."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _ADDRESS = re.compile(r"(?<![\w.:])[0-9a-f]*[.:][0-9a-f.:]*[0-9a-f](?![\w.:])")
 
 
 def as_yaml(objects: Iterable[Mapping[str, Any]], what: str) -> str:
-    """Return objects as `kubectl get -o yaml` shows them, without managed fields; a sentence if there is none."""
-    import yaml  # noqa: PLC0415  every pytest run on the machine loads this module
+    """Return objects as `kubectl get -o yaml` shows them, without managed fields and secrets."""
+    import yaml  # noqa: PLC0415  every pytest process of a run loads this module
 
     shown = [without_secrets({**each, "metadata": _without_managed_fields(each["metadata"])}) for each in objects]
     return yaml.safe_dump_all(shown, sort_keys=False) if shown else f"# there are no {what}\n"
@@ -30,12 +30,12 @@ def as_table(rows: Sequence[Sequence[str]], *, between: str = "  ") -> str:
 
 
 def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return how wide the widest cell of each column is."""
+    """Return the width of the widest cell of each column."""
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def paragraphs(*texts: str) -> str:
-    """Join texts with an empty line between them, without blank ones."""
+    """Join the texts that are not blank, with an empty line between them."""
     return "\n\n".join(text.strip("\n") for text in texts if text.strip())
 
 
@@ -49,12 +49,12 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def not_gathered(error: Exception) -> str:
-    """Return the text of a piece of evidence that is missing, with the error."""
+    """Return a text instead of evidence that could not be gathered, with the error."""
     return f"could not be gathered: {type(error).__name__}: {error}\n"
 
 
 def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
-    """Return the text of `ask`, or a sentence with its error: a missing piece of evidence must not prevent others."""
+    """Return the text of `ask`, or a sentence with its error, so that other evidence can still be gathered."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
@@ -62,7 +62,7 @@ def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
 
 
 def texts_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
-    """Return the texts of `ask` by file name; after an error without texts, a file named for `who` with the error."""
+    """Return the texts of `ask` by file name; without any, a file `no-WHO.txt` with the error, if there was one."""
     found: dict[str, str] = {}
     said = gathered(lambda: found.update(ask()) or "")
     return found or ({f"no-{who}.txt": said} if said else {})

@@ -1,7 +1,6 @@
-"""The zones and nodes of a cluster, as a value.
+"""The zones and nodes of a cluster.
 
-The name of a node shows its place: `a1` is node 1 of zone a. So a table of clients and servers can be read without
-looking anything up.
+The name of a node shows its place: `a1` is node 1 of zone a.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ REGION_LABEL = "topology.kubernetes.io/region"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 MAX_NODES = 255
-"""Of a cluster that is made: what the address plan of the embedded one has room for."""
+"""The largest cluster that a run creates: the address plan of the embedded cluster has no room for more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, its zone ("" for a node without zone label), and its allocatable CPU in thousandths of a core."""
+    """A node, its zone ("" without zone label), and its allocatable CPU in thousandths of a core."""
 
     name: str
     zone: str
@@ -31,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Zones and nodes of a cluster. Node names are unique."""
+    """The zones and nodes of a cluster. Names of nodes are unique."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -47,7 +46,7 @@ class Topology:
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """The names of the zones, in the order of their first nodes; nodes without zone add none."""
+        """The names of the zones, in the order of their first nodes."""
         return tuple(dict.fromkeys(node.zone for node in self.nodes if node.zone))
 
     def node(self, name: str) -> Node:

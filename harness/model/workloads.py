@@ -1,4 +1,4 @@
-"""Servers and clients: pods with an echo server, and the three kinds of clients."""
+"""Pods with an echo server, and the three kinds of clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ClientKind = Literal["pod", "node", "external"]
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A running pod: its place, and its address by family ("IPv4", "IPv6"). Tables show its name."""
+    """A running pod, with its node, its zone, and its address by family ("IPv4", "IPv6")."""
 
     name: str
     namespace: str
@@ -25,7 +25,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The client of a connection: in a pod on `node`, on the node itself, or outside of the cluster.
+    """The client of a connection: in a pod on `node`, on the node itself, or outside the cluster.
 
     Packets of an external client enter the cluster at `node`.
     """
@@ -38,7 +38,7 @@ class Client:
 
 
 def pod_client(node: str) -> Client:
-    """Return a client in a pod on this node; a bare node name in a table of expectations means the same."""
+    """Return a client in a pod on this node; in expectations, the name of the node means the same."""
     return Client("pod", node)
 
 
@@ -48,5 +48,5 @@ def node_client(node: str) -> Client:
 
 
 def external_client(via: str) -> Client:
-    """Return a client outside of the cluster, whose packets enter it at node `via`."""
+    """Return a client outside the cluster, whose packets enter it at node `via`."""
     return Client("external", via)

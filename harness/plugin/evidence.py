@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
 
 def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
     """Return the evidence of a fixture that comes in time, each text cut to a size that a person can open."""
-    asked = getattr(value, "evidence", None)
+    asked = getattr(value, "evidence", None) or _explained(value)
     if not callable(asked):
         return {}
     found: dict[str, str | bytes] = {}
@@ -80,6 +81,18 @@ def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
     if gathering.is_alive():
         texts[missing] = f"the rest did not come within {SECONDS:g} s"
     return texts
+
+
+def _explained(value: Any) -> Callable[[], Iterator[tuple[str, str | bytes]]] | None:
+    """Return the function that explains a failure if the fixture is a cluster, else None."""
+    from harness.scenario.record import Record  # noqa: PLC0415  only tests with a cluster need it
+
+    record = getattr(value, "record", None)
+    if not isinstance(record, Record):
+        return None
+    from harness.scenario.evidence import explain_failure  # noqa: PLC0415
+
+    return partial(explain_failure, value, record)
 
 
 def bounded(text: str) -> str:

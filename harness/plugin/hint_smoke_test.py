@@ -19,7 +19,7 @@ from harness.model.manifests import Endpoint, Hints
 from harness.model.outcomes import Reached
 from harness.model.workloads import Pod, pod_client
 from harness.probes.loop import Probe
-from harness.scenario.asking import AUTOMATIC
+from harness.scenario.service import HINT_ANNOTATIONS
 
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
@@ -73,7 +73,7 @@ def _publish(backend: Backend, namespace: str, name: str, pods: list[Pod], *, hi
     """Create a Service and its slice, and return a probe of it from the node of the first pod."""
     made = backend.api.create("services", namespace, manifests.service(name, trafficDistribution="PreferClose"))
     if "trafficDistribution" not in made["spec"]:
-        annotations = dict.fromkeys(AUTOMATIC, "Auto")
+        annotations = dict.fromkeys(HINT_ANNOTATIONS, "Auto")
         backend.api.patch("services", namespace, name, {"metadata": {"annotations": annotations}})
     written = manifests.endpoint_slice(name, name, _endpoints(pods, hinted=hinted), family=backend.families[0])
     backend.api.create("endpointslices", namespace, written)

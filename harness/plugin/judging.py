@@ -100,11 +100,13 @@ def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 
 def look_again(fixtures: Mapping[str, Any]) -> None:
-    """Call `sights.compare()` of every fixture after a scenario, which raises if what was right is so no longer."""
+    """Check after a scenario that what it last saw in its clusters still holds. Raises `AssertionError`."""
+    from harness.scenario.recheck import recheck  # noqa: PLC0415  only tests with a cluster need it
+    from harness.scenario.record import Record  # noqa: PLC0415
+
     for value in list(fixtures.values()):
-        compare = getattr(getattr(value, "sights", None), "compare", None)
-        if callable(compare):
-            compare()
+        if isinstance(getattr(value, "record", None), Record):
+            recheck(value)
 
 
 def judge(report: pytest.TestReport, error: BaseException | None, case: Case) -> CaseResult:

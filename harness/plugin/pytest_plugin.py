@@ -232,7 +232,7 @@ def _set_up(config: pytest.Config, run: Run) -> None:
             selection.require_some(config, run.settings)
         run.folder.prepare()
         if run.settings.backend == "netns":
-            from harness.model.networks import OF_BOTH_FAMILIES
+            from harness.model.cluster_options import OF_BOTH_FAMILIES
             from harness.netns import sandbox
 
             sandbox.enter()

@@ -1,4 +1,4 @@
-"""Sends the probes of a measuring window, a limited number at a time."""
+"""Sends the probes of a measuring window, with a limited number in flight."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from harness.probes.reactor import Reactor, Waiter
 
 
 class Batch:
-    """Probes that are started in order, at most `in_flight` at once; finishes `waiter` when all have an outcome.
+    """Sends probes in order, at most `in_flight` at once, with control probes for missing answers.
 
-    Answers that are missing get control probes.
+    It finishes `waiter` when all have an outcome.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Batch:
         ground: Ground,
         waiter: Waiter,
     ) -> None:
-        self.outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
+        self.outcomes: list[Observation] = [Unknown("not sent")] * len(probes)
         self._probes = probes
         self._in_flight = in_flight
         self._reactor = reactor
@@ -38,7 +38,7 @@ class Batch:
         self._control = Control(ground=ground, reactor=reactor, missing=self._missing)
 
     def begin(self) -> None:
-        """Start the first probes. On the loop's thread."""
+        """Start the first probes, on the loop's thread."""
         self._control.begin()
         self.pump()
 
@@ -61,7 +61,7 @@ class Batch:
             self._conclude()
 
     def _missing(self) -> list[Probe]:
-        """Return the probes that had been started when this was asked last, and lack an answer."""
+        """Return the probes without an answer that had been started before the previous call."""
         return self._without_answer(self._unanswered.look(self._next))
 
     def _without_answer(self, some: range) -> list[Probe]:

@@ -1,13 +1,12 @@
-"""Control probes: straight to each pod, from the netns of each client, around the Service that is judged.
+"""Control probes: from the netns of each client directly to each pod, without the judged Service.
 
-A pod that hears nothing for a second, a client without its route, or a machine whose connection tracking is full looks
-like a proxy that drops. So `EVERY` so often, whatever was asked a moment ago and is not answered yet gets a round of
-questions that no Service is asked: UDP, from its client to the pods' own addresses. A fault is met while it lasts,
-though nobody knows of the loss before its time limit; and while all is well, there are no control probes, nor
-connections that nodes would track for them. Where one was lost, a missing answer beside it is `Unknown`: it says
-nothing of the proxy. An answer by the wrong pod stays wrong, whatever was lost.
+A pod without network, a client without a route, or a machine with a full conntrack table looks like a proxy that drops
+packets. So, when an answer is late, its client sends UDP control probes to the pods' own addresses, every `EVERY`
+seconds until the answer arrives or times out. If a control probe is lost, a missing answer at that time is `Unknown`:
+it proves nothing about the proxy. An answer from a wrong pod stays wrong. While all answers arrive, there are no
+control probes, and no connections that nodes would track for them.
 
-Of a fault that is shorter than `EVERY` twice over nothing may be seen. All of this belongs to the thread of the loop.
+Faults shorter than twice `EVERY` may stay unnoticed. Everything here runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -17,82 +16,79 @@ import itertools
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, InconclusiveError
 from harness.eventually import time_scale
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.probe import LONGEST_LINE, Probe, SocketSource, bind_unused, next_nonce
-from harness.probes.reactor import Reactor
+from harness.probes.reactor import Reactor, Waiter
 
 EVERY = 0.05
-"""Seconds after which a missing answer gets a round, at most twice as many."""
+"""Seconds between rounds; a missing answer gets its first round after at most twice this time."""
 LIMIT = 0.25
-"""Seconds, before the time scale, without an answer after which a control probe counts as lost."""
+"""Seconds, before the time scale, after which a control probe without an answer is lost."""
 MOST = 64
-"""Control probes of one round; with more clients and pods than that they take turns."""
-_TOLD = 3  # lost ones in a sentence
+"""The largest number of control probes in one round; more clients and pods take turns."""
+_LISTED = 3  # lost control probes in a sentence
 
 Pair = tuple[str, str]
 """The name of a client and of a pod."""
 
 
 class Ground(Protocol):
-    """What there is around the judged path."""
+    """The clients, pods and nodes around the judged path."""
 
     def who(self, client: SocketSource) -> str:
-        """Return the name of the client with this netns; "" for one that is gone or cut off on purpose."""
+        """Return the name of the client with this netns; "" if it is deleted or disconnected on purpose."""
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
-        """Return by name the address and UDP port of each pod that is to be reached straight, as of now."""
+        """Return the address and UDP port of each pod that should be reachable now, by name."""
 
     def overflows(self) -> Callable[[], int]:
-        """Return what tells for how many connections the tracking of the nodes has had no room since."""
+        """Return a function that counts the connections since now for which conntrack had no room."""
 
 
 class Bare:
-    """Nothing is known of what there is around the path, so there are no control probes."""
+    """A `Ground` without known clients and pods, so that there are no control probes."""
 
     def who(self, client: SocketSource) -> str:  # noqa: ARG002
-        """Return "": nobody is known."""
         return ""
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:  # noqa: ARG002
-        """Return no pod."""
         return {}
 
     def overflows(self) -> Callable[[], int]:
-        """Return what tells 0."""
         return int
 
 
 class Unanswered:
-    """Counts along what was asked, so that each answer that is missing gets a round, after it had time to come."""
+    """Selects probes by their number, so that each missing answer gets one round after it had time to arrive."""
 
     def __init__(self) -> None:
         self._looked_at = self._asked = 0
 
     def look(self, asked: int) -> range:
-        """Return what had been asked at the look before this one, and no earlier; by now it is so much."""
+        """Return the probes sent before the previous call but not before the one before it; `asked` are sent by now."""
         begin, self._looked_at, self._asked = self._looked_at, self._asked, asked
         return range(begin, self._looked_at)
 
     def rest(self, asked: int) -> range:
-        """Return what no look has returned."""
+        """Return the probes that `look` has not returned."""
         return range(self._looked_at, asked)
 
 
 def once(probe: Probe) -> Callable[[], list[Probe]]:
-    """Return what returns a probe the first time, and nothing from then on."""
+    """Return a function that returns a probe on its first call, and nothing on later ones."""
     left = [probe]
     return lambda: [left.pop()] if left else []
 
 
 class Control:
-    """The control probes for answers that are missing; a round after the other, until `conclude` or `end`."""
+    """Sends rounds of control probes for missing answers until `conclude` or `end`."""
 
     def __init__(self, *, ground: Ground, reactor: Reactor, missing: Callable[[], Iterable[Probe]]) -> None:
-        """`missing` returns, `EVERY` so often, what was asked before it was called last and lacks an answer."""
+        """`missing` is called every `EVERY` seconds, and returns the probes without an answer that need a round."""
         self._ground = ground
         self._reactor = reactor
         self._missing = missing
@@ -104,44 +100,41 @@ class Control:
         self.done = False
 
     def begin(self) -> None:
-        """Begin to watch."""
+        """Start."""
         self._overflows = self._ground.overflows()
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        """Send a round for the answers that are missing."""
+        """Send a round for the missing answers."""
         self._round(self._missing())
         self._reactor.at(now + EVERY, self)
 
     def end(self) -> None:
-        """End without a result. Idempotent."""
+        """Stop without a result. Idempotent."""
         self.done = True
         for each in list(self._under_way):
             each.drop()
 
     def conclude(self, report: Callable[[str], None], missing: Iterable[Probe]) -> None:
-        """Call `report` when all control probes are answered or lost, with what was wrong: "" for nothing.
-
-        What is `missing` only now gets a last round before.
-        """
+        """Send a last round for the `missing` answers, and call `report` with the fault, or "", when it is complete."""
         self.done = True
         self._round(missing)
         self._report = report
         self._settle()
 
     def answered(self, asker: _Asker) -> None:
-        """Forget a client's questions: each has its answer, or is lost."""
+        """Remove a client's round, which is complete."""
         self._under_way.discard(asker)
         self._settle()
 
     def lost(self, client: SocketSource, family: int, pods: Iterable[str], why: str) -> None:
-        """Take down lost questions, without those of whom is no more, or off, by now."""
+        """Record lost control probes, except those of clients and pods that are deleted or disconnected by now."""
         name, there = self._ground.who(client), self._ground.pods(family)
         if name:
             self._lost.update({(name, pod): why for pod in pods if pod in there})
 
     def _round(self, missing: Iterable[Probe]) -> None:
-        """Ask from the netns of each client that lacks an answer."""
+        """Send control probes from the netns of each client without an answer."""
         clients = {(id(each.namespace), _family(each)): each.namespace for each in missing}
         most = max(1, MOST // max(1, len(clients)))
         for key, client in clients.items():
@@ -155,7 +148,7 @@ class Control:
     def _some(
         self, key: tuple[int, int], pods: Mapping[str, tuple[str, int]], most: int
     ) -> Mapping[str, tuple[str, int]]:
-        """Return the pods whose turn it is, which are all of them unless there are very many."""
+        """Return the pods of this round: all of them, unless there are more than `most`."""
         if len(pods) <= most:
             return pods
         turn = next(self._turns.setdefault(key, itertools.count(0, most))) % len(pods)
@@ -169,12 +162,12 @@ class Control:
     def _what_was_wrong(self) -> str:
         full = self._overflows()
         if full > 0:
-            return f"the connection tracking of this machine was full: it had no room for {full} connections"
+            return f"conntrack of this machine was full: it had no room for {full} connections"
         if not self._lost:
             return ""
         told = [f"from {client} to pod {pod}{why}" for (client, pod), why in sorted(self._lost.items())]
-        more = [f"{len(told) - _TOLD} more"] if len(told) > _TOLD else []
-        return f"control probes around the Service were lost too: {', '.join(told[:_TOLD] + more)}"
+        more = [f"{len(told) - _LISTED} more"] if len(told) > _LISTED else []
+        return f"control probes directly to pods were lost too: {', '.join(told[:_LISTED] + more)}"
 
 
 class _Asker:
@@ -192,7 +185,7 @@ class _Asker:
         self.done = False
 
     def ask(self, pods: Mapping[str, tuple[str, int]]) -> None:
-        """Send a question to each of these pods."""
+        """Send a control probe to each of these pods."""
         try:
             sock = self._client.socket(self._family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         except (OSError, HarnessError) as error:
@@ -226,7 +219,7 @@ class _Asker:
                 answer = self._socket.recv(LONGEST_LINE)
             except BlockingIOError:
                 return
-            except OSError:  # an ICMP error; the question has no answer, and its time will end
+            except OSError:  # an ICMP error: there is no answer, and the time limit will end the round
                 continue
             self._open.pop(answer.partition(b" ")[0], None)
         self._finish()
@@ -236,7 +229,7 @@ class _Asker:
         self._finish()
 
     def give_up(self, why: str) -> None:
-        """Ignore it: the probes beside it are unknown anyhow."""
+        """Ignore it: the judged probes are unknown anyway."""
 
     def drop(self) -> None:
         self.done = True
@@ -250,6 +243,47 @@ class _Asker:
         self._control.answered(self)
 
 
+class ControlledBlock:
+    """Control probes during a block that sends a request with other means, on a thread of its own."""
+
+    def __init__(self, probe: Probe, *, ground: Ground, reactor: Reactor) -> None:
+        """`probe` gives the client and the family; it is not sent."""
+        self._probe = probe
+        self._control = Control(ground=ground, reactor=reactor, missing=once(probe))
+        self._reactor = reactor
+
+    def what_was_wrong(self) -> str:
+        """Return the fault that control probes found, or "". To be called once. Raises `InconclusiveError`."""
+        said: list[str] = []
+        waiter = Waiter()
+
+        def tell(why: str) -> None:
+            said.append(why)
+            self._reactor.finished(waiter)
+
+        self._reactor.post(lambda: self._control.conclude(tell, [self._probe]), waiter)
+        if not waiter.wait(60 + LIMIT * time_scale()):
+            raise InconclusiveError("the probe loop did not finish control probes")
+        return said[0]
+
+    def __enter__(self) -> Self:
+        self._post(self._control.begin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._post(self._control.end)
+
+    def _post(self, command: Callable[[], None]) -> None:
+        """Run a command on the loop's thread, without waiting for it."""
+        waiter = Waiter()
+
+        def run() -> None:
+            command()
+            self._reactor.finished(waiter)
+
+        self._reactor.post(run, waiter)
+
+
 def _family(probe: Probe) -> int:
     return socket.AF_INET6 if ":" in probe.address else socket.AF_INET
 
@@ -259,12 +293,12 @@ def _named(error: OSError) -> str:
 
 
 def is_missing(observation: Observation) -> bool:
-    """Return whether there is no answer, so far or at all."""
+    """Return whether there is no answer yet, or at all."""
     return not isinstance(observation, Reached)
 
 
 def excused(observation: Observation, why: str) -> Observation:
-    """Return an observation beside which this was wrong: of a missing answer nothing is known then."""
+    """Return an observation at the time of a fault: a missing answer is then `Unknown`."""
     match observation:
         case TimedOut():
             return Unknown(f"it got no answer, and {why}")
@@ -274,5 +308,5 @@ def excused(observation: Observation, why: str) -> Observation:
 
 
 def excuse(observations: Sequence[Observation], why: str) -> list[Observation]:
-    """Return observations, each as `excused` has it; as they are if nothing was wrong."""
+    """Return observations, with each missing answer `Unknown` if there was a fault."""
     return [excused(each, why) for each in observations] if why else list(observations)

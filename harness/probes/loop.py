@@ -1,7 +1,7 @@
-"""The probe loop: every echo server and every probe of a cluster, on one thread.
+"""The probe loop: runs all echo servers and all probes of a cluster on one thread.
 
-One thread does 8,000 TCP probes a second, more than any requirement needs, and several processes would have to agree on
-their servers. Callers block; a failure of the loop raises `InconclusiveError`.
+One thread sends 8,000 TCP probes per second, more than any requirement needs. Callers block; a failure of the loop
+raises `InconclusiveError`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from harness.errors import InconclusiveError, UsageError
 from harness.model.outcomes import Observation
 from harness.netns.namespace import roam
 from harness.probes.batch import Batch
-from harness.probes.beside import Beside
-from harness.probes.control import Bare, Ground
+from harness.probes.control import Bare, ControlledBlock, Ground
 from harness.probes.probe import ATTEMPTS, Answers, Probe, SocketSource
 from harness.probes.reactor import Reactor, Waiter
 from harness.probes.recording import Recording, Sample
@@ -25,35 +24,35 @@ from harness.probes.stream import Stream
 __all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "SocketSource", "Stream"]
 
 _PATIENCE = 60.0
-"""Seconds beyond the probes' own time limits after which the loop itself counts as hanging."""
+"""Seconds beyond the probes' own time limits after which the loop itself counts as hung."""
 
 
 class Loop:
-    """Serves pods and probes services; a context manager. All methods may be called from any thread but its own."""
+    """Serves pods and probes Services; a context manager. Methods may be called from any thread but the loop's."""
 
     def __init__(self, ground: Ground | None = None) -> None:
-        """`ground` says what control probes are sent to; there are none without it."""
+        """`ground` are the targets of control probes; without it there are none."""
         self._ground = ground or Bare()
         self._reactor = Reactor()
         self._answers = Answers()
 
     def start(self) -> None:
-        """Start the loop's thread. Once."""
+        """Start the loop's thread."""
         self._reactor.start()
         self._reactor.call(roam)
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return its thread, which runs from `start` to `close`."""
+        """Return the loop's thread, which runs from `start` to `close`."""
         return (self._reactor.thread,)
 
     def close(self) -> None:
-        """Close all servers, streams and probes under way, and end the thread. Idempotent."""
+        """Close all servers, streams and probes, and end the thread. Idempotent."""
         self._reactor.close()
 
     def serve(self, namespace: SocketSource, identity: str, ports: Sequence[ServerPort]) -> Server:
-        """Start a server that answers as `identity` on these ports. Raises `InconclusiveError` if one is taken.
+        """Start a server that answers as `identity` on these ports. Raises `InconclusiveError` if a port is in use.
 
-        Once a loop has a server, an answer with an identity that it never served is a stranger's (`Unknown`).
+        Once a loop has a server, answers with an identity that it has never served are `Unknown`.
         """
         server = Server(identity, self._reactor)
 
@@ -69,7 +68,7 @@ class Loop:
         return server
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """Send all probes and return their outcomes, in the same order. Blocks until all have one."""
+        """Send all probes and return their outcomes, in the same order."""
         _check(probes)
         if in_flight < 1:
             raise UsageError(f"{in_flight} probes in flight: want at least 1")
@@ -86,7 +85,7 @@ class Loop:
         return batch.outcomes
 
     def connect(self, probe: Probe) -> Stream:
-        """Open a long-lived connection; `Stream.opened` is the outcome. Blocks until there is one."""
+        """Open a long-lived connection; `Stream.opened` is the outcome."""
         _check([probe])
         stream = Stream(probe, reactor=self._reactor, answers=self._answers, ground=self._ground)
         waiter = Waiter()
@@ -99,14 +98,14 @@ class Loop:
         """Send all these probes every `interval` seconds in the background, until `Recording.stop`."""
         _check(probes)
         if interval <= 0 or not probes:
-            raise UsageError(f"cannot ask {len(probes)} probes every {interval} s: want at least one, and a time")
+            raise UsageError(f"cannot send {len(probes)} probes every {interval} s: want at least one, and a time")
         recording = Recording(interval, probes, reactor=self._reactor, answers=self._answers, ground=self._ground)
         self._reactor.call(recording.begin)
         return recording
 
-    def beside(self, probe: Probe, ground: Ground) -> Beside:
-        """Return a context manager that sends control probes from this probe's client beside the block."""
-        return Beside(probe, ground=ground, reactor=self._reactor)
+    def beside(self, probe: Probe, ground: Ground) -> ControlledBlock:
+        """Return a context manager that sends control probes from this probe's client during the block."""
+        return ControlledBlock(probe, ground=ground, reactor=self._reactor)
 
     def __enter__(self) -> Self:
         self.start()

@@ -1,7 +1,7 @@
 """One probe of an address, and its outcome.
 
-A probe is one new socket, made in the client's netns: connect, read the server's name, close. It takes a single epoll
-event, since the server speaks first (TCP) or the question is sent at once (UDP).
+A probe creates a socket in the client's netns, connects, reads the server's name and closes. It needs a single epoll
+event, because the server speaks first (TCP) or the request is sent at once (UDP).
 """
 
 from __future__ import annotations
@@ -21,26 +21,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
+from harness.netns import http
+from harness.netns.http import HttpAnswer
+from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import has_route
 from harness.probes.reactor import Reactor
 
 LONGEST_LINE = 512
-"""The longest answer in bytes; a longer one is a stranger's."""
+"""The longest answer of an echo server in bytes."""
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""SO_LINGER 0: close with RST, which leaves conntrack entries of 10 s instead of 120 s and no TIME_WAIT socket."""
+"""SO_LINGER 0: close with RST, so that conntrack entries last 10 s instead of 120 s, without a TIME_WAIT socket."""
 
 REPEATED_SYN = 1.0
 """Seconds after which the kernel sends a SYN again."""
 
 _OF_A_SERVER = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
-"""Errors that only somebody on the way makes; EPERM is what a socket-level load balancer answers unless it chooses."""
+"""Errors that always come from the path; EPERM is the default refusal of a socket-level load balancer."""
 _OF_A_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET}
-"""Errors that a missing route of the client makes as well (linux: icmp_err_convert, icmpv6_err_convert)."""
+"""Errors that may also come from a missing route of the client (linux: icmp_err_convert, icmpv6_err_convert)."""
 
-_TOTAL_RETRANS = 100  # where tcpi_total_retrans stands in struct tcp_info of linux/tcp.h
+_TOTAL_RETRANS = 100  # offset of tcpi_total_retrans in struct tcp_info of linux/tcp.h
 _ESTABLISHED = 1  # TCP_ESTABLISHED of linux/tcp_states.h, in the first byte of struct tcp_info
 _ALL_ERRORS = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
 """IP_RECVERR and IPV6_RECVERR of linux/in.h and in6.h."""
@@ -48,22 +51,22 @@ _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
 _nonces = itertools.count(secrets.randbits(48))
 _ports = itertools.cycle([*range(11_000, 30_000), *range(33_000, 65_536)])
-"""Without ports that components of a node listen on, up to 10,259, and without node ports."""
+"""Source ports, without those on which components of a node listen (up to 10,259), and without node ports."""
 _PORTS_TRIED = 20
 
 
 class SocketSource(Protocol):
-    """Makes sockets in a client's network, as `harness.netns.namespace.Namespace` does."""
+    """Creates sockets in a client's netns, as `harness.netns.namespace.Namespace` does."""
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question: its client's netns, its target, and its time limit (seconds).
+    """A request: its client's netns, its destination, and its time limit in seconds.
 
-    `protocol` is "TCP" or "UDP", `address` a numeric IPv4 or IPv6 address, `source` an address of the client to send
-    from. The kernel repeats a lost SYN after one second: a longer time limit would hide a short drop.
+    `protocol` is "TCP" or "UDP", `address` is an IPv4 or IPv6 address, `source` is a source address of the client. The
+    kernel repeats a lost SYN after one second: a longer time limit would hide a short drop.
     """
 
     namespace: SocketSource
@@ -75,19 +78,19 @@ class Probe:
 
 
 class Answers:
-    """Parses the answers of servers. Equal bytes are parsed only once."""
+    """Parses and caches the answers of servers."""
 
     def __init__(self) -> None:
         self.identities: set[str] = set()
         self._known: dict[bytes, Observation] = {}
 
     def expect(self, identity: str) -> None:
-        """Expect answers from this identity. From now on an unexpected one is a stranger."""
+        """Expect answers from this identity. From now on, answers from unexpected identities are `Unknown`."""
         self.identities.add(identity)
         self._known.clear()
 
     def read(self, line: bytes) -> Observation:
-        """Return the outcome of the answer "<identity> <client address>": `Reached`, or `Unknown` for a stranger."""
+        """Return the outcome of the answer "<identity> <client address>"."""
         known = self._known.get(line)
         if known is None:
             if len(self._known) > 10_000:
@@ -98,16 +101,16 @@ class Answers:
     def _judge(self, line: bytes) -> Observation:
         found = _ANSWER.fullmatch(line.decode("ascii", "replace"))
         if found is None:
-            return Unknown(f"a stranger answered: {line[:60]!r}")
+            return Unknown(f"an unknown server answered: {line[:60]!r}")
         if self.identities and found[1] not in self.identities:
-            return Unknown(f"a stranger answered: {found[1]!r} is not a server of this run")
+            return Unknown(f"an unknown server answered: {found[1]!r} is not a server of this run")
         return Reached(found[1], found[2])
 
 
 def from_error(error: OSError, probe: Probe) -> Observation:
     """Return the outcome of a probe whose socket had this error.
 
-    "Unreachable" and "prohibited" are refusals where the client itself has a route there: then somebody else said so.
+    "Unreachable" and "prohibited" are refusals if the client has a route: then the error comes from the path.
     """
     if error.errno == errno.ETIMEDOUT:
         return TIMED_OUT
@@ -125,16 +128,16 @@ def cannot_tell(error: OSError) -> Unknown:
 
 
 def next_nonce() -> bytes:
-    """Return a word that no other question of this or another run has."""
+    """Return a word that no other request of this or another run contains."""
     return b"%x" % next(_nonces)
 
 
 def connected_socket(probe: Probe) -> socket.socket | Observation:
     """Return a non-blocking socket in the client's netns, connected or (TCP) connecting, or the outcome of a failure.
 
-    If a node on this machine rejects a SYN by ICMP, the error comes back while `connect` still holds the socket. Then
-    the kernel (tcp_v4_err, tcp_v6_err) keeps it as a soft error, which only SO_ERROR returns, and sends another SYN a
-    second later: a refusal by a proxy that rejects in this way, as kube-proxy does, would look like silence.
+    If a node on this machine rejects a SYN by ICMP, as kube-proxy does, the error arrives while `connect` still holds
+    the socket. Then the kernel (tcp_v4_err, tcp_v6_err) keeps it as a soft error, which only SO_ERROR returns, and
+    repeats the SYN a second later: without the check here, the refusal would look like silence.
     """
     tcp = probe.protocol == "TCP"
     family = socket.AF_INET6 if ":" in probe.address else socket.AF_INET
@@ -147,7 +150,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
     try:
         if tcp:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        else:  # the kernel tells a socket for datagrams of "host unreachable" only if it asks for all errors
+        else:  # only with IP_RECVERR does a UDP socket get "host unreachable"
             sock.setsockopt(*_ALL_ERRORS[family], 1)
         bind_unused(sock, probe.source)
         failure = sock.connect_ex((probe.address, probe.port))
@@ -165,9 +168,9 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 def _so_far(sock: socket.socket) -> int:
     """Return the error of a TCP socket that was connecting a moment ago, or 0.
 
-    One that is connected by now, as within one machine, does not acknowledge what the server says: it is read and the
-    connection reset before the kernel's delayed acknowledgement is due, which saves one segment of six. Before the
-    handshake this would hold up the client's own part in it.
+    If it is connected by now, as usual within one machine, it switches quick acknowledgements off: the answer is read
+    and the connection reset before a delayed acknowledgement, which saves one segment of six. Before the handshake,
+    this would delay the handshake.
     """
     if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -176,13 +179,12 @@ def _so_far(sock: socket.socket) -> int:
 
 
 def bind_unused(sock: socket.socket, source: str = "") -> None:
-    """Bind to a port that no probe has used for the last 50,000.
+    """Bind to a port that none of the last 50,000 probes has used. Raises `OSError`.
 
-    The kernel chooses the same port again after some 3,000 connections, or by chance (since Linux 5.18 it begins at
-    another one every ten seconds), when the conntrack entry of an earlier one may exist. With UDP (30 to 120 s) that
-    entry leads to the earlier question's server. With TCP (120 s) it may be that of a SYN that came while a proxy was
-    programming the Service, and leads nowhere. Both are right for that flow, and would count as wrong. Raises
-    `OSError`.
+    The kernel reuses ports after some 3,000 connections, or by chance (since Linux 5.18, it starts at another port
+    every ten seconds), while the conntrack entry of an earlier connection may still exist. A UDP entry (30 to 120 s)
+    leads to the server of the earlier request. A TCP entry (120 s) may be that of a SYN from before the proxy had
+    programmed the Service, and leads nowhere. Both are right for that flow, but would count as wrong.
     """
     for left in reversed(range(_PORTS_TRIED)):
         try:
@@ -195,30 +197,30 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 
 
 def send(sock: socket.socket, question: bytes) -> None:
-    """Send a question. Raises `OSError`.
+    """Send a request. Raises `OSError`.
 
-    EPERM comes from a rule of the client's own node that stopped the packet on its way out. It may have dropped or
-    rejected it: a rejection's ICMP error comes afterwards.
+    EPERM comes from a rule of the client's own node that dropped or rejected the outgoing packet. After a rejection,
+    the ICMP error follows.
     """
     with contextlib.suppress(PermissionError):
         sock.send(question)
 
 
 def forget_errors(sock: socket.socket) -> None:
-    """Take what the kernel keeps of the errors of a socket for datagrams, which else stays ready for ever."""
+    """Drain the error queue of a UDP socket, which otherwise stays ready forever."""
     with contextlib.suppress(BlockingIOError):
         while True:
             sock.recvmsg(0, 0, socket.MSG_ERRQUEUE)
 
 
 def repeats(sock: socket.socket) -> int:
-    """Return the number of segments of a TCP connection that the kernel has sent again, including its SYN."""
+    """Return the number of retransmitted segments of a TCP connection, including its SYN."""
     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS + 4)
     return int.from_bytes(info[_TOTAL_RETRANS:], sys.byteorder)
 
 
 class Attempt(ABC):
-    """A probe under way: `report` is called once with its index and outcome, unless `begin` returned the outcome."""
+    """A running probe: `report` is called once with its index and outcome, unless `begin` returned the outcome."""
 
     __slots__ = ("_answers", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
 
@@ -241,7 +243,7 @@ class Attempt(ABC):
         self._socket: socket.socket
 
     def begin(self) -> Observation | None:
-        """Open the socket and send the question. Returns the outcome if there is one already."""
+        """Open the socket and send the request. Returns the outcome if there is one already."""
         sock = connected_socket(self.probe)
         if not isinstance(sock, socket.socket):
             self.done = True
@@ -287,7 +289,7 @@ class Attempt(ABC):
 
     @abstractmethod
     def _ask(self) -> None:
-        """Send the client's first message, if there is one. Raises `OSError`."""
+        """Send the request, if there is one. Raises `OSError`."""
 
     @abstractmethod
     def _understand(self, data: bytes) -> Observation | None:
@@ -295,9 +297,9 @@ class Attempt(ABC):
 
 
 class TcpAttempt(Attempt):
-    """A TCP probe. The server speaks first, so it sends nothing and does not wait for the handshake alone.
+    """A TCP probe. The server speaks first, so the client sends nothing.
 
-    An answer to a repeated SYN did not come in time, even if the deadline was moved.
+    An answer to a repeated SYN is too late, even if the deadline was moved.
     """
 
     __slots__ = ("_began",)
@@ -311,13 +313,13 @@ class TcpAttempt(Attempt):
             late = time.monotonic() - self._began >= REPEATED_SYN
             return TIMED_OUT if late and repeats(self._socket) else self._answers.read(line)
         if not data:
-            return Unknown(f"the server closed the connection without saying who it is, after {line[:60]!r}")
+            return Unknown(f"the server closed the connection without sending its name, after {line[:60]!r}")
         self._buffer = line
         return None
 
 
 class UdpAttempt(Attempt):
-    """A UDP probe. The answer has the question's nonce: a late answer to an earlier question is ignored."""
+    """A UDP probe. The answer contains the nonce of the request, so that late answers to others are ignored."""
 
     __slots__ = ()
 
@@ -331,3 +333,17 @@ class UdpAttempt(Attempt):
 
 
 ATTEMPTS: dict[str, type[Attempt]] = {"TCP": TcpAttempt, "UDP": UdpAttempt}
+
+
+def http_get(place: Namespace, address: str, port: int, path: str, *, who: str) -> HttpAnswer:
+    """Send a GET request from a client's netns; `who` names the client. Raises `OSError`.
+
+    Raises `InconclusiveError` if the client has no route, port or file descriptor for it.
+    """
+    try:
+        return http.get(place, address, port, path)
+    except OSError as error:
+        outcome = from_error(error, Probe(place, "TCP", address, port))
+        if error.errno and isinstance(outcome, Unknown):
+            raise InconclusiveError(f"{who} cannot send a request to {address}: {outcome.why}") from error
+        raise

@@ -1,12 +1,12 @@
 """One thread that waits for many sockets.
 
-Servers and probes are callbacks on file descriptors, without a task, future or process for each, because the cost of a
-probe limits the number that a requirement can afford. All of this belongs to the loop's thread, except `start`,
-`close`, `post` and `call`.
+Servers and probes are callbacks on file descriptors, without tasks, futures or processes: the cost of a probe limits
+how many probes a requirement can afford. Everything runs on the loop's thread, except `start`, `close`, `post` and
+`call`.
 
-Two things are peculiar. An exception in a callback ends the loop, and is raised in every caller that waits or calls
-later: a loop that broke silently would look like a proxy that drops. And deadlines are moved by the time in which the
-loop did not run (a paused or starved machine) or was busy: that time never counts against a probe.
+Unlike other event loops, an exception in a callback ends the loop, and is raised in every caller that waits or calls
+later: a loop that broke silently would look like a proxy that drops packets. And deadlines move by the time in which
+the loop was busy or did not run (a paused or overloaded machine): that time never counts against a probe.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ from harness.errors import HarnessError, InconclusiveError
 T = TypeVar("T")
 
 LATE = 0.05
-"""Seconds of delay of a timer after which the loop itself counts as late, and all timers are moved by the delay; after
-a pause of the machine by this time more, for the events that piled up.
+"""Seconds of delay of a timer after which the loop itself is late, and all timers move by the delay.
+
+After a pause of the machine they move by this time more, for the events that have accumulated.
 """
 
 _EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""The first one comes from a netns without a free port."""
+"""EADDRNOTAVAIL comes from a netns without a free port."""
 
 
 class Watched(Protocol):
     """The owner of a descriptor."""
 
     def ready(self) -> None:
-        """Handle a descriptor that is readable or in error, or was a moment ago: a read may find nothing."""
+        """Handle a descriptor that is, or was a moment ago, readable or in error: a read may find nothing."""
 
     def give_up(self, why: str) -> None:
-        """Handle a loop that cannot do its work: a probe ends as `Unknown`, a server goes on."""
+        """Handle a loop that cannot work: a probe ends as `Unknown`, a server continues."""
 
     def drop(self) -> None:
         """Close the descriptor without a report: the loop has ended."""
 
 
 class Timer(Protocol):
-    """An action at a deadline; one that is `done` by then is ignored."""
+    """An action at a deadline, ignored if it is `done` by then."""
 
     @property
     def done(self) -> bool: ...
@@ -73,7 +74,7 @@ class Waiter:
         self._lock.release()
 
     def wait(self, seconds: float) -> bool:
-        """Wait, and return whether it was finished in time. Raises `failure`, if the loop's thread has set it."""
+        """Wait, and return whether it was finished in time. Raises `failure` if the loop's thread has set it."""
         finished = self._lock.acquire(timeout=seconds)
         if finished and self.failure is not None:
             raise self.failure
@@ -98,10 +99,10 @@ class _Wake:
         self._obey()
 
     def give_up(self, why: str) -> None:
-        """Ignore it: commands go on."""
+        """Ignore it."""
 
     def drop(self) -> None:
-        """Leave it open: `Reactor.close` closes it, as other threads may still ring."""
+        """Leave it open for other threads, until `Reactor.close`."""
 
 
 class Reactor:
@@ -117,13 +118,13 @@ class Reactor:
         self._waiters: set[Waiter] = set()
         self._mutex = threading.Lock()  # guards _state and _commands against a loop that ends
         self._state = "new"
-        self._woken = 0.0  # when the loop last had something to do
+        self._woken = 0.0  # when the loop last returned from epoll
         self._failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, name="probes", daemon=True)
         self.watch(self._wake.fd, self._wake)
 
     def start(self) -> None:
-        """Start the thread. Once."""
+        """Start the thread."""
         self._state = "running"
         self.thread.start()
 
@@ -174,15 +175,15 @@ class Reactor:
             waiter.finish()
 
     def watch(self, fd: int, owner: Watched, *, edges: bool = False) -> None:
-        """Call `owner.ready` whenever `fd` is readable or in error, until the descriptor is closed.
+        """Call `owner.ready` while `fd` is readable or in error, until the descriptor is closed.
 
-        With `edges` it is called once each time when `fd` becomes readable or writable: the owner must read everything.
+        With `edges`, call it once whenever `fd` becomes readable or writable: the owner must read everything.
         """
         self._watched[fd] = owner
         self._epoll.register(fd, _EDGES if edges else select.EPOLLIN)
 
     def watch_edges(self, fd: int) -> None:
-        """Switch `fd` to `edges`; its owner is called once more in any case."""
+        """Switch `fd` to `edges`; its owner is called once more."""
         self._epoll.modify(fd, _EDGES)
 
     def forget(self, fd: int) -> None:
@@ -190,7 +191,7 @@ class Reactor:
         self._watched.pop(fd, None)
 
     def give_up(self, why: str) -> None:
-        """End all probes under way as `Unknown`: the fault is the harness's."""
+        """End all running probes as `Unknown`, because of a fault of the harness."""
         for owner in list(self._watched.values()):
             owner.give_up(why)
 
@@ -250,7 +251,7 @@ class Reactor:
         return max(0.0, timers[0][0] - time.monotonic()) if timers else -1
 
     def _excuse(self, delay: float) -> None:
-        """Move all deadlines by the time in which the loop could not receive."""
+        """Move all deadlines by the time in which the loop did not receive."""
         self._timers = [(deadline + delay, order, timer) for deadline, order, timer in self._timers]
 
 

@@ -1,7 +1,7 @@
 """Sends probes at a fixed rate, to measure gaps in milliseconds.
 
-Open loop: the next probe leaves on time even if the last one was not answered, so a proxy that drops for 200 ms loses
-all probes of those 200 ms, and not only one.
+The next probe is sent on time even if the last one has no answer. So a proxy that drops packets for 200 ms loses all
+probes of those 200 ms, not only one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ class Sample(NamedTuple):
 
 
 class Recording:
-    """Sends each of its probes every `interval` seconds until it is stopped, one after the other and evenly spaced.
+    """Sends each probe every `interval` seconds until it is stopped, evenly spaced, with control probes.
 
-    So it finds a gap of all clients even if that is shorter than the interval of each. Answers that are missing get
-    control probes.
+    Because of the spacing, it finds a gap of all clients that is shorter than the interval of each.
     """
 
     def __init__(
@@ -51,11 +50,11 @@ class Recording:
 
     @property
     def asked(self) -> int:
-        """The number of probes sent so far. Thread-safe."""
+        """The number of probes sent so far; thread-safe."""
         return len(self._samples)
 
     def stop(self) -> list[Sample]:
-        """Stop sending, wait for the last answers, and return all samples in the order of their start."""
+        """Stop sending, wait for the last answers, and return all samples in order."""
         waiter = Waiter()
 
         def command() -> None:
@@ -69,13 +68,13 @@ class Recording:
         return list(self._samples)
 
     def begin(self) -> None:
-        """Send the first probe. On the loop's thread."""
+        """Send the first probe, on the loop's thread."""
         self._control.begin()
         self._due = time.monotonic()
         self.expired(self._due)
 
     def expired(self, now: float) -> None:
-        """Send the next probe, and set the timer for the next step; missed steps are skipped."""
+        """Send the next probe, and set the timer for the step after it; missed steps are skipped."""
         self._ask(self._turn)
         self._turn = (self._turn + 1) % len(self._probes)
         self._due += self._step * max(1, int((now - self._due) / self._step) + 1)
@@ -84,7 +83,7 @@ class Recording:
     def _ask(self, index: int) -> None:
         probe = self._probes[index]
         number = len(self._samples)
-        self._samples.append(Sample(time.monotonic(), Unknown("not answered yet"), index, 0.0))
+        self._samples.append(Sample(time.monotonic(), Unknown("no answer yet"), index, 0.0))
         attempt = ATTEMPTS[probe.protocol](
             probe, number, reactor=self._reactor, answers=self._answers, report=self._report
         )
@@ -113,7 +112,7 @@ class Recording:
             self._reactor.finished(self._waiter)
 
     def _missing(self) -> list[Probe]:
-        """Return the probes of samples that had been begun when this was asked last, and lack an answer."""
+        """Return the probes of samples without an answer that had been sent before the previous call."""
         return self._without_answer(self._unanswered.look(self.asked))
 
     def _without_answer(self, some: range) -> list[Probe]:

@@ -7,21 +7,31 @@ pod's netns and served by the one loop, so that a pod costs two or four descript
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from harness.errors import InconclusiveError, UsageError
-from harness.probes.bound import SocketOption, accepted, bound
 from harness.probes.probe import RESET_ON_CLOSE, SocketSource
-from harness.probes.reactor import Reactor
+from harness.probes.reactor import Reactor, starved
 
 _AT_ONCE = 64
-"""Connections or datagrams that one socket handles before the others have their turn."""
+"""Connections or datagrams that one socket handles before others get their turn."""
 
 _IN_PKTINFO = struct.Struct("@i4s4s")  # interface, local address, destination in the header; ip(7)
 _IN6_PKTINFO = struct.Struct("@16sI")  # address, interface; ipv6(7)
-_IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)  # in the socket module only from 3.12 on
+_IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)  # in the socket module since Python 3.12
+
+_FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+
+_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
+"""Errors of accept(2) that come from the client: it closed early, or its network failed."""
+
+SocketOption = tuple[int, int, int | bytes]
+"""Arguments of setsockopt(2): level, name, value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,7 @@ class ServerPort:
     address: str = ""
 
     def open(self, namespace: SocketSource) -> socket.socket:
-        """Return the bound socket, listening for TCP. Raises `OSError`, `UsageError`."""
+        """Return the bound socket; a TCP socket listens. Raises `OSError`, `UsageError`."""
         if self.protocol not in ("TCP", "UDP") or self.family not in ("IPv4", "IPv6"):
             raise UsageError(f"cannot serve {self.protocol!r} over {self.family!r}: want TCP or UDP, IPv4 or IPv6")
         if self.protocol == "TCP":
@@ -46,13 +56,65 @@ class ServerPort:
         return bound(namespace, self.protocol, self.family, self.port, address=self.address, options=[option])
 
 
+def bound(
+    source: SocketSource,
+    protocol: str,
+    family: str,
+    port: int,
+    *,
+    address: str = "",
+    options: Iterable[SocketOption] = (),
+) -> socket.socket:
+    """Return a non-blocking socket on this port, by default on all addresses of the family; a TCP socket listens.
+
+    Protocol is "TCP" or "UDP", family "IPv4" or "IPv6". Raises `OSError`, also for an invalid port.
+    """
+    if not 0 <= port <= 65535:
+        raise OSError(errno.EINVAL, f"address {port}: invalid port")
+    tcp, six = protocol == "TCP", family == "IPv6"
+    kind = socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM
+    sock = source.socket(socket.AF_INET6 if six else socket.AF_INET, kind | _FLAGS)
+    try:
+        if six:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if tcp:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option in options:
+            sock.setsockopt(*option)
+        sock.bind((address, port))
+        if tcp:
+            sock.listen(4096)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int) -> Iterator[tuple[socket.socket, Any]]:
+    """Yield up to `most` pending connections with their peers.
+
+    The reactor gives up if `who`, the server, runs out of descriptors or memory. Raises `OSError`.
+    """
+    for _ in range(most):
+        try:
+            yield listening.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if starved(error):
+                reactor.give_up(f"{who} cannot accept connections: {error.strerror}")
+                return
+            if error.errno not in _GONE:
+                raise
+
+
 class _Part:
-    """A part of a server: it goes on when probes give up."""
+    """A part of a server, which continues when probes give up."""
 
     __slots__ = ()
 
     def give_up(self, why: str) -> None:
-        """Ignore it: this is no probe."""
+        """Ignore it."""
 
 
 class _Listener(_Part):
@@ -77,9 +139,9 @@ class _Listener(_Part):
 
 
 class _Connection(_Part):
-    """One client of a TCP server: gets the answer at once, and again for each line that it sends.
+    """A client of a TCP server: gets the answer at once, and again for each line that it sends.
 
-    The socket itself is blocking (that saves a system call for each connection); every call on it is not.
+    The socket is blocking, which saves a system call per connection; every call on it is non-blocking.
     """
 
     __slots__ = ("_all", "_answer", "_fd", "_reactor", "_socket")
@@ -104,7 +166,7 @@ class _Connection(_Part):
     def _send(self, data: bytes) -> bool:
         try:
             self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        except OSError:  # the client is gone, or does not read
+        except OSError:  # the client has closed, or does not read
             self.drop()
             return False
         return True
@@ -125,7 +187,7 @@ class _Connection(_Part):
 class _Datagrams(_Part):
     """A UDP socket that answers "<nonce>" with "<nonce> <identity> <client address>".
 
-    The answer leaves from the address of the question, also on a node, which has several.
+    The answer leaves from the destination address of the request, also on a node, which has several.
     """
 
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
@@ -147,7 +209,7 @@ class _Datagrams(_Part):
                 self._socket.sendmsg((answer,), self._from_asked(ancillary), 0, peer)
             except BlockingIOError:
                 return
-            except OSError:  # an ICMP error for an earlier answer, or no way back to this client: it sees silence
+            except OSError:  # an ICMP error for an earlier answer, or no route to this client, which gets no answer
                 continue
 
 
@@ -172,7 +234,7 @@ def _from_asked_v6(ancillary: _Ancillary) -> _Ancillary:
 
 
 class Server:
-    """A pod's echo server. `close` stops it at once: no new connections, and the old ones are reset."""
+    """A pod's echo server."""
 
     def __init__(self, identity: str, reactor: Reactor) -> None:
         self.identity = identity
@@ -180,12 +242,12 @@ class Server:
         self._parts: list[_Listener | _Datagrams] = []
 
     def close(self) -> None:
-        """Close all sockets, and return when they are closed. Idempotent."""
-        with contextlib.suppress(InconclusiveError):  # a loop that ended has closed them already
+        """Close all sockets, which resets their connections. Idempotent."""
+        with contextlib.suppress(InconclusiveError):  # a loop that has ended has closed them already
             self._reactor.call(self.shut)
 
     def open(self, namespace: SocketSource, ports: tuple[ServerPort, ...]) -> None:
-        """Open all ports, or none. On the loop's thread. Raises `OSError`, `UsageError`."""
+        """Open all ports, or none, on the loop's thread. Raises `OSError`, `UsageError`."""
         try:
             for port in ports:
                 sock = port.open(namespace)
@@ -198,7 +260,7 @@ class Server:
             raise
 
     def shut(self) -> None:
-        """Close all sockets. On the loop's thread."""
+        """Close all sockets, on the loop's thread."""
         parts, self._parts = self._parts, []
         for part in parts:
             part.drop()

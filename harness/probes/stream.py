@@ -1,7 +1,4 @@
-"""A long-lived connection: does it survive a change, and which server is at its other end?
-
-New connections show a proxy's present decisions; established ones show its effect on earlier decisions.
-"""
+"""A long-lived connection: shows whether it survives a change, and which server is at its other end."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from harness.probes.reactor import Reactor, Waiter
 
 
 class _Deadline:
-    """The time limit of one question."""
+    """The time limit of one request."""
 
     __slots__ = ("_question", "_stream")
 
@@ -45,8 +42,8 @@ class _Deadline:
 class Stream:
     """A long-lived connection (TCP), or one socket that keeps its port (UDP).
 
-    `opened` is the outcome of opening it. After a reset every question has the outcome `Refused`. A question
-    without an answer gets control probes.
+    `opened` is the outcome of opening it. After a reset, every request has the outcome `Refused`. Requests without an
+    answer get control probes.
     """
 
     def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, ground: Ground) -> None:
@@ -61,25 +58,25 @@ class Stream:
         self._waiter: Waiter | None = None
         self._outcome: Observation = self.opened
         self._asked = 0
-        self._heard = 0  # TCP: answers come in order, so their number identifies a late one
+        self._heard = 0  # TCP: answers come in order, so their number identifies late ones
         self._nonce = b""  # UDP: identifies the answer
         self._buffer = b""
 
     def ask(self) -> Observation:
-        """Send a question over the same connection, and return its outcome, within the probe's time limit."""
+        """Send a request over the same connection, and return its outcome, within the probe's time limit."""
         waiter = Waiter()
         self._reactor.post(lambda: self._ask(waiter), waiter)
         if not waiter.wait(60 + self.probe.timeout):
-            raise InconclusiveError("the probe loop did not finish a question")
+            raise InconclusiveError("the probe loop did not finish a request")
         return self._outcome
 
     def close(self) -> None:
         """Reset the connection. Idempotent."""
-        with contextlib.suppress(InconclusiveError):  # a loop that ended has closed it already
+        with contextlib.suppress(InconclusiveError):  # a loop that has ended has closed it already
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
     def begin(self, waiter: Waiter) -> None:
-        """Connect, and send the first question. On the loop's thread."""
+        """Connect, and send the first request, on the loop's thread."""
         self._waiter = waiter
         self._watch()
         self._asked += 1
@@ -92,11 +89,11 @@ class Stream:
         self._question(b"")
 
     def waits_for(self, question: int) -> bool:
-        """Return whether this question is the current one, and still open."""
+        """Return whether this request is the current one, and has no outcome yet."""
         return self._waiter is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
-        """Set the outcome of the current question, when control probes have said whether it means anything."""
+        """Set the outcome of the current request; a missing answer waits for the result of control probes."""
         control, self._control = self._control, None
         if control is None:
             return
@@ -118,7 +115,7 @@ class Stream:
         self._reactor.finished(waiter)
 
     def overdue(self) -> None:
-        """Time out the current question. A connection without a first answer is closed."""
+        """Time out the current request. A connection without a first answer is closed."""
         if self.probe.protocol == "TCP" and self._heard == 0:
             self._end(TIMED_OUT)
         else:
@@ -151,7 +148,7 @@ class Stream:
             sock.close()
 
     def _watch(self) -> None:
-        """Send control probes beside the question that is asked now, once, if it is not answered soon."""
+        """Start control probes, which send one round if the current request is not answered soon."""
         self._control = Control(ground=self._ground, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
@@ -165,7 +162,7 @@ class Stream:
             self._question(b"?\n")
 
     def _question(self, line: bytes) -> None:
-        """Send the question; a TCP server needs none for its first answer."""
+        """Send a request; a TCP server needs none for its first answer."""
         assert self._socket is not None
         if self.probe.protocol == "UDP":
             self._nonce = line = next_nonce()
@@ -173,7 +170,7 @@ class Stream:
         if line:
             try:
                 send(self._socket, line)
-            except BlockingIOError:  # the server does not read: the question will time out
+            except BlockingIOError:  # the server does not read: the request will time out
                 return
             except OSError as error:
                 self._failed(error)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from harness.api.client import Object
 from harness.errors import UsageError
-from harness.model.networks import NO_CNI
+from harness.model.cluster_options import NO_CNI
 from harness.recipes import values
 from harness.recipes.filling import fill, fill_known
 from harness.recipes.objects import parse_objects

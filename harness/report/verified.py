@@ -23,8 +23,8 @@ from harness.judging.judge import Judged
 from harness.judging.judge import judge as judge_records
 from harness.judging.results import Result, left_out
 from harness.judging.verdict import SkipReason
-from harness.model.cycles import unsearched
 from harness.model.files import sha256_of
+from harness.model.garbage_collection import gc_paused
 from harness.model.requirements import Requirement
 from harness.report import causes, conformance, published
 from harness.report.environment import catalogue_digest, suite_version
@@ -75,7 +75,7 @@ def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
     return refusals(folder, report, catalogue)
 
 
-@unsearched()
+@gc_paused()
 def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement]) -> list[Refusal]:
     """Return the reasons why a report that was read from a folder, and meets its schema, is not accepted."""
     history = next((folder / name for name in HISTORIES if (folder / name).exists()), None)

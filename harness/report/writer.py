@@ -16,7 +16,7 @@ from harness.judging.judge import Judged, closing, judge
 from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import Verdict
 from harness.model import needs
-from harness.model.cycles import unsearched
+from harness.model.garbage_collection import gc_paused
 from harness.model.needs import Needs
 from harness.model.privacy import private, private_values
 from harness.report import allure, conformance, junit, reactions
@@ -25,7 +25,7 @@ from harness.run.folder import PAGE
 from harness.run.run import Run
 
 
-@unsearched()
+@gc_paused()
 def write_reports(run: Run, results: Sequence[Result]) -> Path:
     """Write history, JUnit, Allure, the page and the report. Returns the report's path.
 

@@ -28,6 +28,7 @@ from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
 from harness.run.proxy_steps import STEPS, TWO_ZONES, Asking, Step
 from harness.run.real_cluster import held
 from harness.scenario.cluster import Cluster
+from harness.scenario.evidence import explain_failure
 from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
@@ -147,7 +148,7 @@ class _Checking:
             self._situation = replace(self._situation, **{"failed" if failed else "inconclusive": True})
             self._unmet.add(step.title)
             remedy = ENDED if isinstance(fault, EndedError) else step.remedy
-            self._say_unmet(step.title, fault, dict(cluster.evidence()), remedy)
+            self._say_unmet(step.title, fault, dict(explain_failure(cluster, cluster.record)), remedy)
         return fault
 
     def _say_unmet(self, title: str, fault: Exception, texts: Mapping[str, str | bytes], remedy: str) -> None:

@@ -27,7 +27,7 @@ from harness.guest.labels import new_run_id
 from harness.guest.lease import hold
 from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
 from harness.guest.preflight import ReachedServer, preflight
-from harness.model.probing import PACKETS
+from harness.model.cluster_options import PACKETS
 from harness.model.release import Release
 from harness.model.topology import Topology
 from harness.settings.settings import Settings

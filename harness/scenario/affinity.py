@@ -1,7 +1,7 @@
-"""Session affinity: finds the endpoint that a client keeps, and compares every further answer with it.
+"""Expectations about session affinity.
 
-Session affinity leaves open which of the allowed endpoints a client gets. So a scenario asks each client once, and
-from then on expects traffic literally: that client, that pod, and no other.
+A client may get any of the allowed endpoints, and must keep it. So a scenario sends one probe from each client, and
+then expects every further answer from the same pod.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from harness.model.outcomes import Observation, Reached, Unknown
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import come_to
-from harness.scenario.paths import Who, named, target_of
 from harness.scenario.service import Service
+from harness.scenario.service_address import ClientRef, named, service_address
 from harness.scenario.traffic import expect_traffic
 
-AWAY = (1.5, 3.0, 6.0)  # for how many of their times clients stay away, one after the other, until they are forgotten
-SPREAD = 24  # clients; that two endpoints are not both seen happens once in eight million times
+AWAY = (1.5, 3.0, 6.0)  # times the affinity's time-out: the pauses before clients come again
+SPREAD = 24  # clients; they miss one of two endpoints once in eight million times
 
 
-def expect_kept(
-    cluster: Cluster, service: Service, allowed: Mapping[Who, AbstractSet[Pod]], **address: Any
-) -> dict[Who, Pod]:
-    """Expect each client to get answers from one of its allowed pods alone. Returns that pod of each.
+def expect_affinity(
+    cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
+) -> dict[ClientRef, Pod]:
+    """Expect each client to get answers from only one of its allowed pods. Returns the pod of each client.
 
     `address` are arguments of `expect_traffic`. Raises `AssertionError` with the grid.
     """
@@ -40,8 +40,10 @@ def expect_kept(
     return kept
 
 
-def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Pod], address: Mapping[str, Any]) -> Pod:
-    """Return the allowed pod that answers a client first; if none does, any of them, for the comparison to fail."""
+def _first(
+    cluster: Cluster, service: Service, who: ClientRef, allowed: AbstractSet[Pod], address: Mapping[str, Any]
+) -> Pod:
+    """Return the allowed pod that first answers a client; if none does, any of them, so that the comparison fails."""
     by_name = {pod.name: pod for pod in allowed}
     seen = come_to(
         cluster,
@@ -53,25 +55,27 @@ def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Po
     return by_name.get(seen, by_name[min(by_name)])
 
 
-def who_answers(cluster: Cluster, service: Service, clients: Sequence[Who], **address: Any) -> dict[Who, str]:
-    """Send one question of each client. Returns the name of the pod that answered, or of another outcome.
+def answering_pods(
+    cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any
+) -> dict[ClientRef, str]:
+    """Send one probe from each client. Returns the name of the pod that answered, or of another outcome.
 
-    Raises `InconclusiveError` if one could not tell.
+    Raises `InconclusiveError` if an outcome is unknown.
     """
     seen = _ask(cluster, service, clients, **address)
     for who, each in zip(clients, seen, strict=True):
         if isinstance(each, Unknown):
-            raise InconclusiveError(f"{who} could not tell: {each.why}")
+            raise InconclusiveError(f"the probe of {who} is inconclusive: {each.why}")
     return {who: _pod_of(each) for who, each in zip(clients, seen, strict=True)}
 
 
-def who_moved(
-    cluster: Cluster, service: Service, clients: Sequence[Who], kept: Pod, *, asked: float, **address: Any
+def clients_that_moved(
+    cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send questions for longer than a time-out of one second. Returns the clients that reach another pod than `kept`.
+    """Send probes for longer than a time-out of one second. Returns the clients that reach another pod than `kept`.
 
-    `asked` is the time of their first questions, by the monotonic clock. Raises `InconclusiveError` if the machine is
-    too slow.
+    `asked` is the time of their first probes (monotonic seconds). Raises `InconclusiveError` if the machine is too
+    slow.
     """
     last = asked
     moved: set[str] = set()
@@ -79,41 +83,41 @@ def who_moved(
     def asked_for_long() -> bool:
         nonlocal last
         begin = time.monotonic()
-        answers = who_answers(cluster, service, clients, **address)
+        answers = answering_pods(cluster, service, clients, **address)
         if time.monotonic() - last > 0.9:
-            raise InconclusiveError("the machine is too slow to ask more than once a second")
+            raise InconclusiveError("the machine is too slow to send a probe every second")
         moved.update(str(who) for who, pod in answers.items() if pod != kept.name)
         last = begin
         return begin - asked > 1.4
 
-    eventually(asked_for_long, within=60, every=0.15, describe="clients to have asked for 1.4 s")
+    eventually(asked_for_long, within=60, every=0.15, describe="1.4 s of probes")
     return moved
 
 
-def expect_forgotten(
+def expect_affinity_expires(
     cluster: Cluster,
     service: Service,
-    clients: Sequence[Who],
+    clients: Sequence[ClientRef],
     pods: AbstractSet[Pod],
     *,
     seconds: float,
     **address: Any,
 ) -> None:
-    """Clients that stay away for longer than a time-out of so many seconds come to be answered by all of these pods.
+    """Expect all of these pods to answer clients that pause for longer than the time-out of `seconds`.
 
-    Who asks has come again, so they are asked seldom, and more seldom each time. Raises `AssertionError`.
+    Each probe renews the affinity, so the pauses get longer each time. Raises `AssertionError`.
     """
-    seen: dict[Who, str] = {}
+    seen: dict[ClientRef, str] = {}
     for away in AWAY:
-        time.sleep(away * seconds)  # to stay away is what the clients do here
-        seen = who_answers(cluster, service, clients, **address)
+        time.sleep(away * seconds)  # the clients' pause
+        seen = answering_pods(cluster, service, clients, **address)
         if set(seen.values()) == {pod.name for pod in pods}:
             break
     expect_all_seen(cluster, service, seen, pods)
 
 
-def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[Who, str], pods: AbstractSet[Pod]) -> None:
-    """Expect all of these pods, and no other, to have answered the clients. Raises `AssertionError`."""
+def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[ClientRef, str], pods: AbstractSet[Pod]) -> None:
+    """Expect exactly these pods to have answered the clients. Raises `AssertionError`."""
     cluster.expect_equal(
         f"pods of service {service.name} that answered {len(seen)} clients",
         expected=sorted(pod.name for pod in pods),
@@ -124,12 +128,12 @@ def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[Who, str],
 def _ask(
     cluster: Cluster,
     service: Service,
-    clients: Sequence[Who],
+    clients: Sequence[ClientRef],
     *,
     port: Port | None = None,
     **address: Any,
 ) -> list[Observation]:
-    target = target_of(cluster, service, port=port, **address)
+    target = service_address(cluster, service, port=port, **address)
     probes = [target.path(who, frozenset({"any"})).probes(1)[0] for who in clients]
     return [named(cluster, each) for each in cluster.backend.part(Probing).probe(probes)]
 

@@ -1,8 +1,8 @@
-"""A cluster as a scenario sees it: a Kubernetes namespace of its own on a booted backend, and verbs to fill it.
+"""A scenario's view of a cluster: its own Kubernetes namespace on a booted backend, with methods that create objects.
 
-The backend outlives scenarios, a `Cluster` does not: `close` deletes every object that it made, and restores the nodes.
-For the service-proxy profile scenarios write EndpointSlices by hand (`publish`), so that a proxy is judged whatever
-controller there is; for the controller profile they make pods that exist in the API only (`create_pod`).
+A backend serves many scenarios, a `Cluster` serves one: `close` deletes its objects and restores the nodes. Scenarios
+for proxies write EndpointSlices by hand (`publish`), so that the controller does not matter. Scenarios for controllers
+create pods that exist in the API only (`create_pod`).
 """
 
 from __future__ import annotations
@@ -10,16 +10,23 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.api.client import Object, RefusedError
+from harness.api.client import Object
 from harness.backends.backend import Backend, WantedPod
-from harness.backends.protocols import ForgetsConnections, PodLifecycle, PodReports
+from harness.backends.protocols import (
+    VIRTUAL,
+    VIRTUAL_ADDRESSES,
+    ForgetsConnections,
+    PodLifecycle,
+    PodReports,
+    VirtualAddresses,
+)
 from harness.backends.releases import Releases
 from harness.backends.scenario_backend import ScenarioBackend, Stream
-from harness.errors import EndedError, InconclusiveError
+from harness.errors import EndedError
 from harness.judging import timeline
 from harness.judging.conclusion import raise_for
 from harness.judging.history import History, Window
@@ -33,24 +40,19 @@ from harness.model.generation import Generation
 from harness.model.manifests import TCP, Endpoint, Port
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
-from harness.scenario.addresses import virtual_addresses
-from harness.scenario.asking import AUTOMATIC, asked_of, refuse_unasked
-from harness.scenario.components import Components
-from harness.scenario.findings import Findings
-from harness.scenario.holding import Sights
+from harness.scenario.components import ComponentOperations
 from harness.scenario.nodes import Nodes
-from harness.scenario.service import AddressKind, Service
+from harness.scenario.paths import Path
+from harness.scenario.record import Record
+from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
 from harness.scenario.steps import step
 
-if TYPE_CHECKING:  # which know what a cluster is
-    from harness.scenario.paths import Path
-
-_FEW_PORTS = 8  # that a server has in any cluster: each is a container of its own there
-_SAID = 300  # letters of a value in a timeline; the message has all of it
+_FEW_PORTS = 8  # any cluster has room for so many ports of a server: each is a container there
+_LONGEST_VALUE = 300  # characters in a timeline; the message has the whole value
 
 
-class Cluster(Components):
-    """One scenario's share of a cluster."""
+class Cluster(ComponentOperations):
+    """The cluster of one scenario."""
 
     def __init__(
         self,
@@ -63,43 +65,38 @@ class Cluster(Components):
         ended_before: Callable[[], Mapping[str, str]] = dict,
         releases: Releases | None = None,
     ) -> None:
-        """Begin test `test` in Kubernetes namespace `namespace`; all observations go to the history.
+        """Start test `test` in Kubernetes namespace `namespace`, and write observations to `history`.
 
         `converges_within` is the declared bound for changes in seconds, before the time scale; 0 for none.
-        `ended_before` gives the components that have ended in other scenarios of the run, and how. `releases` are those
-        of components as the scenario before left them; without it this one leaves them as they were at boot.
+        `ended_before` returns the components that have ended in other scenarios of the run, and how. `releases` are the
+        components' releases after the previous scenario; without it, `close` restores those of the boot.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
-        self.test = test
         self.namespace = namespace
-        self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
+        self.record = Record(test)
         self.nodes = Nodes(self.backend, history)
-        self.sights = Sights(self)  # of written objects: they are looked at again at the end
-        self.findings = Findings()
         self.ended_before = ended_before
-        self.generation: Generation | None = None  # which cases a test is to make; None for those that it has
-        self.expects_running = False  # of a component: its end says what is to be said, and casts no doubt
+        self.generation: Generation | None = None  # the cases to generate; None for the test's own
+        self.expects_running = False  # the test is about a component's end, which therefore casts no doubt on it
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
-        self._published: set[str] = set()  # names of slices
-        self._names: dict[str, str] = {}  # of all pods that ran, by address, deleted ones too
-        self._begun = time.monotonic()
+        self._published: set[str] = set()  # names of hand-written slices
         self.backend.booted.create_namespace(namespace)
 
     def close(self) -> None:
         """Restore components (see `ComponentReleases.end`), then delete all objects of the scenario.
 
-        That a component has ended, or works no longer, does not keep it from that: the next scenario will say so.
+        Components that have ended do not stop it: the next scenario reports them.
         """
-        self._forget_connections()  # else proxies, and the kernel for each pod, look through all of them
+        self._forget_connections()  # otherwise proxies, and the kernel for each pod, search all of them
         self.backend.releases.end()
         with contextlib.suppress(EndedError):
             self.nodes.restore()
         with contextlib.suppress(EndedError):
             self.backend.booted.delete_namespace(self.namespace)
-        self._forget_connections()  # those of packets that were on their way
+        self._forget_connections()  # connections of packets that were in flight
 
     def _forget_connections(self) -> None:
         if forgets := self.backend.find(ForgetsConnections):
@@ -129,12 +126,12 @@ class Cluster(Components):
         external_ips: bool = False,
         **spec: Any,
     ) -> Service:
-        """Create a Service; without `selector` its slices are written by hand.
+        """Create a Service; without `selector`, write its slices with `publish`.
 
-        A LoadBalancer gets one address a node, routed to that node, as a cloud would give it; `external_ips` adds the
-        same as spec.externalIPs. Further fields of the spec are given by their Kubernetes names. Raises `RefusedError`.
+        A LoadBalancer gets one address per node, routed to that node, as from a cloud; `external_ips` adds the same as
+        spec.externalIPs. Pass further fields of the spec by their Kubernetes names. Raises `RefusedError`.
         """
-        if selector and AUTOMATIC & (annotations or {}).keys():
+        if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
             self.backend.need(Ability.EQUAL_NODES)
         number = self.next_number()
         name = name or f"web-{number}"
@@ -159,7 +156,7 @@ class Cluster(Components):
         service.object = self.api.create("services", self.namespace, wanted)
         if ingress := service.addresses("load-balancer"):
             self.set_ingress(service, ingress)
-        service.asked = asked_of(wanted)
+        service.requested_hints = requested_hints(wanted)
         return service
 
     @step("patch Service {service.name}")
@@ -167,39 +164,36 @@ class Cluster(Components):
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
         self._begin("patch service", service=service.name, patch=patch)
         service.object = self.api.patch("services", self.namespace, service.name, patch)
-        service.asked = asked_of(service.object) | asked_of(patch)
+        service.requested_hints = requested_hints(service.object) | requested_hints(patch)
 
     @step("delete Service {service.name}")
     def delete_service(self, service: Service) -> None:
-        """Delete a Service; slices written by hand stay."""
+        """Delete a Service, but not its hand-written slices."""
         self._begin("delete service", service=service.name)
         self.api.delete("services", self.namespace, service.name)
 
     def set_ingress(self, service: Service, addresses: Sequence[str]) -> None:
-        """Report these addresses in the status of a Service, as its load balancer would."""
+        """Set these addresses in the status of a Service, as its load balancer would."""
         self._begin("set ingress", service=service.name, addresses=list(addresses))
         status = {"status": {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}}
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
     def next_number(self) -> int:
-        """Return a number that no other Service of the scenario has, for its name or addresses."""
+        """Return a number that is unique in the scenario, for the name or addresses of a Service."""
         return next(self._numbers)
 
     def _begin(self, what: str, *, stream: Stream = "services", **facts: Any) -> None:
-        """Record the next change, after components have seen those of other streams."""
+        """Record the next change, once components have seen earlier changes of other resources."""
         self.backend.begin_to_write(stream)
         self.history.change(what, **facts)
 
     def clear(self) -> None:
-        """Delete all Services and slices, and restore the nodes; pods stay.
-
-        Names and addresses may then be used again.
-        """
+        """Delete all Services and slices, and restore the nodes, but keep pods: names and addresses become free."""
         self._begin("delete all Services and slices")
         for resource in ("services", "endpointslices"):
             self.api.delete_all(resource, self.namespace)
         self._published.clear()
-        self.answered.clear()
+        self.record.answered.clear()
         self.nodes.restore()
         self.backend.settle()
         self._forget_connections()
@@ -217,10 +211,10 @@ class Cluster(Components):
         tells_port: bool = False,
         host_network: bool = False,
     ) -> list[Pod]:
-        """Run one pod with an echo server on each of these nodes; the first on a node has the node's name.
+        """Run one pod with an echo server on each of these nodes. The first pod on a node gets the node's name.
 
-        With `tells_port` each port answers by a name of its own (`at_port`); with `host_network` the servers are at the
-        addresses of their nodes, one a node.
+        With `tells_port`, each port answers with its own name (`at_port`). With `host_network`, servers use the
+        addresses of their nodes, one server per node.
         """
         if len(container_ports) > _FEW_PORTS or tells_port:
             self.backend.need(Ability.MANY_PORTS)
@@ -235,18 +229,18 @@ class Cluster(Components):
         self.backend.need(nodes=on)
         pods = self.backend.restored.run_pods(self.namespace, wanted)
         self._pods |= {pod.name: pod for pod in pods}
-        self._names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
+        self.record.pod_names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
         return pods
 
     def _free_name(self, node: str, before: Sequence[str]) -> str:
-        """Return the first free name for a pod on a node; pods for the nodes `before` it take names too."""
+        """Return the first free name for a pod on a node, after names for pods on the nodes `before` it."""
         names = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
         free = (name for name in names if name not in self._pods)
         return next(itertools.islice(free, before.count(node), None))
 
     @step("delete pod {pod.name}")
     def delete_pod(self, pod: Pod) -> None:
-        """End a pod at once: its API object, its server and its netns."""
+        """Delete a pod without grace period: its API object, its server and its netns."""
         self._begin("delete pod", pod=pod.name)
         del self._pods[pod.name]
         self.backend.restored.delete_pod(self.namespace, pod.name)
@@ -262,9 +256,9 @@ class Cluster(Components):
         phase: str = "Running",
         container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
     ) -> None:
-        """Create a pod that exists in the API only, with addresses of its node: for scenarios without traffic.
+        """Create a pod that exists in the API only, with addresses of its node, for scenarios without traffic.
 
-        Its node need not exist either: so looks a pod whose Node has been deleted.
+        Its node need not exist: that is a pod whose Node has been deleted.
         """
         self._begin("create pod", stream="pods", pod=name, ready=ready)
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
@@ -284,14 +278,14 @@ class Cluster(Components):
 
     @step("begin to terminate pod {name}")
     def begin_termination(self, name: str) -> None:
-        """Delete a pod gracefully: it gets a deletion time, and still runs."""
+        """Delete a pod with its grace period: it gets a deletionTimestamp and keeps running."""
         self._begin("begin termination", stream="pods", pod=name)
         self.backend.part(PodLifecycle).begin_termination(self.namespace, name)
         self._terminating.add(name)
 
     @step("drain node {node}")
     def drain(self, node: str) -> None:
-        """Cordon a node, and evict this scenario's pods from it, as `kubectl drain` does; they terminate gracefully."""
+        """Cordon a node and evict this scenario's pods from it, as `kubectl drain` does. They terminate gracefully."""
         self.nodes.cordon(node)
         for pod in [each for each in self._pods.values() if each.node == node]:
             self._begin("evict pod", stream="pods", pod=pod.name)
@@ -310,13 +304,13 @@ class Cluster(Components):
         labels: Mapping[str, str] | None = None,
         unasked: bool = False,
     ) -> None:
-        """Write these endpoints as the one slice of each family; again for the same `name` to replace them.
+        """Write one slice of each family with these endpoints, or replace the slices of the same `name`.
 
-        Raises `UsageError` for hints that the Service does not ask for, unless what becomes of `unasked` ones is the
-        question.
+        Raises `UsageError` for hints that the Service does not request, unless `unasked`: then the scenario is about
+        such hints.
         """
         if not unasked:
-            refuse_unasked(service.name, service.asked, endpoints)
+            refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
         for family in families or service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
             wanted = manifests.endpoint_slice(
@@ -336,7 +330,7 @@ class Cluster(Components):
 
     @step("delete slices of Service {service.name}")
     def unpublish(self, service: Service, name: str = "", *, families: Sequence[str] | None = None) -> None:
-        """Delete the slices that `publish` wrote under this name, by default of the families that the Service has."""
+        """Delete the slices that `publish` wrote with this name, by default those of the Service's families."""
         for family in families or service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
             self._begin("delete slice", slice=slice_name)
@@ -344,7 +338,7 @@ class Cluster(Components):
             self._published.discard(slice_name)
 
     def slices(self, service: Service) -> list[Object]:
-        """All EndpointSlices of a Service, whoever wrote them, by name."""
+        """Return all EndpointSlices of a Service, also those of controllers, sorted by name."""
         found = self.api.list(
             "endpointslices", self.namespace, label_selector=f"kubernetes.io/service-name={service.name}"
         )
@@ -353,9 +347,9 @@ class Cluster(Components):
     # Time
 
     def settle(self) -> float:
-        """Wait until all components have worked on what was written. Raises `InconclusiveError` when they do not.
+        """Wait until all components have processed all writes. Returns the result of `Backend.settle`.
 
-        Returns what `Backend.settle` does.
+        Raises `InconclusiveError` when they do not.
         """
         begin = time.monotonic()
         busy = self.backend.settle()
@@ -363,40 +357,40 @@ class Cluster(Components):
         return busy
 
     def took(self, what: str, seconds: float) -> None:
-        """Something came to be as expected after so long: for the history, and the slowest of all for the report."""
-        self.history.write("convergence", test=self.test, what=what, seconds=round(seconds, 3))
-        self.findings.took(seconds)
+        """Record how long it took until something was as expected; the longest time is reported."""
+        self.history.write("convergence", test=self.record.test, what=what, seconds=round(seconds, 3))
+        self.record.add_duration(seconds)
 
     def keep_time(self) -> None:
-        """Declare that the scenario depends on time, which other load would disturb: it runs alone."""
+        """Declare that the scenario depends on time, so that it runs alone, without other load."""
         self.backend.need(Ability.UNDISTURBED)
 
     # Observations and judgements
 
     def window(self, title: str, paths: Sequence[Path], rates: Rates = DEFAULT_RATES) -> Window:
-        """Open a measuring window along these paths, all to one address of a Service.
+        """Open a measuring window for these paths, all to one address of a Service.
 
-        From here on each observation counts, and is written to the history.
+        From then on every observation counts and is written to the history.
         """
         expectation = {path.label: path.expected for path in paths}
-        window = self.history.window(self.test, expectation, rates, of=paths[0].of if paths else ("", ""))
-        self.findings.opened(title, window, paths)
+        window = self.history.window(self.record.test, expectation, rates, of=paths[0].of if paths else ("", ""))
+        self.record.add_window(title, window, paths)
         return window
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
-        """Record numbers for the report, beside the verdict on them."""
+        """Record numbers for the report."""
         self.history.change("measured", title=title, values=dict(values))
-        self.findings.measured(title, values)
+        self.record.add_measured(title, values)
 
     @step("compare {what}")
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
-        """Compare two values that JSON can hold, and record both. `unknown` says why nothing was observed, if so.
+        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed.
 
-        Raises `AssertionError`, and `InconclusiveError` if the observed value is unknown.
+        Raises `AssertionError`, and `InconclusiveError` if `unknown`.
         """
-        judgement = self.history.compare(self.test, what, expected=expected, observed=observed, unknown=unknown)
+        judgement = self.history.compare(self.record.test, what, expected=expected, observed=observed, unknown=unknown)
         self._raise_unless_passed(judgement, what, observed, explanation)
 
     @step("compare {what}")
@@ -409,28 +403,30 @@ class Cluster(Components):
         observed: float | Mapping[str, float],
         explanation: str = "",
     ) -> None:
-        """Expect a number, or each of a mapping, to lie between these two (`None`: no upper limit).
+        """Expect a number, or each number of a mapping, to lie between these two (`None`: no upper limit).
 
-        Records them in the history. Raises `AssertionError`.
+        Raises `AssertionError`.
         """
-        judgement = self.history.compare(self.test, what, expected=[fewest, most], observed=observed, relation="within")
+        judgement = self.history.compare(
+            self.record.test, what, expected=[fewest, most], observed=observed, relation="within"
+        )
         self._raise_unless_passed(judgement, what, observed, explanation)
 
     def _raise_unless_passed(self, judgement: Judgement, what: str, observed: Any, explanation: str) -> None:
         if judgement.verdict is not Verdict.PASSED:
-            seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_SAID])]
+            seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_LONGEST_VALUE])]
             raise_for(judgement, paragraphs(judgement.message, explanation, self.timeline(seen)))
 
     def judgement(self) -> dict[str, Any]:
-        """Return the plan of the scenario's probes, the counts of each measuring window, and recorded numbers."""
-        return self.findings.as_json()
+        """Return the plan of the probes, the counts of each measuring window, and the measured numbers."""
+        return self.record.as_json()
 
     def needs(self) -> dict[str, list[str]]:
         """Return the needs of the scenario so far."""
         return self.backend.needs.to_json()
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` or `DistrustError` if a component has ended by itself: observations mean nothing then."""
+        """Raise `EndedError` or `DistrustError` if a component has ended by itself: then observations prove nothing."""
         try:
             self.backend.booted.check_instruments()
         except EndedError:
@@ -442,24 +438,41 @@ class Cluster(Components):
         return self.backend.booted.environment()
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
-        """Return the decisions of these nodes for a Service and their reasons, as far as known."""
-        explain = partial(self.backend.booted.explain, self.namespace, service.name, nodes)
-        return with_names(gathered(explain), self._names)
+        """Return the decisions of these nodes for a Service, with their reasons, as far as they are known."""
+        return with_names(
+            gathered(partial(self.backend.booted.explain, self.namespace, service.name, nodes)), self.record.pod_names
+        )
 
     def timeline(self, seen: Sequence[Seen]) -> str:
-        """Return the changes and these observations with their times; "" if the scenario has changed nothing."""
-        return with_names(timeline.as_text(self.history.changes, seen, zero=self._begun), self._names)
+        """Return the changes and these observations with their times; "" without any change."""
+        return with_names(timeline.as_text(self.history.changes, seen, zero=self.record.begun), self.record.pod_names)
 
-    def evidence(self) -> Iterator[tuple[str, str | bytes]]:
-        """Return the objects of the scenario and the evidence of components, with their file names."""
-        from harness.scenario.evidence import evidence_of  # noqa: PLC0415  it knows what a cluster is
 
-        return evidence_of(self, since=self._begun, names=self._pod_names())
+def virtual_addresses(
+    backend: ScenarioBackend, kinds: Collection[AddressKind], number: int
+) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
+    """Return addresses of these kinds for all nodes. They repeat after 254 numbers."""
+    last = (number - 1) % VIRTUAL_ADDRESSES + 1
+    return {
+        (kind, node.name): backend.part(VirtualAddresses, VIRTUAL[kind], nodes=[node.name]).virtual_addresses(
+            kind, node.name, last
+        )
+        for kind in kinds
+        for node in backend.booted.topology.nodes
+    }
 
-    def _pod_names(self) -> dict[str, str]:
-        """Return the names of all pods that ran or exist in the API, by address."""
-        with contextlib.suppress(RefusedError, InconclusiveError):
-            for pod in self.api.list("pods", self.namespace):
-                ips = (pod.get("status") or {}).get("podIPs") or ()
-                self._names |= {str(each["ip"]): str(pod["metadata"]["name"]) for each in ips}
-        return self._names
+
+def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressKind]) -> None:
+    """Give a live Service one address per node of each of these kinds, and remove those of other kinds.
+
+    Kinds are "external-ip" and, for a LoadBalancer, "load-balancer". An address that returns is the same as before.
+    Raises `RefusedError`.
+    """
+    new = [kind for kind in kinds if not service.addresses(kind)]
+    service.virtual = {**service.virtual, **virtual_addresses(cluster.backend, new, cluster.next_number())}
+    external = service.addresses("external-ip") if "external-ip" in kinds else None
+    asked = service.requested_hints
+    cluster.patch_service(service, {"spec": {"externalIPs": external}})
+    service.requested_hints = asked
+    if service.object["spec"]["type"] == "LoadBalancer":
+        cluster.set_ingress(service, service.addresses("load-balancer") if "load-balancer" in kinds else [])

@@ -1,7 +1,4 @@
-"""Components of a cluster as a scenario replaces and stops them, each on the nodes that it names.
-
-What scenarios change of components is restored by `harness.backends.releases`.
-"""
+"""Operations of a scenario on components of its cluster. `harness.backends.releases` restores their releases."""
 
 from __future__ import annotations
 
@@ -18,11 +15,10 @@ from harness.model.release import Component, Release
 from harness.scenario.steps import step
 
 
-class Components:
-    """The components of one scenario's cluster."""
+class ComponentOperations:
+    """Starts, stops and measures components. Methods raise `UnavailableError` if the cluster lacks an ability."""
 
     def __init__(self, backend: ScenarioBackend, history: History) -> None:
-        """Changes go to the history. Methods raise `UnavailableError` if the cluster lacks an ability."""
         self.backend = backend
         self.history = history
         self.topology = backend.booted.topology
@@ -43,11 +39,11 @@ class Components:
         return self.backend.booted.release
 
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
-        """Replace a component by one of a release, by default the one at boot, and wait until it has settled.
+        """Replace a component by one of a release, by default that of the boot, and wait until it has settled.
 
-        It also starts a stopped one. Proxies are replaced `on` these nodes, by default on all; the rules in the kernel
-        stay in force until the next proxy has replaced them. It is restored in the end. All releases of a run follow
-        the same reading (`Release.follows`).
+        This also starts a stopped component. Proxies are replaced `on` these nodes, by default on all; their rules stay
+        in the kernel until the next proxy replaces them. All releases of a run follow the same reading
+        (`Release.follows`). The component is restored at the end.
         """
         wanted, nodes = self._as_here(release), self._nodes(on)
         self.backend.need_component(component, wanted, nodes)
@@ -57,7 +53,7 @@ class Components:
     def bring_to(self, component: Component, release: Release) -> None:
         """Replace a component by one of this release, on nodes where it has another one.
 
-        A scenario that begins so with each component costs no restart of what the scenario before left as it is wanted.
+        So a scenario does not restart a component that the previous scenario left at the wanted release.
         """
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
@@ -70,9 +66,9 @@ class Components:
         self.backend.releases.start(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Wait until all has settled, and start a component again that has ended by itself, as a kubelet would.
+        """Wait until components have settled, and restart one that has ended by itself, as a kubelet would.
 
-        Raises `EndedError` for one that runs, and works no longer on what is written.
+        Raises `EndedError` if it runs but stops processing changes.
         """
         self.backend.need_component(component, self.release, on)
         try:
@@ -92,14 +88,14 @@ class Components:
 
     @step("stop {component}")
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""
+        """Stop a component, as a crash or a drain would: its objects and its rules in the kernel stay."""
         nodes = self._nodes(on)
         self.backend.need_component(component, self.release, nodes)
         self.history.change("stop", component=component, nodes=nodes)
         self.backend.releases.stop(component, nodes)
 
     def metrics(self, component: Component, node: str = "") -> Metrics:
-        """Return the present metrics of a component; `node` chooses the proxy."""
+        """Return the metrics of a component; `node` chooses the proxy."""
         if component is Component.PROXY:
             return Metrics(self.backend.part(ProxyMetrics, nodes=[node]).proxy_metrics(node))
         return Metrics(self.backend.part(ControllerMetrics).controller_metrics())

@@ -1,10 +1,10 @@
-"""Expectations about answers of the cluster's DNS, and about PodLocators: literal tables, compared as a whole.
+"""Expectations about answers of the cluster's DNS, and about PodLocators, as literal tables.
 
-Queries are sent from the client's own netns. An answer is complete, so no sample sizes are needed. But after the first
-right answer a server is asked again, and each of these answers counts.
+Queries are sent from the client's own netns. An answer is complete, so there are no sample sizes; but after the first
+right answer, the server is queried again, and each of these answers counts.
 
-A record's time to live is the server's leave to act on it for so long, and its own caches have that leave too. So a
-change is waited for until an answer from before it must have been forgotten.
+Caches may return an old record for its time to live. So a check waits until an answer from before the change has
+expired.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from harness.errors import InconclusiveError
 from harness.model.manifests import Object
 from harness.model.workloads import Client, Pod
 from harness.probes.reactor import starved
-from harness.scenario.becoming import expect_becomes
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import come_to
+from harness.scenario.eventual_state import expect_eventually
 from harness.scenario.service import Service
 
 PATIENCE = 2.0  # seconds for one answer
 PAYLOAD = 4096
 AGAIN = 3
-LONGEST_KEPT = 60  # seconds that an old answer is waited for, at most
+LONGEST_KEPT = 60  # seconds; no check waits longer for an old answer to expire
 EXISTS, ABSENT = "NOERROR", "NXDOMAIN"
-_SHOWN = 20  # pods, and services, whose answers stand in the evidence
+_SHOWN = 20  # pods, and services, whose answers are in the evidence
 
-Asking = Client | Pod
+DnsClient = Client | Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The parts of an answer that scenarios use. `data` are its records' data, `further` address records by name.
+class DnsAnswer:
+    """The parts of a DNS answer that scenarios use.
 
-    `ttl` are the seconds for which it may be kept: records, or their absence.
+    `data` is the data of its records, `further` are additional address records by name, and `ttl` is the time in
+    seconds for which it may be cached, also if it has no records.
     """
 
     rcode: str
@@ -62,24 +63,24 @@ class Answer:
 
 
 def dns_name_of(service: Service, *before: str) -> str:
-    """Return the name of a Service, or a name below it: `dns_name_of(service, "_http", "_tcp")`."""
+    """Return the DNS name of a Service, or a name below it: `dns_name_of(service, "_http", "_tcp")`."""
     return ".".join([*before, service.name, service.namespace, "svc", ZONE]) + "."
 
 
 def ask_dns(
     cluster: Cluster,
-    client: Asking,
+    client: DnsClient,
     name: str,
     kind: str = "A",
     *,
     tcp: bool = False,
     payload: int = PAYLOAD,
     family: str = "",
-) -> Answer:
-    """Send one query from a client's netns; `payload` 0 is one without EDNS. A time-out is returned as an answer.
+) -> DnsAnswer:
+    """Send one query from a client's netns, without EDNS if `payload` is 0. A time-out is returned as an answer.
 
-    `family` is that of the packets, the cluster's first one unless given. Raises `InconclusiveError` where control
-    probes beside a query without an answer say that it means nothing.
+    `family` is the IP family of the packets, by default the cluster's first one. Raises `InconclusiveError` if control
+    probes are lost as well as the answer.
     """
     server = cluster.backend.part(ServesDns).dns()
     family = family or next(iter(server))
@@ -92,17 +93,17 @@ def ask_dns(
                 answer = ask(query, server[family], timeout=PATIENCE, port=PORT)
         except (OSError, dns.exception.DNSException) as error:
             if isinstance(error, OSError) and starved(error):
-                raise InconclusiveError(f"{client} cannot ask the DNS server: {error}") from error
+                raise InconclusiveError(f"{client} cannot query the DNS server: {error}") from error
             if why := control.what_was_wrong():
                 raise InconclusiveError(f"{client} got no answer from the DNS server, and {why}") from error
-            return Answer(f"no answer ({type(error).__name__})")
+            return DnsAnswer(f"no answer ({type(error).__name__})")
     return _read(answer, query)
 
 
-def _read(answer: dns.message.Message, query: dns.message.Message) -> Answer:
+def _read(answer: dns.message.Message, query: dns.message.Message) -> DnsAnswer:
     same = answer.question == query.question
-    return Answer(
-        rcode=dns.rcode.to_text(answer.rcode()) if same else "an answer to something else",
+    return DnsAnswer(
+        rcode=dns.rcode.to_text(answer.rcode()) if same else "answer to another question",
         data=tuple(_data(each) for rrset in answer.answer for each in rrset),
         further=tuple((str(rrset.name), each.to_text()) for rrset in answer.additional for each in rrset),
         soa=any(rrset.rdtype == dns.rdatatype.SOA for rrset in answer.authority),
@@ -114,7 +115,7 @@ def _read(answer: dns.message.Message, query: dns.message.Message) -> Answer:
 
 
 def _ttl(answer: dns.message.Message) -> int:
-    """Return the longest time to live of its records; without records that of its SOA, as RFC 2308, 5 has it."""
+    """Return the longest time to live of its records; without records, that of its SOA (RFC 2308, section 5)."""
     absence = [
         min(rrset.ttl, each.minimum) for rrset in answer.authority for each in rrset if each.rdtype == dns.rdatatype.SOA
     ]
@@ -127,17 +128,17 @@ def _data(record: dns.rdata.Rdata) -> str:
     return " ".join(text.split()[2:]) if record.rdtype == dns.rdatatype.SRV else text
 
 
-def expect_told(
+def expect_dns_pods(
     cluster: Cluster,
     service: Service,
     expected: Mapping[Pod, AbstractSet[Pod]] | Mapping[Client, AbstractSet[Pod]],
     *,
     kind: str = "A",
 ) -> None:
-    """Expect DNS to tell each client of just these pods at the name of a Service: by A, AAAA or SRV records.
+    """Expect DNS to return exactly these pods to each client for the name of a Service, as A, AAAA or SRV records.
 
-    SRV records are compared by the addresses of their targets. Who is told of none may hear that the name does not
-    exist, or that it has no such records. Raises `AssertionError` with both tables.
+    SRV records are compared by the addresses of their targets. For no pods, both NXDOMAIN and an answer without records
+    are right. Raises `AssertionError` with both tables.
     """
     pods: list[Pod] = [each for told in expected.values() for each in told]
     names = {address: each.name for each in pods for address in each.addresses.values()}
@@ -149,30 +150,30 @@ def expect_told(
 
     what = f"{kind} records of service {service.name} by client"
     wanted = {str(who): sorted(each.name for each in told) for who, told in expected.items()}
-    _expect_becomes(cluster, what, look, expected=wanted)
+    _expect_eventually(cluster, what, look, expected=wanted)
     for _ in range(AGAIN):
-        cluster.expect_equal(f"{what}, asked again", expected=wanted, observed=look()[0])
+        cluster.expect_equal(f"{what}, queried again", expected=wanted, observed=look()[0])
 
 
-def _expect_becomes(cluster: Cluster, what: str, look: Callable[[], tuple[Any, int]], *, expected: Any) -> None:
-    """Wait until `look` returns `expected`, and longer than that for the seconds that it returned first beside it.
+def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any, int]], *, expected: Any) -> None:
+    """Wait until `look` returns `expected` with a time to live; the first time to live extends the limit.
 
-    Raises `AssertionError` with its last value, and `InconclusiveError` where that may be an old answer which may be
-    kept for longer than is waited for.
+    Raises `AssertionError` with the last value, and `InconclusiveError` if that may be an old answer that has not
+    expired.
     """
     cluster.settle()
     _, kept = look()
     bearable = min(kept, LONGEST_KEPT)
     seen = come_to(cluster, what, lambda: look()[0], lambda seen: bool(seen == expected), every=0.02, kept=bearable)
     old = seen != expected and kept > bearable
-    unknown = f"by its time to live the first answer may be kept for {kept} s" if old else ""
+    unknown = f"by its time to live, the first answer may be cached for {kept} s" if old else ""
     cluster.expect_equal(what, expected=expected, observed=seen, unknown=unknown)
 
 
 def answers_now(cluster: Cluster) -> str:
-    """Return the DNS server's present answers to the scenario's running pods about its Services, for people."""
+    """Return, as a text, the DNS server's current answers to the scenario's running pods about its Services."""
     server = " ".join(cluster.backend.part(ServesDns).dns().values())
-    lines = [f"The DNS server at {server} tells, at the end of the scenario:"]
+    lines = [f"Answers of the DNS server at {server} at the end of the scenario:"]
     services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
     for name in [f"{each['metadata']['name']}.{cluster.namespace}.svc.{ZONE}." for each in services]:
         for pod in cluster.running[:_SHOWN]:
@@ -184,15 +185,15 @@ def answers_now(cluster: Cluster) -> str:
     return "\n".join([*lines, ""])
 
 
-def _pods_told(cluster: Cluster, who: Asking, answer: Answer, names: Mapping[str, str]) -> list[str]:
+def _pods_told(cluster: Cluster, who: DnsClient, answer: DnsAnswer, names: Mapping[str, str]) -> list[str]:
     if answer.rcode not in (EXISTS, ABSENT):
         return [answer.rcode]
     addresses = [_address_at(cluster, who, answer, each.split()[-1]) for each in answer.data]
     return sorted({names.get(each, each) for each in addresses})
 
 
-def _address_at(cluster: Cluster, who: Asking, answer: Answer, data: str) -> str:
-    """Return an address record's address, or the first one of an SRV record's target, which the answer may lack."""
+def _address_at(cluster: Cluster, who: DnsClient, answer: DnsAnswer, data: str) -> str:
+    """Return the address of an address record, or the first one of an SRV record's target, by a query if necessary."""
     if not data.endswith("."):
         return data
     asked = (each for kind in ("A", "AAAA") for each in ask_dns(cluster, who, data, kind).data)
@@ -201,16 +202,16 @@ def _address_at(cluster: Cluster, who: Asking, answer: Answer, data: str) -> str
 
 def expect_dns_answer(
     cluster: Cluster,
-    client: Asking,
+    client: DnsClient,
     name: str,
     kind: str = "A",
     *,
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Expect a client to get an answer with these fields of `Answer`; `query` are further arguments of `ask_dns`.
+    """Expect a client to get an answer with these fields of `DnsAnswer`; `query` are further arguments of `ask_dns`.
 
-    `data` are compared without order; a set is one of values, each of which is right. Raises `AssertionError`.
+    The order of `data` does not matter. For a set, each of its values is right. Raises `AssertionError`.
     """
     either = {field: value for field, value in fields.items() if isinstance(value, AbstractSet)}
 
@@ -225,7 +226,7 @@ def expect_dns_answer(
 
     what = f"answer to {kind} {name} with {dict(query)}" if query else f"answer to {kind} {name}"
     expected = {field: plain(field, value) for field, value in fields.items()}
-    _expect_becomes(cluster, what, look, expected=expected)
+    _expect_eventually(cluster, what, look, expected=expected)
 
 
 def resolv_conf(cluster: Cluster) -> str:
@@ -236,7 +237,7 @@ def resolv_conf(cluster: Cluster) -> str:
 
 
 def locator_of(cluster: Cluster, pod: str) -> Object | None:
-    """Return the PodLocator of a pod of the scenario; None if there is none."""
+    """Return the PodLocator of a pod of the scenario, or None."""
     try:
         return cluster.api.get("podlocators", cluster.namespace, pod)
     except RefusedError as error:
@@ -246,9 +247,9 @@ def locator_of(cluster: Cluster, pod: str) -> Object | None:
 
 
 def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
-    """Expect the scenario's PodLocators to become just these, by name, with these values of fields.
+    """Expect exactly these PodLocators in the scenario's namespace, by name, with these values of fields.
 
-    `ips` are compared as plain addresses, sorted. Raises `AssertionError`.
+    `ips` are compared as sorted addresses. Raises `AssertionError`.
     """
     cluster.backend.part(ServesDns).dns()
     fields = sorted({field for each in expected.values() for field in each})
@@ -258,7 +259,9 @@ def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
         return {each["metadata"]["name"]: _fields(each, fields) for each in found}
 
     wanted = {name: {field: each.get(field) for field in fields} for name, each in expected.items()}
-    expect_becomes(cluster, f"PodLocators of pods {', '.join(expected) or '(none)'}", look, expected=wanted, stays=True)
+    expect_eventually(
+        cluster, f"PodLocators of pods {', '.join(expected) or '(none)'}", look, expected=wanted, stays=True
+    )
 
 
 def _fields(locator: Object, fields: Iterable[str]) -> Object:

@@ -1,24 +1,67 @@
-"""The evidence of a failed scenario: its objects, and the evidence of components."""
+"""The evidence of a failed scenario: its objects, texts of components, and the path of the first wrong packet.
+
+The path is that of a probe which is repeated after the window has been judged. It does not count.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from typing import Literal
 
+from harness.api.client import RefusedError
+from harness.backends.explanation import explained
+from harness.errors import InconclusiveError
+from harness.judging.history import Window
+from harness.judging.verdict import Judgement, pods_of
 from harness.model.abilities import Ability
-from harness.model.texts import as_yaml, gathered, with_names
+from harness.model.outcomes import Observation, Reached
+from harness.model.texts import as_yaml, gathered, paragraphs, with_names
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import answers_now
-from harness.scenario.wrong_packets import asked_for, paths_of
+from harness.scenario.paths import Path
+from harness.scenario.record import Record
+from harness.scenario.service_address import named
+from harness.tracing.capture import as_pcap
+from harness.tracing.path import Followed, at_node, path, wire
+from harness.tracing.rules import rules_of
 
-_SERVICES = 10  # that are explained, if proxies do not tell their decisions
+SECONDS = 0.7
+"""The time limit after which windows are only named, not followed; one takes a second at most."""
+
+ENDS = 3
+"""The largest number of servers at which packets are captured."""
+
+_SERVICES = 10  # explained from their objects, if proxies do not report their decisions
+
+LINES = 60
+"""The largest number of lines of a log."""
+
+_KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 
 
-def evidence_of(cluster: Cluster, *, since: float, names: Mapping[str, str]) -> Iterator[tuple[str, str | bytes]]:
-    """Yield texts and captures with their file names; in some texts addresses get the names in `names`."""
-    components = cluster.backend.booted.evidence(cluster.namespace, since=since)
+@dataclass(frozen=True, slots=True)
+class _WrongPacket:
+    """The path of a client with its first wrong observation in a window; None if an expected one was missing."""
+
+    path: Path
+    saw: Observation | None
+    window: Window
+    judgement: Judgement
+
+
+def explain_failure(cluster: Cluster, record: Record) -> Iterator[tuple[str, str | bytes]]:
+    """Yield the objects of the scenario, the evidence of components, and the paths of wrong packets, by file name."""
+    names = _pod_names(cluster, record)
+    components = cluster.backend.booted.evidence(cluster.namespace, since=record.begun)
     yield from components.items()
-    yield from paths_of(cluster, components, names)
+    yield from _paths(cluster, record, components, names)
     decisions = cluster.backend.booted.decisions()
     for node, text in decisions.items():
         yield f"decisions-{node}.txt", with_names(text, names)
@@ -38,8 +81,134 @@ def _objects(cluster: Cluster, resource: str, namespace: str) -> str:
 
 
 def _explained(cluster: Cluster) -> str:
-    """Return the decisions that the objects of the first Services ask for: the proxies do not tell theirs."""
+    """Return the decisions that follow from the objects of the first Services."""
     services = [str(each["metadata"]["name"]) for each in cluster.api.list("services", cluster.namespace)]
     said = [asked_for(cluster, each) for each in services[:_SERVICES]]
-    head = "The proxies tell nothing of what they decided. By its objects each Service is to be treated like this:"
+    head = "The proxies do not report their decisions. By its objects, each Service should be treated like this:"
     return "\n\n".join([head, *(said or ["there is no Service"])]) + "\n"
+
+
+def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
+    """Return the names of all pods that ran or exist in the API, by address."""
+    found = dict(record.pod_names)
+    with contextlib.suppress(RefusedError, InconclusiveError):
+        for pod in cluster.api.list("pods", cluster.namespace):
+            ips = (pod.get("status") or {}).get("podIPs") or ()
+            found |= {str(each["ip"]): str(pod["metadata"]["name"]) for each in ips}
+    return found
+
+
+def _paths(
+    cluster: Cluster, record: Record, texts: Mapping[str, str], names: Mapping[str, str]
+) -> Iterator[tuple[str, str | bytes]]:
+    """Yield the text and the capture of each failed window, by file name; `texts` is the evidence so far."""
+    until = time.monotonic() + SECONDS
+    used: Counter[str] = Counter()
+    for window, judgement, paths in list(record.failed_windows()):
+        for wrong in _first_wrong(window, judgement, paths):
+            name = f"path-{re.sub('[^A-Za-z0-9.-]+', '-', wrong.path.label)}"
+            used[name] += 1
+            name += f"-{used[name]}" if used[name] > 1 else ""
+            if time.monotonic() > until:
+                yield f"{name}.txt", f"{wrong.judgement.message}\n\nnot traced: other windows took {SECONDS:g} s\n"
+                continue
+            followed = _followed(cluster, wrong)
+            yield f"{name}.txt", with_names(gathered(partial(_told, cluster, wrong, followed, texts, names)), names)
+            if frames := at_node(followed):
+                yield f"{name}.pcap", as_pcap(frames)
+
+
+def _first_wrong(window: Window, judgement: Judgement, paths: Sequence[Path]) -> Iterator[_WrongPacket]:
+    """Yield the first client with a wrong observation, else the first without an expected one."""
+    unmet = [each for each in paths if each.label in judgement.unmet]
+    seen = [each for each in unmet if each.label in window.first_wrong]
+    for each in (seen or unmet)[:1]:
+        yield _WrongPacket(each, window.first_wrong.get(each.label), window, judgement)
+
+
+def _told(
+    cluster: Cluster, wrong: _WrongPacket, followed: Followed, texts: Mapping[str, str], names: Mapping[str, str]
+) -> str:
+    chosen, node = wrong.path, wrong.path.node
+    service, kind = chosen.of
+    steps = path(followed, rules_of(texts, node), client=chosen.label, node=node, names=names)
+    wanted = gathered(partial(asked_for, cluster, service))
+    tells = gathered(partial(cluster.backend.booted.explain, cluster.namespace, service, [node]))
+    return paragraphs(
+        wrong.judgement.message,
+        f"{chosen.label} sends to {chosen.protocol} {chosen.address} port {chosen.port}, the {kind} of {service}. "
+        f"{_again(cluster, followed, wrong)}",
+        "\n".join(steps),
+        "\n".join(f"Missing here: {each}" for each in followed.missing),
+        _heading("Captured packets", "\n".join(wire(followed, names))),
+        _heading("Decisions that follow from its objects", wanted),
+        _heading(f"Decisions of the proxy on {node}", "" if wanted in tells else tells),
+        _log(texts, node, wrong.window.opened),
+        "",
+    )
+
+
+def _followed(cluster: Cluster, wrong: _WrongPacket) -> Followed:
+    def is_same(seen: Observation) -> bool:
+        return wrong.saw is None or named(cluster, seen) == wrong.saw
+
+    ends = {wrong.saw.pod} if isinstance(wrong.saw, Reached) else pods_of(wrong.path.expected)
+    names = {each.partition(".")[0] for each in ends}  # without the port that `at_port` appends
+    servers = [each for each in cluster.running if each.name in names][:ENDS]
+    try:
+        return cluster.backend.restored.follow(wrong.path.probes(1)[0], wrong.path.node, is_same, servers=servers)
+    except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
+        return Followed(missing=(f"the path of the packet: {error}",))
+
+
+def _again(cluster: Cluster, followed: Followed, wrong: _WrongPacket) -> str:
+    """Describe the outcome of the repeated probes."""
+    if not followed.seen:
+        return ""
+    times = f"{len(followed.seen)} times" if len(followed.seen) > 1 else "once"
+    repeated = f"The probe was repeated {times} after the window, with tracing on node {wrong.path.node}"
+    if wrong.saw is None:
+        return f"{repeated}. No single packet was wrong; this is the path of one."
+    if named(cluster, followed.seen[-1]) == wrong.saw:
+        return f"{repeated}. The last probe had the same outcome as in the window; this is its path."
+    return f"{repeated}. The outcome in the window did not occur again; this is the path of the last probe."
+
+
+def _heading(title: str, text: str) -> str:
+    return f"{title}:\n\n{text.rstrip()}" if text.strip() else ""
+
+
+def asked_for(cluster: Cluster, service: str) -> str:
+    """Return the decisions that follow from the objects of a Service, with reasons. Raises like `explained`."""
+    follow: Literal["kep", "released"] = "kep" if cluster.release.follows == "kep" else "released"
+    return explained(cluster.api, cluster.namespace, service, follow)
+
+
+def _log(texts: Mapping[str, str], node: str, since: float) -> str:
+    """Return the end of each log of a node, since a time (Unix time) if its lines have timestamps."""
+    logs = {name: text for name, text in texts.items() if name.endswith(f"-{node}.log")}
+    return paragraphs(
+        *(_heading(f"{name} since the window began", since_then(text, since)) for name, text in logs.items())
+    )
+
+
+def since_then(log: str, since: float) -> str:
+    """Return up to `LINES` lines of a log since a time (Unix time); without klog's timestamps (UTC), the last lines."""
+    lines = log.splitlines()
+    year = datetime.fromtimestamp(since, UTC).year
+    times = [_moment(line, year) for line in lines]
+    if any(times):
+        begin = next((number for number, at in enumerate(times) if at and at >= since), len(lines))
+        lines = lines[begin:] or ["no lines"]
+    else:
+        lines = ["lines without timestamps; these are the last", *lines[-LINES:]] if lines else ["no lines"]
+    left_out = [f"… {len(lines) - LINES} lines left out …"] if len(lines) > LINES + 1 else []
+    return "\n".join([*left_out, *(lines[-LINES:] if left_out else lines)])
+
+
+def _moment(line: str, year: int) -> float:
+    found = _KLOG.match(line)
+    if found is None:
+        return 0.0
+    month, day, hour, minute, second, micro = map(int, found.groups())
+    return datetime(year, month, day, hour, minute, second, micro, UTC).timestamp()

@@ -1,8 +1,4 @@
-"""Expectations about a controller's slices: the endpoints of a Service and their hints, read through the API.
-
-Like traffic, hints are expected as a literal table and compared as a whole: an endpoint too many is as wrong as a
-missing one.
-"""
+"""Expectations about a controller's slices: endpoints and their hints, read through the API and compared as tables."""
 
 from __future__ import annotations
 
@@ -11,15 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from harness.model.manifests import Hints, Object
+from harness.api.client import path_of
+from harness.errors import InconclusiveError
+from harness.model import manifests
+from harness.model.abilities import Ability
+from harness.model.manifests import Endpoint, Hints, Object
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import come_to_stay, kept_for_long, limit
 from harness.scenario.service import Service
 
+LINK_LOCAL = {"IPv4": "169.254.1.9", "IPv6": "fe80::9"}
+"""Addresses that a pod may report and an EndpointSlice may not have (discovery/v1 validation)."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenEndpoint:
-    """An endpoint as a controller wrote it, and the slices that it is in. Conditions that it left out are `None`."""
+    """An endpoint as a controller wrote it, with its slices. Conditions without a value are `None`."""
 
     pod: str
     ready: bool | None
@@ -34,8 +37,8 @@ class WrittenEndpoint:
 def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") -> dict[str, WrittenEndpoint]:
     """Return the endpoints of a Service by pod name, from all its slices of an address family.
 
-    A pod may be in a slice for each port: slices that have different ports and agree about the pod make one endpoint.
-    Any other slice that has the pod makes one more, whose name says so.
+    A pod may be in one slice per port: slices with different ports that agree about the pod count as one endpoint. In
+    any other slice, the pod counts as a further endpoint, with a name that says so.
     """
     found: dict[str, WrittenEndpoint] = {}
     ports: dict[str, set[str]] = {}
@@ -57,9 +60,9 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") 
 def expect_hints(
     cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "IPv4"
 ) -> dict[str, WrittenEndpoint]:
-    """Expect the controller to write just these endpoints with these hints (`None`: no hints). Returns the endpoints.
+    """Expect exactly these endpoints with these hints (`None`: no hints), see `come_to_stay`. Returns the endpoints.
 
-    They stay so when it has worked on everything, see `come_to_stay`. Raises `AssertionError` with both tables.
+    Raises `AssertionError` with both tables.
     """
     seen = come_to_stay(
         cluster,
@@ -78,13 +81,13 @@ def expect_hints(
     return seen
 
 
-def expect_shared_out(
+def expect_hint_counts(
     cluster: Cluster, service: Service, expected: Mapping[str, int], *, family: str = "IPv4"
 ) -> dict[str, set[str]]:
-    """Expect the controller to hint every endpoint for one zone, with this number of endpoints for each zone.
+    """Expect every endpoint to have a hint for one zone, with this number of endpoints per zone.
 
-    A heuristic over all endpoints is judged in this way: the KEP says how many, and leaves open which. Returns the
-    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts.
+    This is for heuristics over all endpoints: the KEP defines how many endpoints a zone gets, not which. Returns the
+    names of the pods by the zone of their hints. Raises `AssertionError` with both counts.
     """
     pods = come_to_stay(
         cluster,
@@ -94,7 +97,7 @@ def expect_shared_out(
         shown=_counts,
     )
     cluster.expect_equal(
-        f"{family} endpoints of service {service.name} by the one zone that each is hinted for",
+        f"{family} endpoints of service {service.name} by the zone of their hints",
         expected=dict(sorted(expected.items())),
         observed=_counts(pods),
         explanation="\n".join(f"{zone}: {', '.join(sorted(names))}" for zone, names in sorted(pods.items())),
@@ -102,13 +105,13 @@ def expect_shared_out(
     return pods
 
 
-def expect_enough(
+def expect_min_hint_counts(
     cluster: Cluster, service: Service, fewest: Mapping[str, int], *, endpoints: int, family: str = "IPv4"
 ) -> dict[str, set[str]]:
-    """Expect the controller to hint each of the `endpoints` for one of these zones, and at least `fewest` for each.
+    """Expect each of the `endpoints` to have a hint for one of these zones, with at least `fewest` per zone.
 
-    A KEP may leave the numbers open: it bounds the overload of a zone, and any hints below the bound are right. The
-    numbers stand in the report. Returns and raises as `expect_shared_out` does.
+    A KEP may leave the numbers open: it bounds the overload of a zone, and any hints within the bound are right. The
+    numbers are in the report. Returns and raises as `expect_hint_counts` does.
     """
 
     def summed_up(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
@@ -124,9 +127,9 @@ def expect_enough(
         shown=_counts,
     )
     counts = _counts(pods)
-    cluster.measured(f"{family} endpoints of service {service.name} by the zone that they are hinted for", counts)
+    cluster.measured(f"{family} endpoints of service {service.name} by the zone of their hints", counts)
     cluster.expect_equal(
-        f"{family} endpoints of service {service.name}, and by zone where they are fewer than allowed",
+        f"{family} endpoints of service {service.name}, and counts of zones with fewer than allowed",
         expected={"in all": endpoints},
         observed=summed_up(pods),
         explanation=f"at least {dict(fewest)} were needed, and there are {counts}",
@@ -139,7 +142,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 
 
 def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str, set[str]]:
-    """Return the names of pods by the one zone that each is hinted for, else by the number of its zones."""
+    """Return the names of pods by the zone of their hints, or by the number of zones unless it is one."""
     pods: dict[str, set[str]] = {}
     for pod, each in written_endpoints(cluster, service, family).items():
         zones = each.hints.zones if each.hints is not None else ()
@@ -150,10 +153,10 @@ def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str
 def expect_conditions(
     cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = "IPv4"
 ) -> None:
-    """Expect these endpoints to get these conditions: ready, serving, terminating.
+    """Expect these conditions of endpoints: ready, serving, terminating.
 
-    A condition that is left out counts as the API says: ready; not terminating; serving like ready in older texts, and
-    serving in newer ones. Raises `AssertionError` that names the first wrong endpoint.
+    A condition without a value counts as the API documents it: ready, not terminating, and serving (in newer texts) or
+    the same as ready (in older texts). Raises `AssertionError` with the first wrong endpoint.
     """
     seen = come_to_stay(
         cluster,
@@ -181,7 +184,7 @@ def _conditions(
 
 @contextlib.contextmanager
 def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
-    """Expect that the controller writes no slice of these Services because of the events in the block.
+    """Expect the controller not to write a slice of these Services during the block.
 
     Raises `AssertionError` with the resource versions.
     """
@@ -196,10 +199,10 @@ def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
 
 @contextlib.contextmanager
 def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: int | None = None) -> Iterator[None]:
-    """In the block, `event` happens. Because of it, the controller writes slices of this Service so often at most.
+    """Expect the controller to write slices of this Service `at_most` so often because of the `event` in the block.
 
-    A write is a slice that came, went or changed; one that changed several times counts by its generation. The number
-    stands in the report, also where any is right (`None`). Raises `AssertionError`.
+    A write creates, deletes or changes a slice; several changes count by its generation. The number is in the report,
+    also if any number is right (`None`). Raises `AssertionError`.
     """
     cluster.settle()
     before = _metadata(cluster, service)
@@ -211,6 +214,29 @@ def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: in
     cluster.measured(event, {"writes": writes, "slices": len(before)})
     if at_most is not None:
         cluster.expect_within(f"writes of slices of service {service.name} when {event}", 0, at_most, observed=writes)
+
+
+def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Mapping[str, str]) -> None:
+    """Create a ready pod that exists in the API only, and whose address the API server refuses in any slice.
+
+    A second pod has a valid address. So the syncs of a controller that uses both fail, and a controller that leaves out
+    the first pod writes a slice with the second. Raises `InconclusiveError` if the API server accepts such a slice.
+    """
+    trial = manifests.endpoint_slice(f"{name}-trial", "trial", [Endpoint(LINK_LOCAL)])
+    answer = cluster.api.request("POST", path_of("endpointslices", cluster.namespace), trial, query={"dryRun": "All"})
+    if answer.code != 422:
+        raise InconclusiveError(f"cannot make a sync fail: the API server accepts a slice with {LINK_LOCAL['IPv4']}")
+    cluster.backend.need(Ability.REPORT_PODS)
+    cluster.create_pod(name, node, labels=labels)
+    addresses = {"podIP": LINK_LOCAL["IPv4"], "podIPs": [{"ip": each} for each in LINK_LOCAL.values()]}
+    cluster.api.patch("pods", cluster.namespace, name, {"status": addresses}, subresource="status")
+    cluster.create_pod(f"{name}-beside", node, labels=labels)
+
+
+def evidence_of_successful_sync(cluster: Cluster, service: Service) -> str:
+    """Return the slices that were written although the Service selects an unwritable pod, as a text; "" if none."""
+    names = ", ".join(each["metadata"]["name"] for each in cluster.slices(service))
+    return f"no sync failed: slices of service {service.name} were written ({names})" if names else ""
 
 
 def _metadata(cluster: Cluster, service: Service) -> dict[str, Object]:

@@ -1,7 +1,7 @@
-"""Changes of nodes by a scenario: labels, taints, reports of kubelets, and nodes that exist in the API only.
+"""Changes of nodes by a scenario: labels, taints, kubelet reports, and nodes that exist in the API only.
 
-Nothing runs on a node of the API, so it costs nothing, and a cluster can have zones without a machine. That is enough
-to judge a controller. `restore` deletes such nodes, and restores the others.
+API-only nodes run nothing, so a cluster can have zones without machines. That is enough to judge a controller.
+`restore` deletes these nodes and restores the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Nodes:
     """The nodes of one scenario's cluster."""
 
     def __init__(self, backend: ScenarioBackend, history: History) -> None:
-        """Changes go to the history. Methods raise `UnavailableError` if the cluster lacks an ability."""
+        """Methods raise `UnavailableError` if the cluster lacks an ability."""
         self._backend = backend
         self._need = backend.need
         self._history = history
@@ -51,7 +51,7 @@ class Nodes:
     ) -> None:
         """Create a node that exists in the API only; its CPU is unknown if `cpu_milli` is 0.
 
-        Without zone it has no labels but `labels`, not even its name's: such a node may have none at all.
+        Without zone it has only `labels`, not even the hostname label.
         """
         self._need(Ability.CREATE_NODES)
         self._begin("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
@@ -67,7 +67,7 @@ class Nodes:
     def delete(self, name: str) -> None:
         """Delete a node that exists in the API only. Raises `UsageError` for any other."""
         if name not in self._made:
-            raise UsageError(f"node {name} runs pods and a proxy: only nodes that a scenario made can be deleted")
+            raise UsageError(f"node {name} runs pods and a proxy: a scenario can delete only nodes that it created")
         self._begin("delete node", node=name)
         self._api.delete("nodes", "", name)
         self._made.discard(name)
@@ -75,19 +75,19 @@ class Nodes:
         self._before.pop(name, None)
 
     def unregister(self, name: str) -> None:
-        """Delete the Node object of a node that runs on, with its pods and its proxy."""
+        """Delete the Node object of a node; the node, its pods and its proxy keep running."""
         self._unregister(name)
         self._backend.settle()
 
     def register(self, name: str, *, zone: str = "") -> None:
-        """Create the Node object anew that `unregister` deleted, as its kubelet would; in another zone if given."""
+        """Recreate the Node object that `unregister` deleted, as its kubelet would; in `zone` if given."""
         self._register(name, zone)
         self._backend.settle()
 
     def create_anew(self, name: str, *, zone: str) -> None:
-        """Delete the Node object of a node that runs on, and create it anew in a zone, as a kubelet that starts again.
+        """Delete the Node object of a running node and recreate it in a zone, as a restarted kubelet would.
 
-        It does not wait: a proxy may end itself when its Node is deleted (`Cluster.start_if_ended`).
+        It does not wait, because a proxy may exit when its Node is deleted (`Cluster.start_if_ended`).
         """
         self._unregister(name)
         self._register(name, zone)
@@ -109,10 +109,10 @@ class Nodes:
         self._api.create("nodes", "", {**lost, "metadata": metadata})
 
     def resize(self, name: str, cpu_milli: int) -> None:
-        """Report another allocatable CPU of a ready node (0: unknown) so that every controller takes it up.
+        """Report another allocatable CPU of a ready node (0: unknown) so that every controller notices it.
 
-        Released ones look at Nodes anew only when one comes, goes, or changes its readiness or zone: `updateNode` in
-        endpointslice_controller.go. So the node is not ready for a moment.
+        Released controllers reread Nodes only when one comes, goes, or changes its readiness or zone (`updateNode` in
+        endpointslice_controller.go). So the node is not ready for a moment.
         """
         self.report(name, cpu_milli=cpu_milli, ready=False)
         self.report(name, ready=True)
@@ -120,7 +120,7 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
         """Report another allocatable CPU (0: unknown) or readiness of a node, as its kubelet would.
 
-        CPU alone need not be taken up: `resize`.
+        Controllers may ignore a change of CPU alone: see `resize`.
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
@@ -131,7 +131,7 @@ class Nodes:
     def label(self, name: str, labels: Mapping[str, str | None]) -> None:
         """Change labels of a node (`None` removes one), and wait until components have seen it.
 
-        They watch nodes apart from other objects: without the wait they might see later writes first.
+        Nodes have a watch of their own: without the wait, components might see later writes first.
         """
         self._need(Ability.CHANGE_NODES)
         self._begin("label node", node=name, labels=dict(labels))
@@ -144,7 +144,7 @@ class Nodes:
         self.label(name, {ZONE_LABEL: zone})
 
     def taint(self, name: str, *keys: str) -> None:
-        """Give a node these taints (effect NoSchedule) beside its original ones, and no others."""
+        """Set the taints of a node: its original ones and these (effect NoSchedule)."""
         self._need(Ability.CHANGE_NODES)
         self._begin("taint node", node=name, keys=list(keys))
         before = self._remember(name)["spec"].get("taints") or []
@@ -161,7 +161,7 @@ class Nodes:
     def stop(self, name: str) -> None:
         """Switch a node off, as a power failure would, and wait until the control plane has noticed.
 
-        Until then its endpoints stay in slices without answering; from then on its pods are not ready.
+        Until then, its endpoints stay in slices without answering; afterwards, its pods are not ready.
         """
         self._need(Ability.STOP_NODES)
         if name in self._stopped:
@@ -182,14 +182,14 @@ class Nodes:
         self._stopped.discard(name)
 
     def _begin(self, what: str, **facts: Any) -> None:
-        """Say what is done next, once components know of what was done before it to anything else."""
+        """Record the next change, once components have seen earlier changes of other resources."""
         self._backend.begin_to_write("nodes")
         self._history.change(what, **facts)
 
     def restore(self) -> None:
         """Restore the nodes to their state before the scenario, and wait until components have seen it.
 
-        Without the wait they might still act on it in the next scenario. Raises `InconclusiveError`.
+        Without the wait, components might still process it in the next scenario. Raises `InconclusiveError`.
         """
         changed = bool(self._stopped or self._before or self._made)
         for name in sorted(self._unregistered):
@@ -216,9 +216,9 @@ class Nodes:
         return self._before[name]
 
     def _report_again(self, name: str, before: Mapping[str, Any]) -> None:
-        """Report what a node reported before; it is not ready for a moment, for the reason that `resize` has.
+        """Restore what a node reported before; it is not ready for a moment, so that controllers notice, see `resize`.
 
-        Else a controller would share out by the CPU of this scenario in the next one.
+        Otherwise a controller would still use this scenario's CPU in the next one.
         """
         self._report(name, {**before, **_status(None, False)})
         self._report(name, before)
@@ -228,7 +228,7 @@ class Nodes:
 
 
 def _status(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
-    """Return the merge patch of a status with these values; `None` leaves one out."""
+    """Return the merge patch of a status with these values, without those that are `None`."""
     allocatable, capacity = (manifests.cpu(cpu_milli), manifests.CAPACITY) if cpu_milli else (None, None)
     cpu = {} if cpu_milli is None else {"allocatable": {"cpu": allocatable}, "capacity": {"cpu": capacity}}
     reported = manifests.node_status(Node("", ""), [], ready=bool(ready))

@@ -1,8 +1,8 @@
-"""What a component reads of the API server: a feature that needs no new API calls brings no more reads.
+"""Expectations about the API reads of a component: a feature without new API calls must not cause more reads.
 
-A client of Kubernetes begins a watch again, or lists anew, when it has to, and that may fall into any window. So the
-same is done several times, and only what is read more often each time counts. What is begun once, at the first use of
-a feature, is seen on a component that was started anew: it reads a resource of which it has read nothing before.
+A Kubernetes client restarts watches and lists at any time. So the same changes are made in several rounds, and a read
+counts only if it occurs more often in each of them. A read that happens once, at the first use of a feature, shows on a
+restarted component as a resource that it has not read before.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ROUNDS = 3
 def expect_no_more_reads(
     cluster: Cluster, component: Component, play: Callable[[V], AbstractSet[str]], *, without: V, values: Iterable[V]
 ) -> None:
-    """Start a component anew, play several rounds without a feature, and as many with each of its values.
+    """Restart a component, play several rounds without a feature, and as many with each of its values.
 
-    No round may bring another read, and no resource may be read of which nothing was read before. Reads are GET, LIST
-    and WATCH of resources, like "get nodes", counted by the API server. `play` returns those of a round that have
-    another cause. Raises `AssertionError`, and `UnavailableError` where nobody counts.
+    Expect no further reads in all rounds of a value, and no reads of a resource that was not read before. Reads are
+    GET, LIST and WATCH of resources, like "get nodes", as the API server counts them. `play` returns the reads of a
+    round that have another cause. Raises `AssertionError`, and `UnavailableError` if the API server does not count.
     """
     begin = time.monotonic()
-    cluster.backend.part(RecordsReads).reads(component, since=begin)  # where nobody counts, nothing is started for it
+    cluster.backend.part(RecordsReads).reads(component, since=begin)  # before the restart: it may be unavailable
     cluster.restart(component)
     started = cluster.backend.part(RecordsReads).reads(component, since=begin)
     plain = _reads(cluster, component, play, without)
@@ -43,7 +43,7 @@ def expect_no_more_reads(
         cluster.measured(f"{ROUNDS} rounds of changes, seen by the {component}", told)
         more = sorted((reads - plain).items())
         cluster.expect_equal(
-            f"the {component}: what it reads in each round of {value}, or begins to read there, and not without",
+            f"the {component}: additional reads in each round of {value}, and reads of further resources",
             expected={},
             observed={read: times for read, times in more if times >= ROUNDS or _resource(read) not in known},
         )

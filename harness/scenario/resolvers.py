@@ -1,7 +1,7 @@
-"""Resolvers of programs in a pod: each reads the resolv.conf of its pod in its own way.
+"""DNS resolvers of programs in a pod, each of which reads the pod's resolv.conf in its own way.
 
-Two are on every machine. The C library asks for A and AAAA at once, from one socket, and without EDNS; dnspython's stub
-resolver asks as dig does: one after the other, with EDNS and a cookie. dig itself asks too where it is installed.
+Two are on every machine. The C library queries A and AAAA at once, from one socket and without EDNS. dnspython's stub
+resolver sends them one after the other, with EDNS and a cookie, as dig does. dig is used if it is installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import dns.resolver
 from harness.backends.protocols import Sockets
 from harness.netns.programs import run
 from harness.scenario.cluster import Cluster
-from harness.scenario.dns_answers import PATIENCE, PAYLOAD, Asking, resolv_conf
+from harness.scenario.dns_answers import PATIENCE, PAYLOAD, DnsClient, resolv_conf
 
 _NSSWITCH = "/etc/nsswitch.conf"
 _GETADDRINFO = "import socket, sys; [print(each[4][0]) for each in socket.getaddrinfo(sys.argv[1], 80)]"
@@ -31,10 +31,10 @@ _GETADDRINFO = "import socket, sys; [print(each[4][0]) for each in socket.getadd
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """One resolver. `resolve` returns the addresses of a name in a client's netns, sorted; empty if there is none."""
+    """One resolver. `resolve` returns the addresses of a name in a client's netns, sorted."""
 
     name: str
-    resolve: Callable[[Cluster, Asking, str], list[str]]
+    resolve: Callable[[Cluster, DnsClient, str], list[str]]
 
 
 def resolvers() -> list[Resolver]:
@@ -43,26 +43,26 @@ def resolvers() -> list[Resolver]:
     return everywhere + ([Resolver("dig", _dig)] if shutil.which("dig") else [])
 
 
-def _c_library(cluster: Cluster, client: Asking, name: str) -> list[str]:
+def _c_library(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
     return _program(cluster, client, sys.executable, "-I", "-S", "-c", _GETADDRINFO, name)
 
 
-def _dig(cluster: Cluster, client: Asking, name: str) -> list[str]:
+def _dig(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
     return _program(cluster, client, "dig", "+short", "+search", name, "A", name, "AAAA")
 
 
-def _program(cluster: Cluster, client: Asking, *command: str) -> list[str]:
+def _program(cluster: Cluster, client: DnsClient, *command: str) -> list[str]:
     files = {"/etc/resolv.conf": resolv_conf(cluster)}
-    if Path(_NSSWITCH).exists():  # without one the C library asks DNS
+    if Path(_NSSWITCH).exists():  # without it, the C library uses DNS
         files[_NSSWITCH] = "hosts: dns\n"
     try:
         said = run(cluster.backend.part(Sockets).namespace_of(client), command, files=files).stdout
-    except subprocess.TimeoutExpired:  # without answers the C library asks again and again
+    except subprocess.TimeoutExpired:  # the C library repeats queries without an answer
         return []
     return sorted(set(said.split()))
 
 
-def _dnspython(cluster: Cluster, client: Asking, name: str) -> list[str]:
+def _dnspython(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
     resolver = dns.resolver.Resolver(io.StringIO(resolv_conf(cluster)))
     resolver.use_edns(0, payload=PAYLOAD, options=[dns.edns.CookieOption(secrets.token_bytes(8), b"")])
     resolver.flags = dns.flags.RD | dns.flags.AD

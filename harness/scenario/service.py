@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -13,6 +13,9 @@ from harness.model.workloads import Pod
 
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
 
+HINT_ANNOTATIONS = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
+"""Annotations that make a controller allocate endpoints to zones by the CPU of all nodes."""
+
 
 @dataclass(slots=True)
 class Service:
@@ -21,7 +24,7 @@ class Service:
     object: Object
     ports: tuple[Port, ...]
     virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
-    asked: frozenset[str] = frozenset()  # the kinds of hints that it was to ask for, whatever the API server stored
+    requested_hints: frozenset[str] = frozenset()  # as it was sent, whatever the API server stored
 
     @property
     def name(self) -> str:
@@ -65,16 +68,16 @@ def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), 
 
 
 def placeless(pod: Pod, **conditions: Any) -> Endpoint:
-    """Return a pod as an endpoint of which the slice does not say where it is.
+    """Return a pod as an endpoint without node and zone.
 
-    What an implementation does for a Service that asks for nothing is its own choice. One that prefers what is near
-    cannot do so here, and uses all of them as any other does.
+    Implementations may prefer near endpoints for a Service that requests no topology. Without locations they cannot,
+    so every implementation uses all endpoints.
     """
     return endpoint(pod, node=None, zone=None, **conditions)
 
 
 def at_port(pod: Pod, port: int) -> Pod:
-    """Return who answers at one port of a pod whose ports answer by names of their own."""
+    """Return the server at one port of a pod whose ports answer with their own names."""
     return replace(pod, name=f"{pod.name}.{port}")
 
 
@@ -86,3 +89,30 @@ def same_zone(pod: Pod, **conditions: Any) -> Endpoint:
 def same_node(pod: Pod, **conditions: Any) -> Endpoint:
     """Return a pod as an endpoint hinted for its own node and zone, as a controller writes it for PreferSameNode."""
     return endpoint(pod, zones=[pod.zone], nodes=[pod.node], **conditions)
+
+
+def requested_hints(service: Mapping[str, Any]) -> frozenset[str]:
+    """Return the kinds of hints that a Service, or a patch of one, requests: "zone" and "node"."""
+    annotations = (service.get("metadata") or {}).get("annotations") or {}
+    annotated = {annotations.get(key) or "" for key in HINT_ANNOTATIONS} - {"", "Disabled", "disabled"}
+    value = str((service.get("spec") or {}).get("trafficDistribution") or "")
+    node = value == "PreferSameNode" or "/" in value or "Node" in annotated
+    zone = bool(value or annotated)
+    return frozenset(kind for kind, asked in (("node", node), ("zone", zone)) if asked)
+
+
+def refuse_unrequested_hints(name: str, asked: frozenset[str], endpoints: Iterable[Endpoint]) -> None:
+    """Raise `UsageError` for hints of a kind that the Service does not request.
+
+    KEP-4444 has kube-proxy follow hints whatever the Service says, but several proxies read hints only if the field or
+    the annotation requests them. Hints for other Services would judge that choice instead of the scenario's subject.
+    """
+    hints = [each.hints for each in endpoints if each.hints is not None]
+    written = {"zone": any(each.zones for each in hints), "node": any(each.nodes for each in hints)}
+    for kind, value in (("node", "PreferSameNode"), ("zone", "PreferClose")):
+        if written[kind] and kind not in asked:
+            raise UsageError(
+                f"service {name} does not request hints for {kind}s, and a proxy may ignore hints without a request: "
+                f'create it with traffic_distribution="{value}" or an annotation, or publish with unasked=True '
+                "if the scenario is about such hints"
+            )

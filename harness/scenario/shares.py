@@ -1,56 +1,59 @@
-"""Expectations about each endpoint's share of the traffic: equal shares, and no diversion under load.
+"""Expectations about each endpoint's share of the traffic.
 
-Sets say which pods may answer. Two statements of the KEPs are about shares: without hints all endpoints get the same
-share, and with hints an endpoint still gets all traffic however hot its zone is. The counts of each client stand in the
-report beside the verdict.
+Without hints, all endpoints get equal shares. With hints, an endpoint gets all traffic of its zone, also under load.
+Hints by CPU promise that no endpoint gets much more than an equal share of all clients' traffic. The counts of each
+client are in the report.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness.backends.backend import OpenConnection
 from harness.backends.protocols import Connections
 from harness.judging import verdict
+from harness.judging.statistics import bounded_load
 from harness.judging.verdict import AnyOf, Evenly
 from harness.model.outcomes import Reached
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
-from harness.scenario.paths import Path, Who, names, target_of
+from harness.scenario.measuring import MANY_IN_FLIGHT, expect_first_answers, measure
+from harness.scenario.paths import Path, names
 from harness.scenario.service import Service
-from harness.scenario.traffic import MANY_IN_FLIGHT, expect_first_answers, measure
+from harness.scenario.service_address import ClientRef, service_address
 
 HELD_OPEN = 100  # open connections of each client, while it makes more
 
 
-def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
-    """Expect each client to reach just these pods, each equally often, within `statistics.even_shares`.
+def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
+    """Expect each client to reach exactly these pods, each equally often, within `statistics.even_shares`.
 
-    Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    Raises `AssertionError` with the grid, and `InconclusiveError`.
     """
-    target = target_of(cluster, service)
+    target = service_address(cluster, service)
     paths = [target.path(who, Evenly(names(pods))) for who, pods in expected.items()]
     expect_first_answers(cluster, paths, target)
     _judge(cluster, f"{target}, shares", paths)
 
 
-def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
-    """Expect clients that all send at once, and keep connections open, to reach just these pods.
+def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
+    """Expect clients that all send at once, and keep connections open, to reach exactly these pods.
 
-    Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    Raises `AssertionError` with the grid, and `InconclusiveError`.
     """
     _under_load(cluster, service, {who: names(pods) for who, pods in expected.items()})
 
 
-def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
+def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
     """Expect answers from any of these pods under the same load. Raises as `expect_all_under_load` does."""
     _under_load(cluster, service, {who: AnyOf(names(pods)) for who, pods in expected.items()})
 
 
-def _under_load(cluster: Cluster, service: Service, expected: Mapping[Who, verdict.Expected]) -> None:
-    target = target_of(cluster, service)
+def _under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, verdict.Expected]) -> None:
+    target = service_address(cluster, service)
     paths = [target.path(who, what) for who, what in expected.items()]
     expect_first_answers(cluster, paths, target)
     with _held_open(cluster, paths):
@@ -59,10 +62,7 @@ def _under_load(cluster: Cluster, service: Service, expected: Mapping[Who, verdi
 
 @contextlib.contextmanager
 def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
-    """Keep connections of each client open in the block: up to `HELD_OPEN`, but none after a failed one.
-
-    The window then shows which pods answer, and whether all do.
-    """
+    """Keep up to `HELD_OPEN` connections of each client open during the block; a client stops after a failed one."""
     streams: list[OpenConnection] = []
     try:
         for path in paths:
@@ -78,3 +78,43 @@ def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
 
 def _judge(cluster: Cluster, title: str, paths: Sequence[Path]) -> None:
     measure(cluster, title, paths, in_flight=MANY_IN_FLIGHT)
+
+
+def expect_no_overload(
+    cluster: Cluster, service: Service, clients: Sequence[str], zones: Mapping[str, AbstractSet[Pod]], *, percent: int
+) -> None:
+    """Send the same number of probes from each client, and expect no pod to get `percent` above an equal share.
+
+    `clients` are nodes; `zones` are all pods by the zone of their hints, for the report. Raises `AssertionError` if a
+    pod gets more, beyond chance, or an answer is missing, and `InconclusiveError`.
+    """
+    pods = {pod for each in zones.values() for pod in each}
+    target = service_address(cluster, service)
+    paths = [target.path(who, AnyOf(names(pods))) for who in clients]
+    expect_first_answers(cluster, paths, target)
+    bounds = bounded_load(len(pods), percent)
+    title = f"{target}, by clients in proportion to CPU"
+    each = -(-bounds.plan.samples // len(paths))
+    window = measure(cluster, title, paths, at_least=each, in_flight=MANY_IN_FLIGHT)
+    load: Counter[str] = sum((tally.pods for tally in window.tallies.values()), Counter())
+    _report(cluster, load, zones)
+    share, most = load.total() / len(pods), bounds.most * load.total() / bounds.plan.samples
+    cluster.expect_within(
+        f"connections of each endpoint of service {service.name}, where an equal share is {share:g}",
+        0,
+        most,
+        observed=dict(sorted(load.items())),
+        explanation=f"by chance, an endpoint with a share of {100 + percent} % gets up to {most:.0f}",
+    )
+
+
+def _report(cluster: Cluster, load: Counter[str], zones: Mapping[str, AbstractSet[Pod]]) -> None:
+    """Record the connections per endpoint of each zone, and the excess over equal shares in per cent."""
+    perfect = load.total() / sum(map(len, zones.values()))
+    by_zone = {zone: sum(load[pod.name] for pod in pods) / len(pods) for zone, pods in sorted(zones.items())}
+    cluster.measured("connections for each endpoint, expected", dict.fromkeys(by_zone, round(perfect, 1)))
+    cluster.measured(
+        "connections for each endpoint, observed", {zone: round(each, 1) for zone, each in by_zone.items()}
+    )
+    overload = {zone: round(100 * (each / perfect - 1), 1) for zone, each in by_zone.items()}
+    cluster.measured("overload of each endpoint in per cent", overload)

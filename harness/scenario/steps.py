@@ -1,8 +1,4 @@
-"""Steps of a scenario, which Allure shows with their durations.
-
-Methods of clusters and expectations are steps by themselves. A scenario adds its own with `allure.step`, and
-attachments with `allure.attach`; both do nothing without a listener.
-"""
+"""Steps of a scenario, which Allure shows with their durations; without Allure's listener they do nothing."""
 
 from __future__ import annotations
 

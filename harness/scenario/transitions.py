@@ -1,18 +1,18 @@
-"""Steady traffic during a block of changes, in which every single question must get an answer.
+"""Expects every probe of steady traffic to be answered during a block of changes.
 
     with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
         cluster.publish(service, [same_zone(b1)])
         expect_traffic(cluster, service, {"a1": {b1}})   # by now all traffic goes to b1
         flow.wait_for_samples()                          # and still does for the samples that the error rates need
 
-Each client sends at a fixed rate, by a connection of its own (TCP) or from a source port of its own (UDP), whether or
-not it has been answered: a gap of 200 ms loses all questions of those 200 ms. When the block ends, the flow goes on
-until each client has asked as often after the last change as the stated error rates need; then all is judged, from the
-first question to the last. A question that nobody answered, that was refused, or that another pod answered, fails the
-check. How long a client was without an answer at most stands in the history and in the report.
+Each client sends at a fixed rate, each time with a new connection (TCP) or source port (UDP), without waiting for
+answers: a gap of 200 ms loses all probes of those 200 ms. After the block, traffic goes on until each client has sent
+as many probes since the last change as the stated error rates need. Then all probes are judged. A probe without an
+answer, with a refusal or with an answer from another pod fails the check. The longest gap of each client is in the
+history and the report.
 
-Which pod answers when is for `expect_traffic` to say, inside the block. Blocks can be nested, one for each Service or
-kind of address.
+`expect_traffic`, inside the block, checks which pod answers when. Blocks can be nested, one for each Service or kind of
+address.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from harness.judging.statistics import DEFAULT_RATES
 from harness.judging.timeline import Seen
 from harness.judging.verdict import AnyOf
 from harness.model.manifests import Port
-from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
+from harness.model.outcomes import Observation, Unknown
 from harness.model.workloads import Pod
 from harness.probes.loop import Sample
 from harness.scenario.cluster import Cluster
-from harness.scenario.paths import Path, Who, named, names, target_of
+from harness.scenario.measuring import expect_first_answers, raise_unless_passed, said
+from harness.scenario.paths import Path, names
 from harness.scenario.service import AddressKind, Service
-from harness.scenario.traffic import expect_first_answers, raise_unless_passed
+from harness.scenario.service_address import ClientRef, named, service_address
 
-INTERVAL = 0.004  # seconds between two questions of a client
-BEFORE = 10  # questions of each client before the block begins
-PATIENCE = 30.0  # seconds, before the time scale, for the wanted number of questions
+INTERVAL = 0.004  # seconds between two probes of a client
+BEFORE = 10  # probes of each client before the block begins
+PATIENCE = 30.0  # seconds, before the time scale, for the wanted number of probes
 
 
-class Flow:
+class BlockTraffic:
     """The traffic of a block; clients send until the block ends."""
 
     def __init__(self, recording: SteadyTraffic, clients: int, needed: int) -> None:
@@ -55,7 +56,7 @@ class Flow:
         self._needed = needed
 
     def wait_for_samples(self, count: int = 0) -> None:
-        """Go on until each client has sent `count` more questions, by default the number that the error rates need.
+        """Wait until each client has sent `count` more probes, by default the number that the error rates need.
 
         Raises `InconclusiveError` if the machine is too slow.
         """
@@ -64,7 +65,7 @@ class Flow:
         eventually(
             lambda: self._recording.asked >= wanted,
             within=PATIENCE,
-            describe=f"{wanted - asked} questions by {self._clients} clients",
+            describe=f"{wanted - asked} probes from {self._clients} clients",
             error=InconclusiveError,
         )
 
@@ -74,32 +75,32 @@ def expect_no_loss(
     cluster: Cluster,
     service: Service,
     *,
-    from_: Sequence[Who],
+    from_: Sequence[ClientRef],
     allowed: AbstractSet[Pod],
     to: AddressKind = "cluster-ip",
     family: str | None = None,
     port: Port | None = None,
     via: str | None = None,
-) -> Iterator[Flow]:
-    """Expect an answer from one of the allowed pods to each question of these clients during the block.
+) -> Iterator[BlockTraffic]:
+    """Expect an answer from one of the allowed pods to each probe of these clients during the block.
 
-    Clients and addresses are given as for `expect_traffic`. Before the block, every client is answered. A pod that is
-    made inside the block and has the name of an allowed one is allowed too. What the block itself raises goes on;
-    else raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    Clients and addresses are those of `expect_traffic`. Before the block, every client must get an answer. A pod that
+    is created inside the block with an allowed name is allowed as well. Raises `AssertionError` with the grid
+    and `InconclusiveError`, unless the block itself raises.
     """
-    target = target_of(cluster, service, to=to, family=family, port=port, via=via)
+    target = service_address(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
     expect_first_answers(cluster, paths, target)
     title = f"{target}, through changes"
-    # What is lost in a change of milliseconds may be one client's alone.
+    # A change of milliseconds may affect a single client.
     rates = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
     window = cluster.window(title, paths, rates)
     recording = cluster.backend.part(Probing).record(INTERVAL, [path.probes(1)[0] for path in paths])
-    flow = Flow(recording, len(paths), window.plans[paths[0].label].samples)
+    flow = BlockTraffic(recording, len(paths), window.plans[paths[0].label].samples)
     try:
         flow.wait_for_samples(BEFORE)
         yield flow
-        with contextlib.suppress(InconclusiveError):  # if a component does not settle, packets show the effect
+        with contextlib.suppress(InconclusiveError):  # if a component does not settle, the traffic shows it
             cluster.settle()
         flow.wait_for_samples()
     finally:
@@ -107,7 +108,7 @@ def expect_no_loss(
         for label, samples in seen.items():
             window.observe_flow(label, samples)
     raise_unless_passed(window.judge(), title, lambda: cluster.timeline(_losses(paths, seen)))
-    cluster.answered.add(service.name)
+    cluster.record.answered.add(service.name)
 
 
 def _by_client(cluster: Cluster, paths: Sequence[Path], samples: Sequence[Sample]) -> dict[str, list[Timed]]:
@@ -118,7 +119,7 @@ def _by_client(cluster: Cluster, paths: Sequence[Path], samples: Sequence[Sample
 
 
 def _losses(paths: Sequence[Path], seen: dict[str, list[Timed]]) -> list[Seen]:
-    """Return each client's first question without a right answer, and its longest gap."""
+    """Return each client's first probe without a right answer, and its longest gap."""
     found = []
     for path in paths:
         samples = seen[path.label]
@@ -128,20 +129,12 @@ def _losses(paths: Sequence[Path], seen: dict[str, list[Timed]]) -> list[Seen]:
             found.append(
                 Seen(
                     at,
-                    f"{path.label} asks, and {_came_of(first)}: the first of {len(wrong)} wrong of {len(samples)} "
-                    f"questions; its longest gap is {longest_gap(samples):g} ms",
+                    f"{path.label} {_outcome(first)}: the first of {len(wrong)} wrong of {len(samples)} probes; "
+                    f"its longest gap is {longest_gap(samples):g} ms",
                 )
             )
     return found
 
 
-def _came_of(observation: Observation) -> str:
-    match observation:
-        case Reached(pod):
-            return f"{pod} answers"
-        case Refused():
-            return "is refused"
-        case TimedOut():
-            return "nobody answers"
-        case Unknown(why):
-            return f"nobody knows what comes of it ({why})"
+def _outcome(observation: Observation) -> str:
+    return f"{said(observation)} ({observation.why})" if isinstance(observation, Unknown) else said(observation)

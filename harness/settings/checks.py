@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from harness.control_planes import choice
 from harness.errors import UsageError
+from harness.model.cluster_options import NO_CNI
 from harness.model.files import fault_of_path, shown
-from harness.model.networks import NO_CNI
 from harness.model.release import parse_gates
 
 FEW = 8

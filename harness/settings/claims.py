@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from harness.control_planes.choice import EMBEDDED, RECIPE_FILES, choose
 from harness.errors import UnavailableError, UsageError
 from harness.model import release_features
+from harness.model.cluster_options import NO_CNI
 from harness.model.files import shown
 from harness.model.judged import PACKETS
-from harness.model.networks import NO_CNI
 from harness.model.release import PROXY, parse_gates
 
 if TYPE_CHECKING:  # every pytest run on the machine loads this module

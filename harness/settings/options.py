@@ -15,10 +15,10 @@ from typing import Any
 from harness.control_planes import choice
 from harness.errors import UsageError
 from harness.eventually import FAR
+from harness.model.cluster_options import WAYS
 from harness.model.files import shown
 from harness.model.generation import check_amount
 from harness.model.judged import JUDGES
-from harness.model.probing import WAYS
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
 from harness.settings import checks

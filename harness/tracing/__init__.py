@@ -1,1 +1,1 @@
-"""Follows one packet: from the client's socket through a node's rules to an endpoint, for evidence, never a verdict."""
+"""Traces one packet from the client through a node's rules to an endpoint: as evidence, never for a verdict."""

@@ -1,4 +1,4 @@
-"""Captures the packets of one flow in several netns, and writes them as a file that Wireshark opens."""
+"""Captures packets in several netns, and writes pcap files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NANOSECONDS, _RAW_IP = 0xA1B23C4D, 101  # the magic number, and LINKTYPE_RAW, o
 
 
 class Capture:
-    """What is captured; `capturing` makes it."""
+    """A running capture, made by `capturing`."""
 
     def __init__(self, sockets: Mapping[str, socket.socket]) -> None:
         self._sockets = sockets
 
     def take(self) -> list[Frame]:
-        """Return the IP packets since the last call, in the order of their times."""
+        """Return the IP packets since the last call, in order of time."""
         found = [frame for where, sock in self._sockets.items() for frame in _frames(where, sock)]
         return sorted(found, key=lambda each: each.at)
 
@@ -46,7 +46,7 @@ def capturing(places: Mapping[str, Namespace]) -> Iterator[Capture]:
 
 
 def as_pcap(frames: Sequence[Frame]) -> bytes:
-    """Return frames as a capture file of raw IP packets."""
+    """Return frames as a pcap file of raw IP packets."""
     parts = [struct.pack("<IHHiIII", _NANOSECONDS, 2, 4, 0, 0, _LONGEST, _RAW_IP)]
     for each in frames:
         seconds, rest = divmod(each.at, 10**9)

@@ -1,6 +1,6 @@
-"""Which rules of an older iptables took a packet, by their counters: no trace of the kernel tells of those in a netns.
+"""Finds rules of iptables-legacy that a packet matched, by their counters: the kernel cannot trace them in a netns.
 
-Those of iptables-nft are rules of nf_tables, and are traced as all others.
+Rules of iptables-nft are rules of nf_tables, and are traced as such.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 
 _COUNTED = re.compile(r"\[(\d+):\d+\] (-A .+)")
-_ORDER = ("raw", "mangle", "nat", "filter")  # in which a packet comes to them at most hooks
+_ORDER = ("raw", "mangle", "nat", "filter")  # of tables at most hooks
 
 
 def counted(namespace: Namespace, *, six: bool) -> str:
-    """Return the rules of iptables-legacy of IPv4 or IPv6 with their counters; "" if a netns has none.
+    """Return the rules of iptables-legacy of IPv4 or IPv6 with their counters; "" without rules or without the program.
 
-    Where its program is not here, there are none to count either. Raises `UnavailableError`.
+    Raises `UnavailableError`.
     """
     word = "ip6" if six else "ip"
     with namespace.entered():
@@ -35,7 +35,7 @@ def counted(namespace: Namespace, *, six: bool) -> str:
 
 
 def risen(before: str, after: str) -> list[tuple[str, str]]:
-    """Return table and text of the rules that took packets between two calls of `counted`, by the order of tables."""
+    """Return table and text of the rules that matched packets between two calls of `counted`, by table."""
     earlier = {(table, text): count for table, text, count in _counts(before)}
     took = [(table, text) for table, text, count in _counts(after) if count > earlier.get((table, text), 0)]
     return sorted(took, key=lambda each: _ORDER.index(each[0]) if each[0] in _ORDER else len(_ORDER))

@@ -1,4 +1,4 @@
-"""Repeats a probe with the trace of a node and a capture on, until the same is seen again."""
+"""Repeats a probe, with tracing on a node and packet capture, until it has the same outcome again."""
 
 from __future__ import annotations
 
@@ -20,16 +20,13 @@ from harness.tracing.path import Followed
 from harness.tracing.tracer import Tracer, rules_in, tracing
 
 MOST = 50
-"""The most repeats of a probe."""
+"""The largest number of repetitions of a probe."""
 
 SECONDS = 0.8
-"""For all of them."""
+"""The time limit for all repetitions."""
 
 SILENCE = 0.2
-"""Seconds, before the time scale, without an answer after which a repeat counts as unanswered.
-
-What its packet did is known by then.
-"""
+"""The time limit of one repetition, before the time scale: by then, its packet has passed the rules."""
 
 
 def follow(
@@ -40,10 +37,10 @@ def follow(
     ask: Callable[[Probe], Observation],
     is_same: Callable[[Observation], bool],
 ) -> Followed:
-    """Repeat a probe until its outcome is the same again, `MOST` times or `SECONDS` at most; follow the last one.
+    """Repeat a probe until it has the same outcome again, up to `MOST` times or for `SECONDS`, and trace the last one.
 
-    `node` is the netns whose rules the probe goes through, `places` those in which its packets are captured, by name;
-    `ask` sends it. Where the kernel traces nothing, the capture is all.
+    `node` is the netns of the traced rules, `places` are the netns in which packets are captured, by name. `ask` sends
+    the probe. Without the kernel's trace, the result has only the capture.
     """
     short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))
     six = ":" in probe.address
@@ -68,7 +65,7 @@ def follow(
 
 
 def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tuple[Tracer, tuple[str, ...]]:
-    """Return the trace of a node, or one without messages and what is missing."""
+    """Return the tracer of a node; if the kernel cannot trace, one without messages and the reason."""
     try:
         return watched.enter_context(tracing(node, probe.protocol, probe.address, probe.port)), ()
     except UnavailableError as error:
@@ -81,7 +78,7 @@ def _links(node: Namespace) -> dict[int, str]:
 
 
 def _connection(node: Namespace, found: Followed) -> str:
-    """Return the node's entry of the connection, as `conntrack -L` prints it."""
+    """Return the node's conntrack entry of the connection, as `conntrack -L` prints it."""
     first = found.first
     if first is None:
         return ""

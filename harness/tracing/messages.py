@@ -1,7 +1,7 @@
-"""What the kernel says of a packet that it traces: one message for each rule that took it, and each end of a chain.
+"""Parses the kernel's trace messages: one for each rule that a packet matches, and one for each end of a chain.
 
-A rule whose conditions do not hold says nothing. The first message of a base chain has the packet's headers as they
-are then. Numbers are those of linux/netfilter/nf_tables.h (nft_trace_attributes) and linux/netfilter.h.
+The first message of a base chain has the packet's headers at that point. Numbers are those of
+linux/netfilter/nf_tables.h (nft_trace_attributes) and linux/netfilter.h.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ TRACE = 10 << 8 | 17
 """NFT_MSG_TRACE of NFNL_SUBSYS_NFTABLES, the type of such a message."""
 
 NEW_RULE = 10 << 8 | 6
-"""NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each answer to a question for rules."""
+"""NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each answer to a request for rules."""
 
-OWN_TABLE = "trafficdist-trace"
-"""The table, of family inet, that asks for the trace."""
+TRACE_TABLE = "trafficdist-trace"
+"""The table, of family inet, that turns the trace on."""
 
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _NETWORK, _TRANSPORT = 1, 2, 3, 4, 5, 8, 9
 _IN, _OUT, _MARK, _POLICY = 10, 12, 14, 16
 _ENDS = {1: "policy", 2: "return"}  # NFT_TRACETYPE_…
 _FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}  # NFPROTO_…
 _VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -3: "jump", -4: "goto", -5: "return"}
-_BITS = 0xFF  # of a verdict below NF_VERDICT_MASK: the others tell a queue or an error
+_BITS = 0xFF  # NF_VERDICT_MASK; the other bits are a queue number or an error
 _FAMILY_BYTES = 4  # struct nfgenmsg
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What one rule did with the packet, or the end of a chain did (`ends`: "return" or "policy", handle 0).
+    """The effect of one rule on the packet, or of the end of a chain (`ends`: "return" or "policy", handle 0).
 
-    `table` is its family and name, as in "ip nat"; `verdict` is in nft's words, as in "goto lb-2". `packet` are its
-    addresses where the message tells them; `into` and `out` are the indexes of links, 0 for none.
+    `table` is family and name, as in "ip nat"; `verdict` uses nft's words, as in "goto lb-2". `packet` has the
+    addresses if the message contains them; `into` and `out` are the indexes of links, 0 for none.
     """
 
     table: str
@@ -50,7 +50,7 @@ class Traced:
 
 
 def traced(body: bytes) -> Traced:
-    """Read the body of a message of type `TRACE`."""
+    """Parse the body of a message of type `TRACE`."""
     found = dict(attributes(body[_FAMILY_BYTES:]))
     ends = _ENDS.get(_number(found, _TYPE), "")
     verdict = _VERDICTS.get(_number(found, _POLICY), "?") if ends == "policy" else _verdict(found.get(_VERDICT, b""))
@@ -68,7 +68,7 @@ def traced(body: bytes) -> Traced:
 
 
 def rule(body: bytes) -> tuple[str, str, int]:
-    """Read the body of a message of type `NEW_RULE`: the rule's table, chain and handle."""
+    """Parse the body of a message of type `NEW_RULE`: the rule's table, chain and handle."""
     found = dict(attributes(body[_FAMILY_BYTES:]))
     return _table(body, found), _text(found, _CHAIN), _number(found, _HANDLE)
 

@@ -1,4 +1,4 @@
-"""The addresses of a packet, read off its headers."""
+"""Parses the headers of packets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Packet:
 
     @property
     def ends(self) -> frozenset[End]:
-        """Both ends, whichever sent it."""
+        """Both ends, in any order."""
         return frozenset({(self.source, self.source_port), (self.destination, self.destination_port)})
 
     def __str__(self) -> str:
@@ -39,9 +39,9 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A packet that was captured: when (nanoseconds of Unix time), in which netns and at which link, in or out.
+    """A captured packet: its time (nanoseconds of Unix time), netns, link and direction.
 
-    `data` begins with the IP header. `concerns` is the packet that an ICMP error is about, and else `packet` itself.
+    `data` begins with the IP header. `concerns` is the packet that an ICMP error is about; otherwise `packet` itself.
     """
 
     at: int
@@ -54,9 +54,9 @@ class Frame:
 
 
 def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list[Frame]:
-    """Return the frames of a flow, ICMP errors about it included: of its first packet, as the client sent it.
+    """Return the frames of a flow, with ICMP errors about it. `first` is its first packet, as the client sent it.
 
-    `last` is that packet as it left the rules. A translation of the source that no trace tells is not followed.
+    `last` is that packet as it left the rules. Source addresses that are translated without a trace are not found.
     """
     known = {each.ends for each in (first, last) if each}
     client = (first.source, first.source_port)
@@ -68,16 +68,16 @@ def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list
 
 
 def about(packet: Packet, data: bytes) -> Packet | None:
-    """Return what a packet, with this data, is about if it is an ICMP error; None for anything else."""
+    """Return the packet that an ICMP error, with this data, is about; None for any other packet."""
     length = 40 if data[0] >> 4 == 6 else (data[0] & 15) * 4
     error = data[length : length + 1] in _ERRORS.get(packet.protocol, ())
     return packet_of(data[length + 8 :]) if error else None
 
 
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:
-    """Return the packet with this IP header; None for anything else. Without `transport` that follows the IP header.
+    """Return the packet with this IP header, or None. Without `transport`, the transport header follows the IP header.
 
-    Extension headers of IPv6 are not read: no packet of a probe has one.
+    IPv6 extension headers are not supported: no packet of a probe has one.
     """
     read = {4: _ipv4, 6: _ipv6}.get(network[0] >> 4) if network else None
     if read is None or len(network) < (20 if read is _ipv4 else 40):

@@ -1,8 +1,7 @@
-"""The path of one packet as a numbered list: client, the rules of the node in their order, endpoint.
+"""Shows the path of one packet as a numbered list: client, the rules of the node in order, endpoint.
 
-It is made of what the kernel said of the packet (`messages`) and of the rules as tools print them (`rules`). A rule
-before the one that took the packet is told where it looked up a key that is not there: the rule at fault may be one
-that did nothing.
+It combines the kernel's trace (`messages`) with the rules as tools print them (`rules`). An earlier rule in a chain is
+listed if it looked up a key that does not exist: the faulty rule may be one that did nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
-from harness.tracing.messages import OWN_TABLE, Traced
+from harness.tracing.messages import TRACE_TABLE, Traced
 from harness.tracing.packet import End, Frame, Packet, of_flow
 from harness.tracing.rules import Lookup, Rules, lookups
 
 _INDENT = " " * 6
-_OWN = f"inet {OWN_TABLE}"
+_OWN = f"inet {TRACE_TABLE}"
 
 MOST_FRAMES = 16
-"""The most captured packets that are listed."""
+"""The largest number of captured packets in the list."""
 
 RuleName = tuple[str, str, int]
 """A table, a chain and the handle of a rule."""
@@ -27,11 +26,11 @@ RuleName = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A probe that was repeated with the trace of a node on: all outcomes, and the trace of the last one.
+    """A probe that was repeated with tracing on a node: all outcomes, and the trace of the last one.
 
-    `rules` are those of the node in the order of their chains, `links` the names of its links by index, `frames` what
-    was captured meanwhile, `counted` the rules of iptables-legacy that took packets meanwhile, with their tables, and
-    `connection` the node's entry of the connection. `missing` says what could not be had. `to` is where the probe goes.
+    `rules` are those of the node in the order of their chains, `links` are the names of its links by index, `frames`
+    are the captured packets, `counted` are the rules of iptables-legacy that matched packets, with their tables, and
+    `connection` is the node's conntrack entry. `missing` lists what is not available. `to` is the probe's destination.
     """
 
     seen: Sequence[Observation] = ()
@@ -65,20 +64,20 @@ class Followed:
 
 
 def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Mapping[str, str]) -> list[str]:
-    """Return the numbered list, line by line; `names` are those of pods by address. Empty if nothing was repeated."""
+    """Return the lines of the list; `names` are those of pods by address. Empty if no probe was repeated."""
     if not followed.seen:
         return []
     return list(_numbered(_Walk(followed, rules, client, node, names).steps()))
 
 
 def at_node(followed: Followed) -> list[Frame]:
-    """Return what was captured of the connection at the node, or where the client is if nothing came to the node."""
+    """Return the captured frames of the connection at the node, or all of them if none reached the node."""
     flow = followed.flow
     return [each for each in flow if each.where.startswith("node ")] or flow
 
 
 def wire(followed: Followed, names: Mapping[str, str]) -> list[str]:
-    """Return what was captured of the connection, a packet a line, with times since the first."""
+    """Return the captured frames of the connection, one per line, with times since the first."""
     frames = followed.flow
     lines = [
         f"{(each.at - frames[0].at) / 1e6:+10.3f} ms  {each.where}, {'out' if each.out else 'in'} over {each.link}: "
@@ -100,14 +99,14 @@ def _numbered(steps: Iterator[list[str]]) -> Iterator[str]:
 
 
 class _Walk:
-    """Goes along the trace, and remembers the packet as it is at that point."""
+    """Walks along the trace, with the packet as it is at each point."""
 
     def __init__(self, followed: Followed, rules: Rules, client: str, node: str, names: Mapping[str, str]) -> None:
         self._followed, self._rules = followed, rules
         self._client, self._node, self._names = client, node, names
         self._packet: Packet | None = None
         self._mark = 0
-        self._taken: dict[tuple[str, str], int] = {}  # how many rules of each chain are behind it
+        self._taken: dict[tuple[str, str], int] = {}  # number of rules that the packet has passed, by chain
         self._handles: dict[tuple[str, str], list[int]] = {}
         for table, chain, handle in followed.rules:
             self._handles.setdefault((table, chain), []).append(handle)
@@ -122,31 +121,29 @@ class _Walk:
                 yield from self._step(each)
                 self._mark = each.mark
         for table, text in self._followed.counted:
-            yield [f"iptables {table}: {text} (its counter rose)"]
+            yield [f"iptables {table}: {text} (its counter increased)"]
         if trace:
             yield [self._leaves(), f"conntrack of node {self._node}: {self._followed.connection or 'no entry'}"]
         yield [self._outcome(self._followed.seen[-1])]
 
     def _asks(self) -> str:
-        """Return what the client sends, and how it comes to the node."""
+        """Return the packet of the client, and how it enters the node."""
         first, trace = self._followed.first, self._followed.trace
         sends = (
             f"client {self._client} sends {ends_of(first, self._names)}, {first.protocol}"
             if first
-            else f"client {self._client} asks"
+            else f"client {self._client} sends a packet"
         )
         if not trace:
-            return f"{sends}; no packet of it came to the rules of node {self._node}"
+            return f"{sends}; none of its packets reached the rules of node {self._node}"
         over = self._link(trace[0].into)
         return (
-            f"{sends}; it comes to node {self._node} over {over}"
-            if over
-            else f"{sends}; it is of node {self._node} itself"
+            f"{sends}; it enters node {self._node} over {over}" if over else f"{sends}; it starts on node {self._node}"
         )
 
     def _step(self, each: Traced) -> Iterator[list[str]]:
         place = (each.table, each.chain)
-        if each.packet:  # only the first message of a base chain has it
+        if each.packet:  # only in the first message of a base chain
             self._taken = {}
         where = f"{each.table} {each.chain}"
         if each.ends == "policy":
@@ -156,26 +153,26 @@ class _Walk:
             passed = self._passed_over(place, each.handle)
             found = [_element(one) for one in self._lookups(text, each.table, each.mark)]
             marked = [f"mark {each.mark:#x}"] if each.mark != self._mark or "mark set" in text else []
-            if each.verdict.startswith("goto "):  # there is no way back to the rules after it
+            if each.verdict.startswith("goto "):  # the packet does not return to the rules after it
                 self._taken[place] = len(self._handles.get(place, []))
             ended = "" if text.endswith(each.verdict) else f" → {each.verdict}"
             yield [f"{where}: {text}{ended}", *passed, *found, *marked]
 
     def _untaken(self, place: tuple[str, str]) -> str:
-        """Say why a chain came to its end."""
+        """Return why the chain ended."""
         if not self._handles.get(place):
             return "the chain has no rules"
-        return "the end of the chain" if place in self._taken else "no rule takes it"
+        return "end of the chain" if place in self._taken else "no rule matches"
 
     def _passed_over(self, place: tuple[str, str], handle: int | None) -> list[str]:
-        """Return what was not found by rules before this one, or before the end of the chain."""
+        """Return the lookups without a match in the rules before this one, or before the end of the chain."""
         handles = self._handles.get(place, [])
         begin = self._taken.get(place, 0)
         end = handles.index(handle) if handle in handles else len(handles)
         self._taken[place] = end + 1
         texts = (self._text(place, each) for each in handles[begin:end])
         return [
-            f"passed over: {text}: @{one.name} has no {one.key}"
+            f"no match: {text}: @{one.name} has no {one.key}"
             for text in texts
             for one in self._lookups(text, place[0], self._mark)
             if not one.element
@@ -186,7 +183,7 @@ class _Walk:
             yield from lookups(text, table, self._rules, self._packet, mark)
 
     def _text(self, place: tuple[str, str], handle: int) -> str:
-        """Return the text of a rule, or what is known of it."""
+        """Return the text of a rule, or its position."""
         handles, texts = self._handles.get(place, []), self._rules.chains.get(place, ())
         number = handles.index(handle) if handle in handles else -1
         if len(texts) == len(handles) and number >= 0:
@@ -196,7 +193,7 @@ class _Walk:
     def _leaves(self) -> str:
         first, last = self._followed.first, self._followed.last
         if first is None or last is None or last.packet is None:
-            return f"it goes no further than these rules of node {self._node}"
+            return f"it does not get past these rules of node {self._node}"
         out = self._link(last.out)
         where = f"it leaves node {self._node} over {out}" if out else f"it stays on node {self._node}"
         return f"{where} as {ends_of(last.packet, self._names)}: {_translation(first, last.packet)}"
@@ -206,11 +203,11 @@ class _Walk:
             case Reached(pod):
                 return f"{pod.rpartition('/')[2]} answers"
             case Refused(how):
-                return f"the client is refused{f' ({how})' if how else ''}"
+                return f"the client gets a refusal{f' ({how})' if how else ''}"
             case TimedOut():
-                return "no answer comes to the client"
+                return "the client gets no answer"
             case Unknown(why):
-                return f"what becomes of it cannot be told: {why}"
+                return f"the outcome is unknown: {why}"
 
     def _link(self, index: int) -> str:
         return self._followed.links.get(index, f"link {index}") if index else ""
@@ -223,7 +220,7 @@ def ends_of(packet: Packet, names: Mapping[str, str]) -> str:
 
 
 def _element(one: Lookup) -> str:
-    return f"@{one.name} has {one.element}" if one.element else f"@{one.name}: no element {one.key} is listed"
+    return f"@{one.name} has {one.element}" if one.element else f"@{one.name}: element {one.key} is not listed"
 
 
 def _translation(before: Packet, after: Packet) -> str:
@@ -231,11 +228,11 @@ def _translation(before: Packet, after: Packet) -> str:
         word
         for word, changed in (
             (
-                "the destination",
+                "destination",
                 (before.destination, before.destination_port) != (after.destination, after.destination_port),
             ),
-            ("the source", (before.source, before.source_port) != (after.source, after.source_port)),
+            ("source", (before.source, before.source_port) != (after.source, after.source_port)),
         )
         if changed
     ]
-    return f"{' and '.join(told)} translated" if told else "nothing translated"
+    return f"{' and '.join(told)} translated" if told else "no translation"

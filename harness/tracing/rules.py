@@ -1,7 +1,7 @@
-"""Reads the rules of a node as tools print them: the texts of rules by chain, and the elements of sets and maps.
+"""Parses the rules of a node as tools print them: the texts of rules by chain, and the elements of sets and maps.
 
-A trace tells a rule by its handle alone. The kernel lists handles in the order of their chains, and so do tools the
-texts: the number of a rule in its chain joins them. Of iptables the own words count, in which its proxy wrote.
+A trace identifies a rule by its handle only. The kernel lists handles, and tools list texts, in the order of their
+chain: so the position of a rule in its chain connects them. Rules of iptables are shown in iptables' own syntax.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A key that a rule looks up in a set or map, and the text of the element that has it, "" if none has."""
+    """A key that a rule looks up in a set or map, and the text of its element, or ""."""
 
     name: str
     key: str
@@ -42,7 +42,7 @@ class Lookup:
 def rules_of(texts: Mapping[str, str], node: str) -> Rules:
     """Return the rules of a node from its evidence: `rules-NODE.nft` and `rules-NODE-TOOL.txt`.
 
-    What the kernel has counts more than what the proxy wants, and iptables more than nft where both list a table.
+    The kernel's rules take precedence over those of the proxy, and iptables over nft if both list a table.
     """
     chains: dict[Place, Sequence[str]] = {}
     elements: dict[Place, Sequence[str]] = {}
@@ -56,7 +56,7 @@ def rules_of(texts: Mapping[str, str], node: str) -> Rules:
 
 
 def from_nft(text: str) -> Rules:
-    """Read what `nft list ruleset` prints."""
+    """Parse the output of `nft list ruleset`."""
     chains: dict[Place, list[str]] = {}
     elements: dict[Place, list[str]] = {}
     table, block = "", ("", "")
@@ -79,7 +79,7 @@ def from_nft(text: str) -> Rules:
 
 
 def from_iptables(text: str, family: str) -> Rules:
-    """Read what `iptables-save` (family "ip") or `ip6tables-save` ("ip6") prints."""
+    """Parse the output of `iptables-save` (family "ip") or `ip6tables-save` ("ip6")."""
     chains: dict[Place, list[str]] = defaultdict(list)
     table = ""
     for line in text.splitlines():
@@ -93,7 +93,7 @@ def from_iptables(text: str, family: str) -> Rules:
 
 
 def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[Lookup]:
-    """Yield what a rule looks up for a packet, as far as its text tells; nothing of sets of ranges."""
+    """Yield the lookups of a rule for a packet, as far as its text shows them, without sets of ranges."""
     values = _values(packet, mark)
     for fields, name in _LOOKUP.findall(text):
         key = " . ".join(values.get(each, "?") for each in fields.split(" . "))
@@ -118,7 +118,7 @@ def _values(packet: Packet, mark: int) -> dict[str, str]:
 
 
 def _is_property(line: str) -> bool:
-    """Whether a line of a chain is none of its rules."""
+    """Return whether a line of a chain is a property, not a rule."""
     text = line.strip()
     return text.startswith(("comment ", "policy ")) or (text.startswith("type ") and " hook " in text)
 
@@ -128,7 +128,7 @@ def _is_range(element: str) -> bool:
 
 
 def _elements(first: str, more: Iterable[str]) -> Iterator[str]:
-    """Yield the elements that begin in a line, up to the line that ends them."""
+    """Yield the elements that start in a line, up to the closing line."""
     text = first.split(_ELEMENTS, 1)[1]
     rest = iter(more)
     while not text.rstrip().endswith("}"):

@@ -1,4 +1,4 @@
-"""Has the kernel of one netns trace the packets that open connections to an address."""
+"""Makes the kernel trace packets in one netns that open connections to an address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
 from harness.netns.netlink import messages
 from harness.netns.rtnetlink import NETFILTER, NetlinkError, Request, pack
-from harness.tracing import own_table
+from harness.tracing import trace_table
 from harness.tracing.messages import NEW_RULE, TRACE, Traced, rule, traced
 
 _GROUP = 9  # NFNLGRP_NFTRACE
@@ -23,13 +23,13 @@ _SECONDS = 2.0  # for the kernel's answer to a question; it answers at once
 
 
 class Tracer:
-    """The trace of a netns; `tracing` makes it. Without a socket there are no messages."""
+    """The trace of a netns, made by `tracing`; without messages if there is no socket."""
 
     def __init__(self, sock: socket.socket | None) -> None:
         self._socket = sock
 
     def take(self) -> list[Traced]:
-        """Return what has been traced since the last call, in order."""
+        """Return the messages since the last call, in order."""
         found: list[Traced] = []
         with contextlib.suppress(BlockingIOError):
             while self._socket is not None:
@@ -40,24 +40,21 @@ class Tracer:
 
 @contextlib.contextmanager
 def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Iterator[Tracer]:
-    """Trace packets to this address and port ("TCP" or "UDP"), until the block ends; then nothing is left of it.
-
-    Raises `UnavailableError` where the kernel cannot.
-    """
+    """Trace packets to this address and port ("TCP" or "UDP") during the block. Raises `UnavailableError`."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.bind((0, 0))
         sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
-        wanted = own_table.requests(protocol, address, port)
+        wanted = trace_table.requests(protocol, address, port)
         sock.send(pack(wanted))
         _raise_first_error(sock, wanted)
         yield Tracer(sock)
 
 
 def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
-    """Return table, chain and handle of all rules of a netns, in the order of each chain; those of iptables-nft too."""
+    """Return table, chain and handle of all rules of a netns, in the order of each chain, also of iptables-nft."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.settimeout(_SECONDS)
-        sock.send(pack([Request("ask for rules", _GET_RULES, _DUMP, bytes(4))]))
+        sock.send(pack([Request("list rules", _GET_RULES, _DUMP, bytes(4))]))
         found: list[tuple[str, str, int]] = []
         while True:
             for kind, _, _, body in messages(sock.recv(_BUFFER)):
@@ -68,11 +65,11 @@ def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
 
 
 def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
-    """Read the answers, which are there when `send` returns. The kernel does all of a batch or nothing."""
+    """Raise for the first error in the answers, which are there when `send` returns. A batch is applied as a whole."""
     with contextlib.suppress(BlockingIOError):
         while True:
             for kind, _, number, body in messages(sock.recv(_BUFFER, socket.MSG_DONTWAIT)):
                 code = -struct.unpack_from("=i", body)[0] if kind == _ERROR else 0
                 if code:
                     what = wanted[number - 1].what if 0 < number <= len(wanted) else "trace"
-                    raise UnavailableError(f"the kernel traces no packets here: {NetlinkError(what, code)}")
+                    raise UnavailableError(f"the kernel cannot trace packets here: {NetlinkError(what, code)}")

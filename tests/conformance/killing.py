@@ -14,7 +14,7 @@ FAR = 6.0
 _SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
 _COMPONENT = r"^the (service-proxy|endpointslice-controller|pod-locator-controller|dns-server):"
 _PREPARATION = re.compile(
-    r"^wrong (first )?answer\b|^connection of |^the connection of .* was made to|^the flow of .* began with|"
+    r"^wrong (first )?answer\b|^connection of |^server of the new connection of |^first server of the flow of |"
     r" became as expected within "
 )
 """First lines of judgements on what a scenario begins with, and on how soon: no fault is about either."""

@@ -19,9 +19,9 @@ from harness.model import manifests
 from harness.model.manifests import TCP, Endpoint, Port
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Client, Pod
-from harness.scenario.paths import first_family
+from harness.scenario.concurrent_traffic import Question
 from harness.scenario.service import Service
-from harness.scenario.together import Question
+from harness.scenario.service_address import first_family
 from tests.conformance.trials import Scenario
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ def _stop(*_: Any, **__: Any) -> None:
 ON_STAGE: Mapping[str, Callable[..., Any]] = {
     "expect_traffic": expect_traffic,
     "expect_prompt_change": expect_traffic,
-    "expect_kept": _expect_kept,
-    "expect_together": _expect_together,
+    "expect_affinity": _expect_kept,
+    "expect_concurrent_traffic": _expect_together,
     "expect_no_loss": _beside,
     "expect_flow_survives": _beside,
     "expect_flow_moves": _beside,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.scenario.evidence import explain_failure
 from mutants import BENIGN, Mutant
 from tests.conformance.trials import Trial
 from trafficdist import TCP, endpoint, expect_traffic
@@ -20,7 +21,7 @@ def test_connections_of_a_pod_are_translated_where_it_is_said(
         service = cluster.create_service(ports=[TCP])
         cluster.publish(service, [endpoint(server)])
         expect_traffic(cluster, service, {client: {server}})
-        connections = dict(cluster.evidence())["connections-a1.txt"].splitlines()
+        connections = dict(explain_failure(cluster, cluster.record))["connections-a1.txt"].splitlines()
 
     begun = [line.split(" dst=")[1].split(" ")[0] for line in connections if line.startswith("tcp ")]
     assert {*begun} == {service.cluster_ip("IPv4") if at_the_node else server.addresses["IPv4"]}

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import pytest
 
-from harness.scenario.cluster import AUTOMATIC, Cluster
+from harness.scenario.cluster import Cluster
+from harness.scenario.service import HINT_ANNOTATIONS
 from mutants import Mutant
 from reference.endpointslice.zones import ZoneShares, ZoneTable
 from reference.features import Features
@@ -36,7 +37,7 @@ def _shared_out(cluster: Cluster) -> set[Shared]:
     asking = {
         each["metadata"]["name"]
         for each in cluster.api.list("services", cluster.namespace)
-        if AUTOMATIC & (each["metadata"].get("annotations") or {}).keys()
+        if HINT_ANNOTATIONS & (each["metadata"].get("annotations") or {}).keys()
     }
     ready: dict[tuple[str, str], set[str]] = {}
     for each in cluster.api.list("endpointslices", cluster.namespace):
@@ -67,7 +68,7 @@ def test_no_requirement_is_on_an_edge(trial: Callable[[Mutant], Trial], monkeypa
     def noting(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
         def noted(cluster: Cluster, *arguments: Any, **options: Any) -> Any:
-            judged.setdefault(cluster.test, set()).update(_shared_out(cluster))
+            judged.setdefault(cluster.record.test, set()).update(_shared_out(cluster))
             return method(cluster, *arguments, **options)
 
         return noted

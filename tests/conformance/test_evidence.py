@@ -68,7 +68,7 @@ ROWS = [
     Row(
         "cuts-open-connections",
         "KEP-1669/established-connections-outlive-the-choice",
-        rf"a1 \({ADDRESS}\) not ready terminating.*\n +{TIME}  → the open connection of a2 now talks to: 'Refused'",
+        rf"a1 \({ADDRESS}\) not ready terminating.*\n +{TIME}  → server of the open connection of a2: 'Refused'",
         {
             "api-requests.txt": rf"{TIME}  replace endpointslice web-1-slice-ipv4 .*\(2 times, the last at {TIME}\)\n",
             "connections-a2.txt": rf"^tcp \d+ [A-Z_]+ src={ADDRESS} dst=10\.96\.[\d.]+ sport=\d+ dport=80 src=",
@@ -77,7 +77,7 @@ ROWS = [
     Row(
         "forgets-before-it-learns",
         "KEP-2433/partial-hints-leave-nobody-with-less",
-        rf"{TIME}  write slice web-1-\w+-ipv4, .*\n +{TIME}  → \w+ asks, and nobody answers: the first of \d+ wrong of",
+        rf"{TIME}  write slice web-1-\w+-ipv4, .*\n +{TIME}  → \w+ got no answer: the first of \d+ wrong of",
         {"decisions-a1.txt": rf"forward to a1 \({ADDRESS}\), b1"},
     ),
     Row(

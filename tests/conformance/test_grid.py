@@ -56,7 +56,7 @@ def test_a_cell_as_a_scenario_of_its_own_says_the_same() -> None:
     for cell in GRID:
         stage = Stage()
         names = {name: getattr(trafficdist, name) for name in SPOKEN} | {
-            name: ON_STAGE[name] for name in ("expect_kept", "expect_traffic")
+            name: ON_STAGE[name] for name in ("expect_affinity", "expect_traffic")
         }
         exec(as_text(cell), names)
         names["test_cell"](stage)

@@ -138,7 +138,7 @@ def test_a_change_as_a_scenario_of_its_own_says_the_same() -> None:
     for change in LIVE:
         stage = _LivingStage()
         names: dict[str, Callable[..., Any]] = {name: getattr(trafficdist, name) for name in SPOKEN}
-        names |= {name: ON_STAGE[name] for name in ("expect_kept", "expect_traffic")}
+        names |= {name: ON_STAGE[name] for name in ("expect_affinity", "expect_traffic")}
         exec(as_text(change), scope := names | {"replace": replace, "set_addresses": lambda *_: None})
         scope["test_change"](stage)
         said = [(each.client.node, len(each.expected) if isinstance(each.expected, set) else 0) for each in stage.said]

@@ -184,10 +184,10 @@ def _unmet(text: str) -> Trial:
 @pytest.mark.parametrize(
     "text",
     [
-        "wrong first answer: expected none, observed a1 saw TimedOut",
-        "wrong answer by TCP to the cluster-ip of service web-1: expected none, observed a1 saw b1",
+        "wrong first answer: expected none, observed a1 got no answer",
+        "wrong answer by TCP to the cluster-ip of service web-1: expected none, observed a1 reached b1",
         "connection of a1 to service web-1: expected Reached, observed TimedOut",
-        "the connection of a1 was made to: expected b1, observed TimedOut",
+        "server of the new connection of a1: expected b1, observed TimedOut",
         "traffic of service web-1 became as expected within the declared 2 s: expected True, observed False",
     ],
 )

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from harness.judging.statistics import most
 from harness.model.outcomes import Observation, Reached
-from harness.scenario.paths import named, target_of
 from harness.scenario.service import same_zone
+from harness.scenario.service_address import named, service_address
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.overload import OWN_CHAIN
 from mutants.shares import NOBODY
@@ -215,7 +215,7 @@ def test_packets_have_the_rate_after_endpoints_have_come_and_gone(name: str, tri
             cluster.publish(service, [same_zone(pods[each]) for each in present if each not in gone])
         cluster.settle()
 
-        probes = target_of(cluster, service).path("a1", frozenset()).probes(SAMPLES)
+        probes = service_address(cluster, service).path("a1", frozenset()).probes(SAMPLES)
         counts = Counter(_node(named(cluster, each)) for each in cluster.backend.booted.probe(probes, in_flight=8))
 
     assert counts.keys() == expected.keys()

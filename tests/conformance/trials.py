@@ -21,6 +21,7 @@ from harness.judging.statistics import DEFAULT_RATES
 from harness.model.release import API_SERVER, CONTROLLER, PROXY
 from harness.model.requirements import Requirement
 from harness.scenario.cluster import Cluster
+from harness.scenario.recheck import recheck
 from tests.conformance.seen import Outcome
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Trial:
         for case in scenario.cases:
             with self.cluster(requirement_id) as cluster:
                 scenario.test(cluster, **case)
-                cluster.sights.compare()
+                recheck(cluster)
 
     @contextmanager
     def cluster(self, test: str) -> Iterator[Cluster]:

@@ -124,7 +124,7 @@ def test_only_what_has_no_bound_of_its_own_is_waited_for_longer(
 
 def test_a_wait_in_vain_ends_with_its_reason() -> None:
     looks: list[int] = []
-    with pytest.raises(NotYetError, match=r"last seen: 0, .* No longer, since nobody comes$"):
+    with pytest.raises(NotYetError, match=r"last seen: 0, .* Stopped early: nobody comes$"):
         eventually(
             lambda: len(looks) * 0,
             describe="somebody",

@@ -117,7 +117,7 @@ def test_threads_of_the_embedded_cluster_that_end_are_named_with_what_they_said(
         threads.require()
         for name in OWN:
             _kill(mine[name], backend)
-            said = "it has not said why" if name == "apiserver" else "KilledError"
+            said = "unknown reason" if name == "apiserver" else "KilledError"
             with pytest.raises(DistrustError, match=rf"ended by themselves: .*\b{name} \({said}\)"):
                 threads.require()
     threads.require()
@@ -176,7 +176,7 @@ def test_relay_whose_thread_has_ended_says_so_and_can_be_closed() -> None:
         relay._running[0].call_soon_threadsafe(relay._running[0].stop)
         with threads.watched(relay.threads):
             thread.join()
-            with pytest.raises(DistrustError, match=r"relay \(it has not said why\)"):
+            with pytest.raises(DistrustError, match=r"relay \(unknown reason\)"):
                 threads.require()
         relay.close()
 

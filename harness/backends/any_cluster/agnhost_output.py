@@ -36,7 +36,7 @@ _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "con
 def address_seen(answer: str) -> Observation:
     """Return the source address that a server saw, as an outcome."""
     found = _ADDRESS.fullmatch(answer.strip())
-    return Reached("", found[1]) if found else Unknown(f"a stranger answered: {answer.strip()[:60]!r}")
+    return Reached("", found[1]) if found else Unknown(f"an unknown server answered: {answer.strip()[:60]!r}")
 
 
 def from_text(error: str) -> Observation:

@@ -91,7 +91,7 @@ def identity(answer: str) -> Observation:
     """Return the outcome for an answer: `Reached` "namespace/pod", or `Unknown` for a stranger."""
     pod, found, namespace = answer.strip().partition(SEPARATOR)
     if not found or not pod or not namespace.startswith("td-"):
-        return Unknown(f"a stranger answered: {answer.strip()[:60]!r}")
+        return Unknown(f"an unknown server answered: {answer.strip()[:60]!r}")
     return Reached(f"{namespace}/{pod}")
 
 

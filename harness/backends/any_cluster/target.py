@@ -12,8 +12,8 @@ from harness.api.kubeconfig import find
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.any_cluster.node_names import Names
 from harness.model.abilities import Ability
+from harness.model.cluster_options import AGNHOST
 from harness.model.manifests import takes_pods, zone_of
-from harness.model.probing import AGNHOST
 from harness.model.topology import THREE_ZONES, Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})

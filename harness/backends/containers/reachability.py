@@ -11,8 +11,8 @@ from harness.backends.containers.engine import find_engine
 from harness.backends.containers.netns_lookup import ContainerNetns
 from harness.errors import UnavailableError
 from harness.model.abilities import Ability
+from harness.model.cluster_options import AGNHOST, PACKETS
 from harness.model.manifests import internal_addresses
-from harness.model.probing import AGNHOST, PACKETS
 from harness.netns import sandbox
 
 ABILITIES = frozenset(

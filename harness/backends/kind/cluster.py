@@ -40,7 +40,7 @@ from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.labels import checked_run_id, new_run_id
 from harness.model.abilities import Ability
-from harness.model.networks import NO_CNI
+from harness.model.cluster_options import NO_CNI
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
 from harness.netns import process

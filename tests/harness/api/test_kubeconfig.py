@@ -104,9 +104,9 @@ def test_connection_uses_what_the_context_names(server: Object, tmp_path: Path) 
         ("", "is empty"),
         ("apiVersion: [", "is not YAML"),
         ("users: [{user: {token: 2020-99-99}}]", "cannot be read: month must be in 1..12"),
-        ("[]", "is no kubeconfig"),
-        ("contexts: 1", "is no kubeconfig"),
-        ("contexts: [{context: {}}]", "is no kubeconfig"),
+        ("[]", "is not a kubeconfig"),
+        ("contexts: 1", "is not a kubeconfig"),
+        ("contexts: [{context: {}}]", "is not a kubeconfig"),
         ("kind: Config", "has no current context; choose one with --context"),
     ],
 )

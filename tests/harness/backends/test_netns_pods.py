@@ -10,7 +10,16 @@ import pytest
 
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
-from trafficdist import Cluster, Port, Question, at_port, endpoint, expect_flow_answered, expect_together, node_client
+from trafficdist import (
+    Cluster,
+    Port,
+    Question,
+    at_port,
+    endpoint,
+    expect_concurrent_traffic,
+    expect_flow_answered,
+    node_client,
+)
 
 UDP, TCP = Port(80, "UDP", "udp"), Port(80, name="tcp")
 
@@ -43,7 +52,7 @@ def test_server_on_the_host_network_answers_at_its_nodes_addresses(cluster: Clus
         for port in (TCP, UDP)
         for family in families
     ]
-    expect_together(cluster, questions)
+    expect_concurrent_traffic(cluster, questions)
 
 
 def test_node_outlives_its_server(cluster: Cluster) -> None:
@@ -58,7 +67,7 @@ def test_each_port_of_a_server_has_a_name(cluster: Cluster) -> None:
     service = cluster.create_service(ports=[Port(80, name="one"), Port(81, name="other", target=9000)])
     cluster.publish(service, [endpoint(a1)])
     expected = {80: at_port(a1, 8080), 81: at_port(a1, 9000)}
-    expect_together(
+    expect_concurrent_traffic(
         cluster, [Question(str(port.port), service, {"b1": {expected[port.port]}}, port=port) for port in service.ports]
     )
 
@@ -76,7 +85,7 @@ def test_flow_that_another_pod_answers_fails(cluster: Cluster) -> None:
     service = cluster.create_service(ports=[UDP])
     cluster.publish(service, [endpoint(a1)])
     with (
-        pytest.raises(AssertionError, match="the flow of c1 is answered by: expected 'b1', observed 'a1'"),
+        pytest.raises(AssertionError, match="server of the flow of c1: expected 'b1', observed 'a1'"),
         expect_flow_answered(cluster, service, "c1", {b1}),
     ):
         pass

@@ -84,8 +84,8 @@ def bomb(letters: str = "abcdefghij") -> str:
 MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
     "not there": (void, "no such file|cannot be read|no report|is no history"),
     "a folder": (lambda path: path.mkdir(), "Is a directory|No such file|no report"),
-    "a fifo": (os.mkfifo, "no ordinary file"),
-    "a device": (lambda path: path.symlink_to("/dev/zero"), "no ordinary file"),
+    "a fifo": (os.mkfifo, "not a regular file"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
     "a terabyte": (sparse, "has more than"),
     "a link to itself": (lambda path: path.symlink_to(path), "cannot be read|no such file"),
     "odd bytes": (text(b"\xff\xfe\x00"), "is not YAML"),
@@ -95,20 +95,20 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
     "nested lists": (text("[" * 100_000), "nested more than 40 deep, in line 1"),
     "nested mappings": (text("{a: " * 100_000), "nested more than 40 deep, in line 1"),
     "nested mappings in JSON": (text('{"a":' * 100_000), "nested more than 40 deep, in line 1"),
-    "aliases of aliases": (text(bomb()), "aliases stand for more than 10,000 values, in line"),
-    "a list that is in itself": (text("name: &a [*a]"), "no value before it, in line 1"),
+    "aliases of aliases": (text(bomb()), "aliases expand to more than 10,000 values, in line"),
+    "a list that is in itself": (text("name: &a [*a]"), "no anchor before it, in line 1"),
     "a merged key": (text("a: &a {x: 1}\nb: {<<: *a}"), "merge keys"),
-    "a key twice": (text("name: a\nname: b"), "key 'name' stands there twice, in line 2"),
-    "a key that is no text": (text("1: 2"), "a key must be a text, in line 1"),
+    "a key twice": (text("name: a\nname: b"), "duplicate key 'name', in line 2"),
+    "a key that is no text": (text("1: 2"), "a key must be a string, in line 1"),
     "two documents": (text("name: a\n---\nname: b"), "more than one document, in line 2"),
     "an object of Python": (text("name: !!python/object/apply:os.system [id]"), "tag 'tag:yaml.org,2002:python"),
-    "bytes": (text("name: !!binary eA=="), "tag 'tag:yaml.org,2002:binary' is not taken"),
+    "bytes": (text("name: !!binary eA=="), "tag 'tag:yaml.org,2002:binary' is not supported"),
     "no number": (text("name: .nan"), "a number is nan, in line 1"),
     "an endless number": (text("name: 1.0e+999"), "a number is inf, in line 1"),
     "a number of a million digits": (text("name: " + "9" * 1_000_000), "more than 100 digits"),
     "many values": (text("a: [" + "1," * 150_000 + "]"), "more than 100,000 values"),
-    "a list": (text("[1, 2]"), "want a mapping|is no kubeconfig|schema|want a list of"),
-    "a text": (text("hello"), "want a mapping|is no kubeconfig|schema|want a list of"),
+    "a list": (text("[1, 2]"), "want a mapping|is not a kubeconfig|schema|want a list of"),
+    "a text": (text("hello"), "want a mapping|is not a kubeconfig|schema|want a list of"),
     "other keys": (text("nmae: x"), "unknown|no current context|schema|want a list of"),
 }
 """How to make a file that is wrong, and what is said of it."""
@@ -117,7 +117,7 @@ _OWN = {
     # These say the same of every content that is not theirs.
     "kubeconfig to be written": "no folder|is a folder|not about a cluster of ours",
     "run for the shelf": "no such folder|no run.jsonl|no report.yaml",
-    "history": "no such folder|no run.jsonl|no ordinary|more than|cannot be read|not a|digest does not fit|no complete",
+    "history": "no such folder|no run.jsonl|more than|cannot be read|not a|digest does not fit|no complete",
 }
 _NO_FAULTS = {("kubeconfig to be written", "not there")}
 

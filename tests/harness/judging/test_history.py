@@ -20,7 +20,7 @@ from harness.judging.judge import judge
 from harness.judging.statistics import Rates
 from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
-from harness.scenario.findings import Findings
+from harness.scenario.record import Record
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 LOOSE = Rates(leak=0.5, miss=0.1)
@@ -312,10 +312,10 @@ def test_rates_of_a_history_are_those_that_were_written() -> None:
 
 
 def test_a_scenario_states_the_largest_of_its_smallest_faults(tmp_path: Path) -> None:
-    findings = Findings()
+    record = Record("t")
     with History(tmp_path / "history.jsonl") as history:
-        findings.opened("one", history.window("KEP-1/x", {"a1": {"a1"}}))
-        findings.opened("two", history.window("KEP-1/x", {"a1": {"a1"}, "b1": {"b1"}}))
+        record.add_window("one", history.window("KEP-1/x", {"a1": {"a1"}}))
+        record.add_window("two", history.window("KEP-1/x", {"a1": {"a1"}, "b1": {"b1"}}))
 
-    check = findings.as_json()["check"]
+    check = record.as_json()["check"]
     assert (check["samples"], check["smallestFault"]) == (283, "5% leak at 2 clients, 20% leak at one")

@@ -7,12 +7,17 @@ from typing import Any
 pytest_plugins = "pytester"
 
 FIXTURES = """
-class Sights:
-    def __init__(self, lasts): self.lasts = lasts
-    def compare(self): assert self.lasts, "hints, left alone: expected a, observed none"
+from types import SimpleNamespace
+
+from harness.scenario.record import Record, Sighting
 
 class Cluster:
-    def __init__(self, lasts): self.sights = Sights(lasts)
+    def __init__(self, lasts):
+        self.api = self.backend = SimpleNamespace(writes=0, changes=0)
+        self.record = Record("t", sightings={"hints": Sighting(0.0, (0, 0), "a", lambda: "a" if lasts else "none")})
+    def settle(self): pass
+    def expect_equal(self, what, *, expected, observed):
+        assert expected == observed, f"{what}: expected {expected}, observed {observed}"
 
 @pytest.fixture
 def lasting(): return Cluster(True)

@@ -70,7 +70,7 @@ def asked(pair: tuple[Namespace, Namespace]) -> Asked:
     return Asked(pair, Ground())
 
 
-LOST = "control probes around the Service were lost too: from a1 to pod b1"
+LOST = "control probes directly to pods were lost too: from a1 to pod b1"
 
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
@@ -102,7 +102,7 @@ def test_silence_while_connection_tracking_is_full_is_unknown(asked: Asked) -> N
             return lambda: 3
 
     asked.ground = Filling()
-    why = "the connection tracking of this machine was full: it had no room for 3 connections"
+    why = "conntrack of this machine was full: it had no room for 3 connections"
     assert asked.probe(SILENT, PORT) == Unknown(f"it got no answer, and {why}")
 
 

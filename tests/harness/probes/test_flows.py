@@ -87,7 +87,7 @@ def test_a_stopped_recording_asks_no_more(wire: Wire) -> None:
     samples = recording.stop()
     wire.loop.probe([wire.ask()] * 50)
     assert recording.stop() == samples
-    assert not any(sample.observation == Unknown("not answered yet") for sample in samples)
+    assert not any(sample.observation == Unknown("no answer yet") for sample in samples)
 
 
 @pytest.mark.parametrize("interval", [0, -1])

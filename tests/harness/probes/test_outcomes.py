@@ -171,10 +171,13 @@ def in_pieces(connection: socket.socket) -> None:
     [
         (in_pieces, Reached("a1", "10.9.0.1")),
         (reset, REFUSED),
-        (lambda c: c.send(b"SSH-2.0-OpenSSH_9.2\r\n"), Unknown("a stranger answered: b'SSH-2.0-OpenSSH_9.2\\r'")),
-        (lambda c: c.send(b"z9 10.9.0.1\n"), Unknown("a stranger answered: 'z9' is not a server of this run")),
-        (lambda c: c.send(b"x" * 4000), Unknown(f"a stranger answered: {b'x' * 60!r}")),
-        (lambda c: None, Unknown("the server closed the connection without saying who it is, after b''")),
+        (
+            lambda c: c.send(b"SSH-2.0-OpenSSH_9.2\r\n"),
+            Unknown("an unknown server answered: b'SSH-2.0-OpenSSH_9.2\\r'"),
+        ),
+        (lambda c: c.send(b"z9 10.9.0.1\n"), Unknown("an unknown server answered: 'z9' is not a server of this run")),
+        (lambda c: c.send(b"x" * 4000), Unknown(f"an unknown server answered: {b'x' * 60!r}")),
+        (lambda c: None, Unknown("the server closed the connection without sending its name, after b''")),
         (lambda c: c.recv(1), TIMED_OUT),
     ],
     ids=["in-pieces", "reset", "banner", "foreign", "endless", "closed", "mute"],

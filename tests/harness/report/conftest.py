@@ -24,27 +24,27 @@ from harness.judging.conclusion import raise_for
 from harness.model.outcomes import TIMED_OUT, Reached
 from harness.judging.statistics import Rates
 from harness.judging.verdict import AnyOf, Verdict
-from harness.scenario.findings import Findings
+from harness.scenario.record import Record
 
 class Watch:
     def __init__(self, history):
         self._history = history
-        self._findings = Findings()
+        self._record = Record("t")
 
     def judgement(self):
-        return self._findings.as_json()
+        return self._record.as_json()
 
     def steady(self, *seen):
         made = self._history.window("", {"a1": AnyOf(frozenset({"a1"}))}, Rates(0.5, 0.1), of=("web", "cluster-ip"))
-        self._findings.opened("TCP, through changes", made)
+        self._record.add_window("TCP, through changes", made)
         made.observe_flow("a1", [(number * 0.004, each) for number, each in enumerate(seen)])
         made.judge()
 
     def window(self, *seen):
         made = self._history.window("", {"a1": {"a1"}}, Rates(0.5, 0.1))
-        self._findings.opened("TCP", made)
-        self._findings.measured("gap", {"seconds": 0.25})
-        self._findings.took(1.5)
+        self._record.add_window("TCP", made)
+        self._record.add_measured("gap", {"seconds": 0.25})
+        self._record.add_duration(1.5)
         made.observe("a1", list(seen))
         judgement = made.judge()
         if judgement.verdict is not Verdict.PASSED:

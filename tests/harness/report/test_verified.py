@@ -56,7 +56,7 @@ def test_a_key_that_is_there_twice_is_refused(forged: Forged) -> None:
     path.write_text(path.read_text() + "mode: ipvs\n")
     (refused,) = verify(forged.folder, forged.requirements)
     assert refused.check == "schema"
-    assert "key 'mode' stands there twice" in refused.text
+    assert "duplicate key 'mode'" in refused.text
 
 
 def test_every_check_has_its_forgery() -> None:

@@ -150,7 +150,7 @@ def test_proxy_that_says_it_is_done_and_rests_is_waited_for_no_longer(
     monkeypatch.setattr(proxy_check, "PATIENCE", 1000.0)
     assert tiny("keeps-removed")[0] is ExitCode.FAILED
     said = (_evidence(tmp_path, REMOVED) / "explanation.txt").read_text(encoding="utf-8")
-    assert "No longer, since the proxy has rested for 1 s, and claims to have worked on everything" in said
+    assert "Stopped early: the proxy has rested for 1 s, and claims to have worked on everything" in said
 
 
 @pytest.mark.slow

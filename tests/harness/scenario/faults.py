@@ -28,7 +28,7 @@ from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 from harness.netns.netlink import attribute, message, messages
 from harness.probes import probe
-from harness.probes.bound import bound
+from harness.probes.server import bound
 from reference.proxy import uapi
 from reference.proxy.netlink import nested, number
 

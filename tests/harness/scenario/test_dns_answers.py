@@ -20,12 +20,12 @@ from harness.model.workloads import pod_client
 from harness.scenario import dns_answers as told
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import (
-    Answer,
+    DnsAnswer,
     ask_dns,
     dns_name_of,
     expect_dns_answer,
+    expect_dns_pods,
     expect_locators,
-    expect_told,
     locator_of,
     resolv_conf,
 )
@@ -51,9 +51,9 @@ def test_answer_is_compared_as_a_whole(cluster: Cluster) -> None:
     service = cluster.create_service(clusterIP="None")
     a1, a2 = cluster.run_servers(on=["a1", "a2"])
     cluster.publish(service, [endpoint(a1), endpoint(a2)])
-    expect_told(cluster, service, {a1: {a1, a2}, pod_client("a2"): {a1, a2}})
+    expect_dns_pods(cluster, service, {a1: {a1, a2}, pod_client("a2"): {a1, a2}})
     with pytest.raises(AssertionError, match=r"A records of service .*: expected .*'a1'\]}, observed .*10\.244\.2\."):
-        expect_told(cluster, service, {a1: {a1}})
+        expect_dns_pods(cluster, service, {a1: {a1}})
     for server in (a1, a2):
         cluster.delete_pod(server)
 
@@ -80,8 +80,8 @@ class Forgetful:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, old: float, ttl: int) -> None:
         until = time.monotonic() + old
 
-        def ask(*_: object, **__: object) -> Answer:
-            return Answer("NOERROR", ("new" if time.monotonic() >= until else "old",), ttl=ttl)
+        def ask(*_: object, **__: object) -> DnsAnswer:
+            return DnsAnswer("NOERROR", ("new" if time.monotonic() >= until else "old",), ttl=ttl)
 
         monkeypatch.setattr(told, "ask_dns", ask)
 
@@ -99,7 +99,7 @@ def test_change_is_waited_for_as_long_as_old_answers_may_be_kept(
 def test_answer_that_may_be_kept_for_too_long_tells_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "LONGEST_KEPT", 0.1)
     Forgetful(monkeypatch, old=60, ttl=86400)
-    with pytest.raises(InconclusiveError, match=r"the first answer may be kept for 86400 s"):
+    with pytest.raises(InconclusiveError, match=r"the first answer may be cached for 86400 s"):
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
 
 
@@ -107,7 +107,7 @@ def test_target_of_a_port_is_asked_for_where_the_answer_lacks_it(cluster: Cluste
     service = cluster.create_service(clusterIP="None", ports=[Port(name="http")])
     (a1,) = cluster.run_servers(on=["a1"])
     cluster.publish(service, [endpoint(a1, extra={"hostname": "db-0"})])
-    expect_told(cluster, service, {a1: {a1}}, kind="SRV")
+    expect_dns_pods(cluster, service, {a1: {a1}}, kind="SRV")
     lacking = replace(ask_dns(cluster, a1, dns_name_of(service), "SRV"), further=())
     assert told._pods_told(cluster, a1, lacking, {a1.addresses["IPv4"]: "a1"}) == ["a1"]
     cluster.delete_pod(a1)
@@ -125,7 +125,7 @@ def test_priority_and_weight_are_up_to_the_server() -> None:
         ";ANSWER\n_http._tcp.web. 5 IN SRV 7 33 80 web.\n"
     )
     assert told._read(answer, query).data == ("80 web.",)
-    assert told._read(answer, dns.message.make_query("other.", "SRV")).rcode == "an answer to something else"
+    assert told._read(answer, dns.message.make_query("other.", "SRV")).rcode == "answer to another question"
 
 
 def test_locators_are_compared_by_the_fields_that_are_given(cluster: Cluster) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from harness.model.manifests import Hints, Object
 from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_conditions, expect_hints, written_endpoints
-from harness.scenario.holding import Sights
-from harness.scenario.refusals import why_no_sync_failed
+from harness.scenario.hints import evidence_of_successful_sync, expect_conditions, expect_hints, written_endpoints
+from harness.scenario.recheck import recheck
+from harness.scenario.record import Record
 from harness.scenario.service import Service
 
 WEB = Service({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}, ())
@@ -28,7 +28,7 @@ class _Written:
         self._slices = slices
         restored = SimpleNamespace(await_pods=self.await_pods)
         self.api = self.backend = SimpleNamespace(writes=0, changes=0, restored=restored)
-        self.sights = Sights(cast("Cluster", self))
+        self.record = Record("t")
         self.compared: dict[str, tuple[Any, Any]] = {}
 
     def slices(self, _: Service) -> Sequence[Object]:
@@ -119,11 +119,11 @@ LEFT_ALONE = "the IPv4 endpoints of service web, left alone"
 def test_what_was_right_is_looked_at_once_more_at_the_end() -> None:
     cluster = _Written(_slice("one", "web", _endpoint("p1", "a")))
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
-    cluster.sights.compare()
+    recheck(cast("Cluster", cluster))
     assert cluster.compared[LEFT_ALONE] == ({"p1": "zones=a"}, {"p1": "zones=a"})
 
     cluster._slices = (_slice("one", "web", _endpoint("p1")),)
-    cluster.sights.compare()
+    recheck(cast("Cluster", cluster))
     assert cluster.compared[LEFT_ALONE] == ({"p1": "zones=a"}, {"p1": "no hints"})
 
 
@@ -132,11 +132,11 @@ def test_what_was_right_before_a_change_is_not_looked_at_any_more(change: str) -
     cluster = _Written(_slice("one", "web", _endpoint("p1", "a")))
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     setattr(cluster.api, change, 1)
-    cluster.sights.compare()
+    recheck(cast("Cluster", cluster))
     assert LEFT_ALONE not in cluster.compared
 
 
 def test_no_sync_failed_where_a_slice_was_written() -> None:
-    assert why_no_sync_failed(_cluster(), WEB) == ""
-    said = why_no_sync_failed(_cluster(_slice("one", "web")), WEB)
+    assert evidence_of_successful_sync(_cluster(), WEB) == ""
+    said = evidence_of_successful_sync(_cluster(_slice("one", "web")), WEB)
     assert said == "no sync failed: slices of service web were written (one)"

@@ -25,9 +25,11 @@ from harness.model.workloads import Pod, pod_client
 from harness.netns.fabric import Host
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import dns_name_of, expect_dns_answer
-from harness.scenario.paths import target_of
+from harness.scenario.flows import expect_flow_survives
+from harness.scenario.measuring import measure, wait_until_as_expected
 from harness.scenario.service import Service
-from harness.scenario.traffic import expect_flow_survives, expect_traffic, measure, paths_to, wait_until_as_expected
+from harness.scenario.service_address import paths_to, service_address
+from harness.scenario.traffic import expect_traffic
 from harness.scenario.transitions import expect_no_loss
 from tests.harness.scenario.faults import FAULTS, PREROUTING, Place, dropping, lasting, to_address
 
@@ -67,7 +69,7 @@ Kind = Callable[[Asked, Strike], None]
 
 
 def window(asked: Asked, strike: Strike) -> None:
-    target = target_of(asked.cluster, asked.service, family=asked.family, port=asked.port)
+    target = service_address(asked.cluster, asked.service, family=asked.family, port=asked.port)
     paths = paths_to(target, {CLIENT: {asked.pod}})
     wait_until_as_expected(asked.cluster, paths, "answers")
     strike()
@@ -177,7 +179,7 @@ AROUND = f"to pod {SERVER}"
 MEETS = {
     **dict.fromkeys(("deaf pod", "mute pod", "pod without route", "deaf client", "mute client"), AROUND),
     "fabric that loses": AROUND,
-    "full connection tracking": "the connection tracking of this machine was full: it had no room for",
+    "full connection tracking": "conntrack of this machine was full: it had no room for",
 }
 """Faults that no window passes, and what is said of them: the others may find nothing to disturb."""
 
@@ -237,6 +239,6 @@ def test_an_endpoint_that_a_proxy_sends_to_nowhere_is_held_against_it(
         right = Endpoint(asked.pod.addresses, node=asked.pod.node, zone=asked.pod.zone)
         asked.cluster.publish(asked.service, [right, Endpoint(nowhere, node=asked.pod.node, zone=asked.pod.zone)])
         asked.cluster.settle()
-        target = target_of(asked.cluster, asked.service, family=family, port=protocol)
+        target = service_address(asked.cluster, asked.service, family=family, port=protocol)
         with pytest.raises(AssertionError, match="got no answer"):
             measure(asked.cluster, "window", paths_to(target, {CLIENT: {asked.pod}}))

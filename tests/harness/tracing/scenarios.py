@@ -10,6 +10,7 @@ from harness.backends.implementation import Implementation
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
 from harness.model.topology import grid
+from harness.scenario.evidence import explain_failure
 from trafficdist import Cluster
 
 
@@ -23,4 +24,5 @@ def scenario(folder: Path, implementation: Implementation) -> Iterator[tuple[Clu
 
 
 def paths(cluster: Cluster) -> dict[str, str]:
-    return {name: text for name, text in cluster.evidence() if name.startswith("path-") and isinstance(text, str)}
+    texts = explain_failure(cluster, cluster.record)
+    return {name: text for name, text in texts if name.startswith("path-") and isinstance(text, str)}

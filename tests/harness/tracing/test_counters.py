@@ -61,5 +61,5 @@ def test_path_tells_rules_by_their_counters(tmp_path: Path) -> None:
         probe = Probe(namespace, "TCP", "127.0.0.9", 80)
         found = follow(probe, namespace, {"node a1": namespace}, ask=ask, is_same=lambda seen: seen == REFUSED)
     lines = path(found, Rules(), client="node a1", node="a1", names={})
-    assert lines[1] == f"  2. iptables nat: -A OUTPUT {' '.join(rule)} 127.0.0.1:9 (its counter rose)"
-    assert lines[2].endswith("→ 127.0.0.1:9: the destination translated")
+    assert lines[1] == f"  2. iptables nat: -A OUTPUT {' '.join(rule)} 127.0.0.1:9 (its counter increased)"
+    assert lines[2].endswith("→ 127.0.0.1:9: destination translated")

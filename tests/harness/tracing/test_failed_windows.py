@@ -11,9 +11,9 @@ from harness.backends.implementation import reference
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
-from harness.scenario.paths import target_of
+from harness.scenario.measuring import measure
 from harness.scenario.service import Service
-from harness.scenario.traffic import measure
+from harness.scenario.service_address import service_address
 from tests.harness.tracing.scenarios import paths, scenario
 from trafficdist import Cluster, Pod, endpoint, node_client
 
@@ -30,7 +30,7 @@ def served(cluster: Cluster, *on: str) -> tuple[Service, list[Pod]]:
 def test_each_failed_window_has_its_path_and_one_that_passed_has_none(tmp_path: Path) -> None:
     with scenario(tmp_path, reference()) as (cluster, _):
         service, _pods = served(cluster, "b1")
-        asks = target_of(cluster, service).path
+        asks = service_address(cluster, service).path
         measure(cluster, "right", [asks("a1", frozenset({"b1"}))])
         assert paths(cluster) == {}
         for label in ("a1", node_client("a1"), "a1"):
@@ -43,11 +43,11 @@ def test_what_is_not_seen_again_is_said_not_to_be(tmp_path: Path) -> None:
     with scenario(tmp_path, reference()) as (cluster, _):
         service, (a1, _b1) = served(cluster, "a1", "b1")
         with pytest.raises(AssertionError):
-            measure(cluster, "wrong", [target_of(cluster, service).path("a1", frozenset({"a1"}))])
+            measure(cluster, "wrong", [service_address(cluster, service).path("a1", frozenset({"a1"}))])
         cluster.publish(service, [endpoint(a1)])
         cluster.settle()
         said = paths(cluster)["path-a1.txt"]
-    assert re.search(r"Asked 50 times more, .*: what was seen in the window was not seen again", said), said
+    assert re.search(r"repeated 50 times after .*The outcome in the window did not occur again", said), said
     assert re.search(r"\n *\d+\. a1 answers\n", said), said
 
 
@@ -55,9 +55,9 @@ def test_client_that_missed_an_endpoint_has_the_path_of_any_packet(tmp_path: Pat
     with scenario(tmp_path, reference()) as (cluster, _):
         service, _pods = served(cluster, "b1")
         with pytest.raises(AssertionError):
-            measure(cluster, "missed", [target_of(cluster, service).path("a1", frozenset({"a1", "b1"}))])
+            measure(cluster, "missed", [service_address(cluster, service).path("a1", frozenset({"a1", "b1"}))])
         assert (
-            "once more, after the window, with the trace of node a1 on: no single packet was wrong"
+            "repeated once after the window, with tracing on node a1. No single packet was wrong"
             in paths(cluster)["path-a1.txt"]
         )
 
@@ -69,34 +69,34 @@ def test_cluster_that_cannot_trace_says_so_and_tells_the_rest(tmp_path: Path, mo
     with scenario(tmp_path, reference()) as (cluster, _):
         service, _pods = served(cluster, "b1")
         with pytest.raises(AssertionError):
-            measure(cluster, "wrong", [target_of(cluster, service).path("a1", frozenset({"a1"}))])
+            measure(cluster, "wrong", [service_address(cluster, service).path("a1", frozenset({"a1"}))])
         monkeypatch.setattr(NetnsBackend, "follow", refused)
         monkeypatch.setattr(NetnsBackend, "explain", KubeconfigBackend.explain)
         said = paths(cluster)["path-a1.txt"]
-    assert "Missing here: the way of the packet: there is no trace here" in said
-    assert "What its objects ask for, and why:" in said
+    assert "Missing here: the path of the packet: there is no trace here" in said
+    assert "Decisions that follow from its objects:" in said
     assert said.count("  Service   ClusterIP 10.96.1.1\n") == 1
 
 
 def test_kernel_without_trace_leaves_the_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
-        raise UnavailableError("the kernel traces no packets here")
+        raise UnavailableError("the kernel cannot trace packets here")
 
     with scenario(tmp_path, reference()) as (cluster, _):
         service, _pods = served(cluster, "b1")
         with pytest.raises(AssertionError):
-            measure(cluster, "wrong", [target_of(cluster, service).path("a1", frozenset({"a1"}))])
+            measure(cluster, "wrong", [service_address(cluster, service).path("a1", frozenset({"a1"}))])
         monkeypatch.setattr("harness.tracing.follower.tracing", refused)
         said = paths(cluster)["path-a1.txt"]
-    assert "Missing here: the kernel traces no packets here" in said
+    assert "Missing here: the kernel cannot trace packets here" in said
     assert re.search(r"1\. client a1 sends 10\S+ → 10\.96\.1\.1:80, tcp", said), said
     assert re.search(r"server b1, in over eth0: \S+ → b1 \(\S+:8080\) tcp SYN\n", said), said
 
 
 def test_windows_for_which_there_is_no_time_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.scenario.wrong_packets.SECONDS", -1.0)
+    monkeypatch.setattr("harness.scenario.evidence.SECONDS", -1.0)
     with scenario(tmp_path, reference()) as (cluster, _):
         service, _pods = served(cluster, "b1")
         with pytest.raises(AssertionError):
-            measure(cluster, "wrong", [target_of(cluster, service).path("a1", frozenset({"a1"}))])
-        assert paths(cluster)["path-a1.txt"].endswith("not followed: other windows took -1 s\n")
+            measure(cluster, "wrong", [service_address(cluster, service).path("a1", frozenset({"a1"}))])
+        assert paths(cluster)["path-a1.txt"].endswith("not traced: other windows took -1 s\n")

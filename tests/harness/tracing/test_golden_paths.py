@@ -18,13 +18,13 @@ import pytest
 from harness.backends.implementation import reference
 from harness.errors import UnavailableError
 from harness.model.manifests import TCP, UDP, Port
+from harness.scenario.measuring import measure
 from harness.scenario.paths import Path as Way
-from harness.scenario.paths import Who, target_of
 from harness.scenario.service import AddressKind, Service
-from harness.scenario.traffic import measure
+from harness.scenario.service_address import ClientRef, service_address
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
-from harness.tracing.messages import OWN_TABLE
+from harness.tracing.messages import TRACE_TABLE
 from harness.tracing.tracer import rules_in
 from mutants import MUTANTS, data_planes
 from tests.harness.tracing.scenarios import paths, scenario
@@ -37,7 +37,7 @@ class Fault:
 
     mutant: str
     says: str
-    client: Who = "a1"
+    client: ClientRef = "a1"
     to: AddressKind = "cluster-ip"
     port: Port = TCP
     family: str = "IPv4"
@@ -46,19 +46,19 @@ class Fault:
 
 
 FAULTS = [
-    Fault("nothing-moves", r"prerouting: no rule takes it.*@services has no 10\.96\.1\.1 \. tcp \. 80\n"),
-    Fault("no-udp", r"prerouting: no rule takes it.*@services has no 10\.96\.1\.1 \. udp \. 80\n", port=UDP),
+    Fault("nothing-moves", r"prerouting: no rule matches.*@services has no 10\.96\.1\.1 \. tcp \. 80\n"),
+    Fault("no-udp", r"prerouting: no rule matches.*@services has no 10\.96\.1\.1 \. udp \. 80\n", port=UDP),
     Fault("no-ipv6", r"ip6 trafficdist prerouting: no rule.*@services has no fd00\S+ \. tcp \. 80\n", family="IPv6"),
     Fault(
-        "no-load-balancer-addresses", r"prerouting: no rule takes it.*@services has no \S+ \. tcp \. 80\n",
+        "no-load-balancer-addresses", r"prerouting: no rule matches.*@services has no \S+ \. tcp \. 80\n",
         client=external_client("a1"), to="load-balancer", spec={"type": "LoadBalancer"},
     ),
     Fault(
-        "no-external-ips", r"prerouting: no rule takes it.*@services has no \S+ \. tcp \. 80\n",
+        "no-external-ips", r"prerouting: no rule matches.*@services has no \S+ \. tcp \. 80\n",
         client=external_client("a1"), to="external-ip", spec={"external_ips": True},
     ),
     Fault(
-        "node-port-beside-endpoints-only", r"prerouting: no rule takes it.*@services has no \S+ \. tcp \. 30\d+\n",
+        "node-port-beside-endpoints-only", r"prerouting: no rule matches.*@services has no \S+ \. tcp \. 30\d+\n",
         client=external_client("a1"), to="node-port", spec={"type": "NodePort"},
     ),
     Fault(
@@ -67,7 +67,7 @@ FAULTS = [
     ),
     Fault(
         "no-hairpin-masquerade",
-        r"masquerading: ip saddr @own return\n +passed over: .*@hairpin has no a1 \(\S+\) \. a1 \(\S+\)\n",
+        r"masquerading: ip saddr @own return\n +no match: .*@hairpin has no a1 \(\S+\) \. a1 \(\S+\)\n",
         client="itself", on="a1",
     ),
     Fault(
@@ -110,7 +110,7 @@ def test_each_mutant_of_the_data_plane_is_told_by_its_rule_or_has_a_reason() -> 
 def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
     """The path that is to fail: silence is right where nobody may answer."""
     via, client = (None, fault.client) if fault.client != "via b1" else ("b1", "a1")
-    target = target_of(cluster, service, to=fault.to, family=fault.family, port=fault.port, via=via)
+    target = service_address(cluster, service, to=fault.to, family=fault.family, port=fault.port, via=via)
     silent = "external_traffic_policy" in fault.spec
     return target.path(pod if client == "itself" else client, TIMED_OUT if silent else frozenset({pod.name}))
 
@@ -132,9 +132,9 @@ def test_rule_at_fault_is_named(tmp_path: Path, fault: Fault) -> None:
         cluster.publish(service, [endpoint(pod)])
         said = path_of(cluster, way(cluster, service, fault, pod))
         assert re.search(fault.says, said, re.DOTALL), said
-        assert "saw the same as in the window, and this is its path" in said
+        assert "had the same outcome as in the window; this is its path" in said
         left = {table for node in backend.network.nodes.values() for table, _, _ in rules_in(node.namespace)}
-        assert f"inet {OWN_TABLE}" not in left
+        assert f"inet {TRACE_TABLE}" not in left
 
 
 def test_wrong_decision_is_told_by_its_element_and_what_was_to_be_decided(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_wrong_decision_is_told_by_its_element_and_what_was_to_be_decided(tmp_pa
         service = cluster.create_service(traffic_distribution="PreferClose")
         a1, b1 = cluster.run_servers(on=["a1", "b1"])
         cluster.publish(service, [endpoint(a1, zones=["a"]), endpoint(b1, zones=["b"])])
-        said = path_of(cluster, target_of(cluster, service).path("a1", frozenset({"a1"})))
+        said = path_of(cluster, service_address(cluster, service).path("a1", frozenset({"a1"})))
     assert re.search(r"@endpoints has 10\.96\.1\.1 \. tcp \. 80 \. \S+ : b1 \(\S+\) \. 8080\n", said), said
     assert re.search(r"\na1 +a +80/TCP IPv4 +zone +1 +0 ", said), said
     assert "no endpoint was chosen by hints" not in said
@@ -164,7 +164,7 @@ def test_kube_proxy_has_its_rules_named_in_its_own_words(tmp_path: Path, mode: s
         service = cluster.create_service()
         (b1,) = cluster.run_servers(on=["b1"])
         cluster.publish(service, [endpoint(b1)])
-        said = path_of(cluster, target_of(cluster, service).path("a1", frozenset({"a1"})))
+        said = path_of(cluster, service_address(cluster, service).path("a1", frozenset({"a1"})))
     assert re.search(CHOSEN[mode], said), said
-    assert re.search(r"it leaves node a1 over eth0 as \S+ → b1 \(\S+:8080\): the destination translated\n", said)
+    assert re.search(r"it leaves node a1 over eth0 as \S+ → b1 \(\S+:8080\): destination translated\n", said)
     assert "kube-proxy-a1.log since the window began:" in said

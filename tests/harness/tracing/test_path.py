@@ -43,13 +43,13 @@ def test_path_names_rules_elements_and_translation() -> None:
         LEFT,
         seen=Reached("td-1/b2"),
     ) == [
-        "  1. client a1 sends 10.244.1.3:11000 → 10.96.1.1:80, tcp; it comes to node a1 over a1-3",
+        "  1. client a1 sends 10.244.1.3:11000 → 10.96.1.1:80, tcp; it enters node a1 over a1-3",
         "  2. ip p nat: ip daddr vmap @services → goto lb",
-        "      passed over: ip daddr vmap @odd: @odd has no 10.96.1.1",
+        "      no match: ip daddr vmap @odd: @odd has no 10.96.1.1",
         "      @services has 10.96.1.1 : goto lb",
         "      mark 0x2",
         "  3. ip p lb: dnat to 10.244.4.2:8080 → accept",
-        "  4. it leaves node a1 over eth0 as 10.244.1.3:11000 → b2 (10.244.4.2:8080): the destination translated",
+        "  4. it leaves node a1 over eth0 as 10.244.1.3:11000 → b2 (10.244.4.2:8080): destination translated",
         ENTRY,
         "  5. b2 answers",
     ]
@@ -60,25 +60,25 @@ def test_chain_whose_rules_do_not_take_a_packet_tells_what_they_missed() -> None
     empty = replace(RULES, elements={(TABLE, "services"): []})
     end = Traced(TABLE, "nat", "accept", ends="policy")
     assert told(Traced(TABLE, "nat", "continue", ends="return", packet=ASKS), end, untouched, rules=empty)[1:] == [
-        "  2. ip p nat: no rule takes it; policy accept",
-        "      passed over: ip daddr vmap @odd: @odd has no 10.96.1.1",
-        "      passed over: ip daddr vmap @services: @services has no 10.96.1.1",
-        "  3. it leaves node a1 over eth0 as 10.244.1.3:11000 → 10.96.1.1:80: nothing translated",
+        "  2. ip p nat: no rule matches; policy accept",
+        "      no match: ip daddr vmap @odd: @odd has no 10.96.1.1",
+        "      no match: ip daddr vmap @services: @services has no 10.96.1.1",
+        "  3. it leaves node a1 over eth0 as 10.244.1.3:11000 → 10.96.1.1:80: no translation",
         ENTRY,
-        "  4. no answer comes to the client",
+        "  4. the client gets no answer",
     ]
 
 
 def test_rules_after_a_goto_are_not_told_as_passed_over() -> None:
     lines = told(Traced(TABLE, "nat", "goto lb", 4, packet=ASKS), Traced(TABLE, "nat", "accept", ends="policy"))
-    assert lines[3] == "  3. ip p nat: the end of the chain; policy accept"
-    assert not any("passed over" in each for each in lines)
+    assert lines[3] == "  3. ip p nat: end of the chain; policy accept"
+    assert not any("no match" in each for each in lines)
 
 
 def test_dropped_packet_goes_no_further() -> None:
     lines = told(Traced(TABLE, "nat", "drop", 9, packet=ASKS), seen=REFUSED)
     assert lines[1] == "  2. ip p nat: drop"
-    assert lines[3:] == ["  3. it goes no further than these rules of node a1", ENTRY, "  4. the client is refused"]
+    assert lines[3:] == ["  3. it does not get past these rules of node a1", ENTRY, "  4. the client gets a refusal"]
 
 
 def test_connection_that_no_node_tracks_is_said() -> None:
@@ -102,13 +102,13 @@ def test_rule_that_no_tool_lists_has_its_number_and_handle() -> None:
 
 def test_packet_of_the_node_itself_came_over_no_link() -> None:
     followed = Followed([TIMED_OUT], [replace(FIRST, chain="first-output", into=0, out=2)], HANDLES, LINKS)
-    assert path(followed, RULES, client="node a1", node="a1", names={})[0].endswith("; it is of node a1 itself")
+    assert path(followed, RULES, client="node a1", node="a1", names={})[0].endswith("; it starts on node a1")
 
 
 def test_packet_that_never_comes_to_the_node_is_said_not_to() -> None:
     assert path(Followed([TIMED_OUT]), RULES, client="a1", node="a1", names={}) == [
-        "  1. client a1 asks; no packet of it came to the rules of node a1",
-        "  2. no answer comes to the client",
+        "  1. client a1 sends a packet; none of its packets reached the rules of node a1",
+        "  2. the client gets no answer",
     ]
 
 

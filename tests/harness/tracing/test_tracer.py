@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UnavailableError
 from harness.netns import rtnetlink
 from harness.netns.namespace import Namespace
-from harness.tracing.messages import OWN_TABLE
+from harness.tracing.messages import TRACE_TABLE
 from harness.tracing.tracer import rules_in, tracing
 
 PORT = 9
@@ -58,7 +58,7 @@ def test_other_packets_are_not_traced(namespace: Namespace) -> None:
 def test_nothing_is_left_after_an_error(namespace: Namespace) -> None:
     def fail() -> None:
         with tracing(namespace, "TCP", "127.0.0.1", PORT):
-            assert {table for table, _, _ in rules_in(namespace)} == {f"inet {OWN_TABLE}"}
+            assert {table for table, _, _ in rules_in(namespace)} == {f"inet {TRACE_TABLE}"}
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -67,7 +67,7 @@ def test_nothing_is_left_after_an_error(namespace: Namespace) -> None:
 
 
 def test_second_trace_at_the_same_time_is_refused(namespace: Namespace) -> None:
-    wanted = "the kernel traces no packets here: cannot make the table"
+    wanted = "the kernel cannot trace packets here: cannot make the table"
     with (
         tracing(namespace, "TCP", "127.0.0.1", PORT),
         pytest.raises(UnavailableError, match=wanted),

@@ -35,9 +35,8 @@ from harness.model.topology import THREE_ZONES
 from harness.model.workloads import node_client
 from harness.netns import sysctls
 from harness.plugin.evidence import gather
-from harness.scenario import paths
-from harness.scenario.paths import Who
 from harness.scenario.service import endpoint
+from harness.scenario.service_address import ClientRef, service_address
 from mutants import BENIGN, MUTANTS
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Replaceable, Stranger, target_of
@@ -68,7 +67,7 @@ def test_datagrams_that_meet_an_earlier_flow_are_no_fault(stranger: Stranger) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["a1", node_client("a1")], ids=str)
 def test_connections_that_meet_earlier_ones_are_no_fault(
-    stranger: Stranger, monkeypatch: pytest.MonkeyPatch, who: Who
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch, who: ClientRef
 ) -> None:
     """SYNs that came before a proxy had rules for a Service; of so few ports some are used again for certain."""
     few = {**sysctls._HOST["IPv4"], "ipv4/ip_local_port_range": "40000 41023"}
@@ -78,7 +77,7 @@ def test_connections_that_meet_earlier_ones_are_no_fault(
     (b1,) = cluster.run_servers(on=["b1"])
     cluster.publish(service, [endpoint(b1)])
     cluster.settle()
-    probes = paths.target_of(cluster, service).path(who, frozenset()).probes(60)
+    probes = service_address(cluster, service).path(who, frozenset()).probes(60)
     assert set(cluster.backend.booted.probe(probes)) == {TIMED_OUT}
 
     cluster.patch_service(service, {"metadata": {"labels": {LEFT: None}}})

@@ -10,7 +10,7 @@ from harness.backends.containers import reachability
 from harness.backends.containers.reachability import choose, is_elsewhere
 from harness.errors import UnavailableError
 from harness.model.abilities import Ability
-from harness.model.probing import AGNHOST
+from harness.model.cluster_options import AGNHOST
 
 NODE = {"metadata": {"name": "kind-worker"}, "status": {"nodeInfo": {"bootID": "boot-1"}}}
 NAMES = {"a1": "kind-worker"}

@@ -1,8 +1,8 @@
-"""The table that makes the kernel trace a probe's first packet, as messages of netlink.
+"""The nftables table that makes the kernel trace a probe's first packet, as netlink messages.
 
-It stands in a table of its own, before all rules and after all: the first chains mark the packet, the last ones, which
-are empty, tell what has become of it. The table belongs to the socket that makes it (Linux 5.12): the kernel takes it
-away when that is closed, also when the process ends. By hand, since pyroute2 reads no errors of what it commits.
+Its first chains, before all other rules, turn the trace on for the packet. Its last chains are empty and show how the
+packet leaves the rules. The socket that creates the table owns it (Linux 5.12): the kernel deletes it with the socket,
+also when the process is killed. pyroute2 does not report errors of a commit, hence the messages are built here.
 
 Numbers are those of linux/netfilter/nf_tables.h and nfnetlink.h.
 """
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from harness.netns.netlink import attribute
 from harness.netns.rtnetlink import Request
-from harness.tracing.messages import OWN_TABLE
+from harness.tracing.messages import TRACE_TABLE
 
 _INET, _OWNER = 1, 0x2  # NFPROTO_INET, NFT_TABLE_F_OWNER
 _FIRST, _LAST = -350, (1 << 31) - 100  # before raw (-300), and after the translation of sources
@@ -29,11 +29,11 @@ _SYN_AND_ACK, _SYN = b"\x12", b"\x02"
 
 
 def requests(protocol: str, address: str, port: int) -> Sequence[Request]:
-    """Return the batch that makes the table, for packets that open a connection to this address and port."""
+    """Return the batch that creates the table, for packets that open a connection to this address and port."""
     matched = _matched(protocol, address, port)
     return [
         Request("begin", 0x10, 0, struct.pack(">BBH", 0, 0, 10)),
-        _request("make the table", 0, _CREATE, _text(1, OWN_TABLE), _number(2, _OWNER)),
+        _request("make the table", 0, _CREATE, _text(1, TRACE_TABLE), _number(2, _OWNER)),
         *(_chain(f"first-{hook}", hook, _FIRST) for hook in ("prerouting", "output")),
         *(_chain(f"last-{hook}", hook, _LAST) for hook in ("input", "postrouting")),
         *(_rule(f"first-{hook}", matched) for hook in ("prerouting", "output")),
@@ -42,7 +42,7 @@ def requests(protocol: str, address: str, port: int) -> Sequence[Request]:
 
 
 def _matched(protocol: str, address: str, port: int) -> bytes:
-    """Return the expressions of the rule that marks the packet."""
+    """Return the expressions of the rule that turns the trace on."""
     six = ":" in address
     packed = socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, address)
     opens = _payload(_TRANSPORT, 13, 1) + _mask(_SYN_AND_ACK) + _compare(_SYN) if protocol == "TCP" else b""
@@ -63,12 +63,12 @@ def _matched(protocol: str, address: str, port: int) -> bytes:
 
 def _chain(name: str, hook: str, priority: int) -> Request:
     where = attribute(4 | 0x8000, _number(1, _HOOKS[hook]) + _number(2, priority))
-    return _request(f"make chain {name}", 3, _CREATE, _text(1, OWN_TABLE), _text(3, name), where, _text(7, "filter"))
+    return _request(f"make chain {name}", 3, _CREATE, _text(1, TRACE_TABLE), _text(3, name), where, _text(7, "filter"))
 
 
 def _rule(chain: str, expressions: bytes) -> Request:
     body = attribute(4 | 0x8000, expressions)
-    return _request(f"write the rule of {chain}", 6, _CREATE | _APPEND, _text(1, OWN_TABLE), _text(2, chain), body)
+    return _request(f"write the rule of {chain}", 6, _CREATE | _APPEND, _text(1, TRACE_TABLE), _text(2, chain), body)
 
 
 def _request(what: str, kind: int, flags: int, *attributes: bytes) -> Request:

@@ -1,6 +1,6 @@
-"""Many questions about traffic in one measuring window: each is judged on its own, and they share their waiting.
+"""Expectations about the traffic of many addresses at once: they share the wait, and each is judged on its own.
 
-A scenario asks hundreds of paths so in the time of one. A question that fails says so by its name, beside the others.
+A scenario checks hundreds of paths in the time of one. A failure names each `Question` that failed.
 """
 
 from __future__ import annotations
@@ -19,41 +19,40 @@ from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Reached, Unknown
 from harness.model.texts import paragraphs
 from harness.scenario.cluster import Cluster
-from harness.scenario.paths import Path, Who, named, target_of
-from harness.scenario.service import AddressKind, Service
-from harness.scenario.traffic import (
+from harness.scenario.measuring import (
     MANY_IN_FLIGHT,
-    Expected,
     Observed,
     as_probes_see_it,
     expect_in_time,
-    insist_on_speech,
     left,
-    paths_to,
     probe_all,
+    require_earlier_answer,
     wait_until_as_expected,
 )
+from harness.scenario.paths import Path
+from harness.scenario.service import AddressKind, Service
+from harness.scenario.service_address import ClientRef, Expected, named, paths_to, service_address
 
-RATE = 250  # questions a second during changes, by all clients in turn
+RATE = 250  # probes per second during changes, from all clients in turn
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What clients see at one address of a Service; `kept` if each keeps one of the pods that it is to see.
+    """The expected traffic of one address of a Service; with `kept`, each client keeps one of its pods.
 
     The family and the port are by default the first ones of the Service.
     """
 
     name: str
     service: Service
-    expected: Mapping[Who, Expected]
+    expected: Mapping[ClientRef, Expected]
     to: AddressKind = "cluster-ip"
     kept: bool = False
     family: str | None = None
     port: Port | None = None
 
 
-def expect_together(
+def expect_concurrent_traffic(
     cluster: Cluster,
     questions: Sequence[Question],
     *,
@@ -63,15 +62,15 @@ def expect_together(
 ) -> None:
     """Expect the traffic of each question, as `expect_traffic` does.
 
-    `explain` is called with the names of those that fail, and only then. `timed` says whether it must be so in the time
+    `explain` is called with the names of questions that fail. With `timed`, the traffic must be right within the time
     that the implementation declares.
 
-    Raises `AssertionError` with the names of those that fail, each with its grid; `InconclusiveError`; `UsageError` for
+    Raises `AssertionError` with the names of questions that fail and their grids; `InconclusiveError`; `UsageError` for
     a Service that is expected to be silent and has not answered yet.
     """
     paths = {each.name: _paths(cluster, each) for each in questions}
     for each in questions:
-        insist_on_speech(cluster, each.service, paths[each.name])
+        require_earlier_answer(cluster, each.service, paths[each.name])
     waited = wait_until_as_expected(cluster, [path for some in paths.values() for path in some], "all answers")
     paths = _keeping(cluster, paths)
     unmet = {
@@ -79,18 +78,18 @@ def expect_together(
     }
     if unmet:
         texts = [f"{name}: {each.message}\n\n{each.grid}\n\n{explain(name)}" for name, each in unmet.items()]
-        told = f"{len(unmet)} of {len(questions)} are not as expected: {'; '.join(unmet)}"
+        told = f"{len(unmet)} of {len(questions)} addresses have unexpected traffic: {'; '.join(unmet)}"
         raise_for(next(iter(unmet.values())), paragraphs(texts[0], told, *texts[1:], waited.text))
-    cluster.answered.update(each.service.name for each in questions)
+    cluster.record.answered.update(each.service.name for each in questions)
     if timed:
         expect_in_time(cluster, f"traffic of {'; '.join(paths)}", waited)
 
 
-def expect_first_answers_together(cluster: Cluster, questions: Sequence[Question]) -> None:
-    """Wait until a few probes of each client have the expected answers, and open no window. Raises `AssertionError`."""
+def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
+    """Expect a few probes of each client to have the expected answers, without a window. Raises `AssertionError`."""
     paths = [(each, _paths(cluster, each)) for each in questions]
     for each, some in paths:
-        insist_on_speech(cluster, each.service, some)
+        require_earlier_answer(cluster, each.service, some)
     asked = [path for _, some in paths for path in some]
     waited = as_probes_see_it(cluster, wait_until_as_expected(cluster, asked, "all first answers"))
     cluster.expect_equal(
@@ -100,22 +99,22 @@ def expect_first_answers_together(cluster: Cluster, questions: Sequence[Question
         explanation=waited.text,
         unknown=waited.unknown,
     )
-    cluster.answered.update(each.service.name for each in questions)
+    cluster.record.answered.update(each.service.name for each in questions)
 
 
 @contextlib.contextmanager
-def expect_meanwhile(
+def expect_traffic_during(
     cluster: Cluster,
     questions: Sequence[Question],
     *,
     answered: Sequence[Question] = (),
     explain: Callable[[str], str] = lambda _: "",
 ) -> Iterator[None]:
-    """Expect that nobody but the expected pods answers the clients of these questions at any time of the block.
+    """Expect only the expected pods to answer the clients of these questions during the block.
 
-    Clients ask at a steady rate. Silence and refusals count only for those of `answered`, who must get an answer each
-    time. What the block itself raises goes on; else raises `AssertionError`, and `InconclusiveError` when it cannot be
-    told. `explain` is called with the names of questions that fail, and only then.
+    Clients send probes at a steady rate. Silence and refusals count only for the questions in `answered`, whose clients
+    must always get an answer. `explain` is called with the names of questions that fail. Raises `AssertionError` and
+    `InconclusiveError`, unless the block itself raises.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]
     may_lose = sum(len(each.expected) for each in questions)
@@ -143,7 +142,7 @@ def expect_meanwhile(
             odd[f"{path.label} {happened}"] += 1
             unmet[name] = None
     cluster.expect_equal(
-        "what clients saw that they should see neither before, during nor after a change",
+        "outcomes that are wrong before, during and after a change",
         expected={},
         observed=dict(odd),
         explanation=paragraphs(*(explain(name) for name in unmet)),
@@ -152,7 +151,7 @@ def expect_meanwhile(
 
 
 def _paths(cluster: Cluster, question: Question) -> list[Path]:
-    target = target_of(cluster, question.service, to=question.to, family=question.family, port=question.port)
+    target = service_address(cluster, question.service, to=question.to, family=question.family, port=question.port)
     paths = [replace(each, label=f"{each.label} in {question.name}") for each in paths_to(target, question.expected)]
     if not question.kept:
         return paths
@@ -162,7 +161,7 @@ def _paths(cluster: Cluster, question: Question) -> list[Path]:
 
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
-    """Return the paths; one that may see any of some pods expects the one that now answers, if it is one of them."""
+    """Return the paths; where any of several pods may answer, the expected pod is the one that answers now."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
     return {
         name: [replace(path, expected=_kept(path, seen.get(path, []))) for path in some] for name, some in paths.items()
@@ -179,7 +178,7 @@ def _kept(path: Path, seen: Sequence[Observation]) -> verdict.Expected:
 def _measure(
     cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates, before: Observed
 ) -> Iterator[tuple[str, Judgement]]:
-    """Send all probes at once. Yields the judgement of each question, failed ones first: the first one decides."""
+    """Send all probes at once. Yields the judgement of each question, failed ones first."""
     windows = {name: cluster.window(name, some, rates) for name, some in paths.items()}
     asked = [(windows[name], path) for name, some in paths.items() for path in some]
     counts = {path: left(window, path, before) for window, path in asked}

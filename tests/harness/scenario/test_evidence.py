@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from harness.scenario.wrong_packets import LINES, since_then
+from harness.scenario.evidence import LINES, since_then
 
 OPENED = datetime(2026, 11, 21, 8, 49, 51, 100000, UTC).timestamp()
 KLOG = """\
@@ -22,9 +22,9 @@ E1121 08:49:52.000000   27095 a.go:1] "after"
     ("log", "shown"),
     [
         (KLOG, KLOG.split(" of it\n", 1)[1].strip()),
-        (KLOG.splitlines()[0], "it says nothing"),
-        ("", "it says nothing"),
-        ("one\ntwo\n", "its lines tell no time; these are the last\none\ntwo"),
+        (KLOG.splitlines()[0], "no lines"),
+        ("", "no lines"),
+        ("one\ntwo\n", "lines without timestamps; these are the last\none\ntwo"),
     ],
     ids=["since", "nothing since", "empty", "no times"],
 )

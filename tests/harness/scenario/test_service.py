@@ -14,8 +14,8 @@ from harness.judging.history import History
 from harness.model.manifests import Endpoint, Hints
 from harness.model.release import Release
 from harness.model.topology import ONE_ZONE
-from harness.scenario.asking import asked_of, refuse_unasked
 from harness.scenario.cluster import Cluster
+from harness.scenario.service import refuse_unrequested_hints, requested_hints
 
 MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
 ZONE, NODE = Endpoint({}, hints=Hints(zones=("a",))), Endpoint({}, hints=Hints(nodes=("a1",)))
@@ -43,20 +43,20 @@ def service(value: str | None = None, annotations: Mapping[str, Any] | None = No
     ],
 )
 def test_field_and_annotations_ask_for_hints(obj: Mapping[str, Any], kinds: set[str]) -> None:
-    assert asked_of(obj) == kinds
+    assert requested_hints(obj) == kinds
 
 
 @pytest.mark.parametrize(
     ("endpoints", "asked"), [([Endpoint({})], ""), ([ZONE, Endpoint({})], "zone"), ([ZONE, NODE], "zone node")]
 )
 def test_hints_that_are_asked_for_may_be_written(endpoints: list[Endpoint], asked: str) -> None:
-    refuse_unasked("web", frozenset(asked.split()), endpoints)
+    refuse_unrequested_hints("web", frozenset(asked.split()), endpoints)
 
 
 @pytest.mark.parametrize(("endpoint", "asked", "wanted"), [(ZONE, "", "PreferClose"), (NODE, "zone", "PreferSameNode")])
 def test_hints_that_nobody_asked_for_are_refused(endpoint: Endpoint, asked: str, wanted: str) -> None:
-    with pytest.raises(UsageError, match=f"service web asks for no hints .*{wanted}.*unasked=True"):
-        refuse_unasked("web", frozenset(asked.split()), [endpoint])
+    with pytest.raises(UsageError, match=f"service web does not request hints .*{wanted}.*unasked=True"):
+        refuse_unrequested_hints("web", frozenset(asked.split()), [endpoint])
 
 
 def test_slices_with_hints_are_written_for_services_that_ask_for_them(tmp_path: Path, netns_allowed: None) -> None:
@@ -68,7 +68,7 @@ def test_slices_with_hints_are_written_for_services_that_ask_for_them(tmp_path: 
         cluster = Cluster(backend, "asking", history=history, test="test")
         asking, silent = cluster.create_service(traffic_distribution="PreferClose"), cluster.create_service()
         cluster.publish(asking, hinted)
-        with pytest.raises(UsageError, match=f"service {silent.name} asks for no hints for zones"):
+        with pytest.raises(UsageError, match=f"service {silent.name} does not request hints for zones"):
             cluster.publish(silent, hinted)
         assert cluster.slices(silent) == []
         cluster.publish(silent, hinted, unasked=True)

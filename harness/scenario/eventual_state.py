@@ -1,7 +1,6 @@
-"""Expectations about a cluster beside its packets: metrics, health, conditions, Events.
+"""Expectations about metrics, health checks, conditions and Events, which a scenario waits for.
 
-A component works on a change in its own time, so a scenario waits for the expected value. The compared values can be
-written as JSON, and are as small as the sentence of the requirement, so that a failure fits in one line.
+The compared values are JSON, and no larger than the requirement's sentence needs, so that a failure fits in one line.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from harness.scenario.convergence import come_to, come_to_stay
 from harness.scenario.service import Service
 
 
-def expect_becomes(
+def expect_eventually(
     cluster: Cluster,
     what: str,
     look: Callable[[], Any],
@@ -35,9 +34,9 @@ def expect_becomes(
     unless: Callable[[], str] = str,
     stays: bool = False,
 ) -> None:
-    """Wait until `look` returns `expected`, and with `stays` see that it does so on. Raises `AssertionError`.
+    """Wait until `look` returns `expected`; with `stays`, check that it stays so. Raises `AssertionError`.
 
-    Raises `InconclusiveError` instead where `unless` says why the last value means nothing.
+    Raises `InconclusiveError` instead if `unless` returns a reason why the last value proves nothing.
     """
     cluster.settle()
     wait = come_to_stay if stays else partial(come_to, every=0.02)
@@ -45,17 +44,16 @@ def expect_becomes(
     if seen == expected:
         cluster.expect_equal(what, expected=expected, observed=seen)
         return
-    explanation = gathered(explain)  # an error in it does not change the verdict
+    explanation = gathered(explain)  # an error here must not change the verdict
     cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation, unknown=unless())
 
 
 @contextlib.contextmanager
 def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
-    """Expect a component to run on through the block, and to work on what is written; and in earlier scenarios too.
+    """Expect a component to run and to process changes during the block, and to have done so in earlier scenarios.
 
-    `component` is one of `Component`, or `DNS_SERVER`.
-
-    Raises `AssertionError`, which says who has ended or works no longer, and how; else what the block raises.
+    `component` is one of `Component`, or `DNS_SERVER`. Raises `AssertionError` with the reason why the component ended
+    or stopped processing changes; otherwise what the block raises.
     """
     cluster.expects_running = True
     said = cluster.ended_before().get(component, "")
@@ -79,8 +77,8 @@ def _compare(cluster: Cluster, component: str, end: str) -> None:
     cluster.expect_equal(f"the {component}", expected="runs", observed=first or "runs", explanation=rest)
 
 
-class Counted:
-    """The changes of a component's metrics from now on: others use it too, so only changes count."""
+class MetricChanges:
+    """The changes of a component's metrics since now: other scenarios have changed their values before."""
 
     def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
         self._cluster, self._component, self._node = cluster, component, node
@@ -90,7 +88,7 @@ class Counted:
     def expect(self, name: str, labels: Mapping[str, str] | None = None, *, by: int) -> None:
         """Expect the sum of this metric, over all series with these labels, to change by `by`."""
         before = self._before.total(name, **(labels or {}))
-        expect_becomes(
+        expect_eventually(
             self._cluster,
             f"{self._title(name, labels)} has changed by",
             lambda: round(self._read().total(name, **(labels or {})) - before),
@@ -101,12 +99,9 @@ class Counted:
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
-        """Expect the sum to grow: for actions that a component may take more often than it must.
-
-        `unless` is that of `expect_becomes`.
-        """
+        """Expect the sum to grow, for actions that a component may repeat. `unless` is that of `expect_eventually`."""
         before = self._before.total(name, **(labels or {}))
-        expect_becomes(
+        expect_eventually(
             self._cluster,
             f"{self._title(name, labels)} has grown",
             lambda: self._read().total(name, **(labels or {})) > before,
@@ -126,14 +121,14 @@ class Counted:
         return "\n".join(line for line in self._read().text.splitlines() if line.startswith(name))
 
 
-def controller_metrics(cluster: Cluster) -> Counted:
-    """Return the changes of the EndpointSlice controller's metrics from now on."""
-    return Counted(cluster, CONTROLLER)
+def controller_metrics(cluster: Cluster) -> MetricChanges:
+    """Return the changes of the EndpointSlice controller's metrics since now."""
+    return MetricChanges(cluster, CONTROLLER)
 
 
-def proxy_metrics(cluster: Cluster, node: str) -> Counted:
-    """Return the changes of the metrics of a node's proxy from now on."""
-    return Counted(cluster, PROXY, node)
+def proxy_metrics(cluster: Cluster, node: str) -> MetricChanges:
+    """Return the changes of the metrics of a node's proxy since now."""
+    return MetricChanges(cluster, PROXY, node)
 
 
 def expect_http_answer(
@@ -162,7 +157,7 @@ def expect_http_answer(
             return f"no answer: {error}"
         return {"code": answer.code, **_fields(answer, fields), **{name: answer.headers.get(name) for name in names}}
 
-    expect_becomes(cluster, f"answer to GET :{port}{path} on {node}", look, expected=expected)
+    expect_eventually(cluster, f"answer to GET :{port}{path} on {node}", look, expected=expected)
 
 
 def _fields(answer: HttpAnswer, names: Iterable[str]) -> Object:
@@ -184,7 +179,7 @@ def expect_condition(cluster: Cluster, service: Service, kind: str, status: str 
 
     Raises `AssertionError`.
     """
-    expect_becomes(
+    expect_eventually(
         cluster,
         f"condition {kind} of service {service.name}",
         lambda: conditions_of(cluster, service).get(kind, {}).get("status"),

@@ -1,0 +1,266 @@
+"""Sends probes along paths: waits for the expected outcomes, then measures and judges.
+
+A check has two parts. It polls until the clients get the expected outcomes, because changes take time. Then the
+measuring window opens, in which every observation counts. If the first round of polling is right, its observations
+belong to the window. Sample sizes follow from stated error rates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from harness.backends.protocols import Probing, SeesRest
+from harness.errors import UsageError
+from harness.eventually import NotYetError, eventually, time_scale
+from harness.judging import verdict
+from harness.judging.conclusion import raise_for
+from harness.judging.history import Window
+from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.timeline import Seen
+from harness.judging.verdict import Judgement, Verdict
+from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
+from harness.model.texts import paragraphs
+from harness.scenario.cluster import Cluster
+from harness.scenario.convergence import limit, patience
+from harness.scenario.paths import Path
+from harness.scenario.service import Service
+from harness.scenario.service_address import ServiceAddress, named
+from harness.scenario.steps import step
+
+IN_FLIGHT = 32  # probes at once, if answers are expected
+MANY_IN_FLIGHT = 256  # probes at once, for load, or for very many probes
+FIRST_ROUND = 4  # probes of each client in a round of polling
+SECOND_ROUND = 28  # after a right first round, which may have missed endpoints that are no longer expected
+FEW = 4  # pods, all of which a second round reaches
+
+
+OUTCOMES = {TimedOut: "got no answer", Refused: "was refused", Unknown: "got an inconclusive answer"}
+
+
+def said(observation: Observation) -> str:
+    """Return the outcome of a probe in words: "reached a1", "got no answer"."""
+    return f"reached {observation.pod}" if isinstance(observation, Reached) else OUTCOMES[type(observation)]
+
+
+def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
+    """Raise `UsageError` if only silence is expected of a Service that has never answered: that proves nothing."""
+    if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
+        raise UsageError(
+            f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
+        )
+
+
+def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: ServiceAddress) -> None:
+    """Wait for the expected answers to a few probes of each client. Raises `AssertionError`."""
+    waited = as_probes_see_it(cluster, wait_until_as_expected(cluster, paths, f"an answer by {target}"))
+    cluster.expect_equal(
+        f"wrong answer by {target}",
+        expected="none",
+        observed=waited.wrong or "none",
+        explanation=waited.text,
+        unknown=waited.unknown,
+    )
+
+
+Observed = Mapping[Path, Sequence[Observation]]
+"""The observations of each path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The result of a wait: what was wrong in the last round, and a text about it; both are "" if all was right.
+
+    `unknown` equals `wrong` if the last round was inconclusive.
+
+    `wrong_until` is the time in seconds from the start of the wait to the start of the last wrong round, or until all
+    components had finished: the implementation took at least so long. The duration of a round does not count.
+
+    `seen` are the observations of the second round if it was right the first time. They count in the window, so a
+    faulty proxy has two chances to pass, not more (`Rates.chances`).
+
+    `silent` is the path without an answer in the last first round, if that was wrong.
+    """
+
+    wrong: str = ""
+    text: str = ""
+    wrong_until: float = 0.0
+    seen: Observed = field(default_factory=dict)
+    unknown: str = ""
+    silent: Path | None = None
+
+
+def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
+    """Expect a successful wait to have ended within the declared time, if there is one. Raises `AssertionError`."""
+    if cluster.converges_within:
+        in_time = waited.wrong_until <= cluster.converges_within * time_scale()
+        said = f"{what} became as expected within {limit(cluster)}"
+        late = f"Before the window: {waited.text}" if waited.text else f"it was wrong for {waited.wrong_until:.3f} s"
+        cluster.expect_equal(said, expected=True, observed=in_time, explanation=late)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mismatch:
+    """A difference from what is expected; if not `known`, an observation that is inconclusive."""
+
+    text: str
+    known: bool = True
+    silent: Path | None = None
+
+
+@step("wait for {awaited}")
+def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> Waited:
+    """Wait until all components have settled and a few probes along each path have the expected outcome."""
+    begin = time.monotonic()
+    busy = cluster.settle()
+    waited = wait_for_packets(cluster, paths, awaited, begin=begin, within=patience(cluster))
+    if not waited.wrong:
+        cluster.took(awaited, time.monotonic() - begin)
+    return replace(waited, wrong_until=max(waited.wrong_until, busy))
+
+
+def wait_for_packets(
+    cluster: Cluster, paths: Sequence[Path], awaited: str, *, begin: float, within: float | None
+) -> Waited:
+    """Wait for the expected outcomes, whether or not components have settled."""
+    wrong_until = 0.0
+    sees_rest = cluster.backend.find(SeesRest)
+    mismatch, in_vain = _Mismatch(""), sees_rest.rest() if sees_rest else str
+    speaking = [path for path in paths if not path.silent]
+    second_rounds: list[Observed | _Mismatch] = []
+
+    def as_expected() -> bool:
+        nonlocal mismatch, wrong_until
+        looked_at = time.monotonic()
+        first = _first_round(cluster, paths)
+        if first is None:
+            second_rounds.append(_second_round(cluster, speaking))
+            if not isinstance(second_rounds[-1], _Mismatch):
+                return True
+            first = second_rounds[-1]
+        mismatch = first
+        wrong_until = looked_at - begin if mismatch.known else wrong_until
+        raise NotYetError(mismatch.text)
+
+    try:
+        eventually(as_expected, within=within, every=0.02, describe=awaited, in_vain=in_vain)
+    except NotYetError as error:
+        unknown = "" if mismatch.known else mismatch.text
+        return Waited(mismatch.text, str(error), wrong_until, unknown=unknown, silent=mismatch.silent)
+    only = second_rounds[0]
+    return Waited(wrong_until=wrong_until, seen={} if isinstance(only, _Mismatch) else only)
+
+
+def as_probes_see_it(cluster: Cluster, waited: Waited) -> Waited:
+    """Return a failed wait as judged by full probes: a quick look on a busy machine may miss answers."""
+    path = waited.silent
+    if path is None:
+        return waited
+    (seen,) = probe_all(cluster, {path: FIRST_ROUND}).values()
+    mismatch = next(_wrong((path, each) for each in seen), None)
+    if mismatch is None:
+        return replace(waited, unknown=f"{waited.wrong}, but a probe with the full time limit got an answer")
+    return replace(waited, wrong=mismatch.text, unknown="" if mismatch.known else mismatch.text)
+
+
+@step("probe {title}")
+def measure(
+    cluster: Cluster,
+    title: str,
+    paths: Sequence[Path],
+    *,
+    seen: Observed | None = None,
+    at_least: int = 0,
+    rates: Rates = DEFAULT_RATES,
+    in_flight: int = IN_FLIGHT,
+    explain: Callable[[Sequence[str]], str] = lambda _: "",
+) -> Window:
+    """Open a measuring window, send the planned number of probes along each path, and judge the observations.
+
+    The window begins with the observations in `seen`. `explain` is called with the clients that failed, if any.
+    Raises as `raise_unless_passed` does.
+    """
+    opens = Seen(time.monotonic(), "the measuring window opens: from now on every observation counts")
+    window = cluster.window(title, paths, rates)
+    for path, observations in (seen or {}).items():
+        window.observe(path.label, observations)
+    samples = {path: left(window, path, seen or {}, at_least) for path in paths}
+    first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in samples.items()}
+    in_vain = _observe(cluster, window, first, in_flight)
+    rest = {path: samples[path] - first[path] for path in samples if path not in in_vain}
+    _observe(cluster, window, {path: count for path, count in rest.items() if count}, in_flight)
+    judgement = window.judge()
+    raise_unless_passed(judgement, title, lambda: paragraphs(explain(judgement.unmet), cluster.timeline([opens])))
+    return window
+
+
+def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
+    """Raise `UnmetError` for a failed judgement, `UntoldError` for an inconclusive one, with grid and details."""
+    if judgement.verdict is not Verdict.PASSED:
+        raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
+
+
+def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
+    """Return the number of probes of a path that its plan still needs."""
+    return max(0, max(window.plans[path.label].samples, at_least) - len(seen.get(path, ())))
+
+
+def _first_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | None:
+    """Send a few probes along each path. Returns the first mismatch."""
+    probes = [(path, probe) for path in paths for probe in path.probes(FIRST_ROUND)]
+    seen = cluster.backend.part(Probing).glance([probe for _, probe in probes])
+    for (path, _), each in zip(probes, seen, strict=True):
+        for mismatch in _wrong([(path, named(cluster, each))]):
+            return replace(mismatch, silent=path if each == TIMED_OUT else None)
+    return None
+
+
+def _second_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | Observed:
+    """Send more probes. Returns the first mismatch, or else all observations."""
+    seen = probe_all(cluster, dict.fromkeys(paths, SECOND_ROUND), MANY_IN_FLIGHT)
+    for mismatch in _wrong((path, each) for path, some in seen.items() for each in some):
+        return mismatch
+    for path, some in seen.items():
+        pods = {each.pod for each in some if isinstance(each, Reached)}
+        if isinstance(path.expected, AbstractSet) and len(pods) < len(path.expected) <= FEW:
+            return _Mismatch(f"{path.label} reached {len(pods)} of {len(path.expected)} pods in {len(some)} probes")
+    return seen
+
+
+def _wrong(seen: Iterable[tuple[Path, Observation]]) -> Iterator[_Mismatch]:
+    for path, each in seen:
+        if isinstance(each, Unknown):
+            yield _Mismatch(f"{path.label} is inconclusive: {each.why}", known=False)
+        elif verdict.is_wrong(each, path.expected):
+            yield _Mismatch(f"{path.label} {said(each)}")
+
+
+def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
+    """Send probes and count outcomes. Returns the paths without an expected answer, which need no more probes."""
+    in_vain = set()
+    for path, observations in probe_all(cluster, counts, in_flight).items():
+        window.observe(path.label, observations)
+        if not path.silent and TIMED_OUT in observations:
+            in_vain.add(path)
+    return in_vain
+
+
+def probe_all(
+    cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT
+) -> dict[Path, list[Observation]]:
+    """Send these numbers of probes along each path, and return their outcomes.
+
+    Probes that expect silence are all sent at once, since each of them waits for its time limit.
+    """
+    seen: dict[Path, list[Observation]] = {path: [] for path in counts}
+    for silent in (False, True):
+        chosen = {path: count for path, count in counts.items() if count and path.silent is silent}
+        if not chosen:
+            continue
+        probes = [probe for path, count in chosen.items() for probe in path.probes(count)]
+        observations = iter(cluster.backend.part(Probing).probe(probes, in_flight=len(probes) if silent else in_flight))
+        for path, count in chosen.items():
+            seen[path] = [named(cluster, next(observations)) for _ in range(count)]
+    return seen

@@ -1,0 +1,81 @@
+"""The record of one scenario: what it has seen and measured so far.
+
+Expectations append to it. The report takes its numbers, `recheck` its last observations, and `evidence` its failed
+windows: `explain_failure(cluster, record)`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.judging.history import Window
+from harness.judging.history_format import counts
+from harness.judging.results import CONVERGENCE
+from harness.judging.verdict import Judgement, Verdict
+from harness.scenario.paths import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A value that was right at `at` (monotonic seconds), after this number of writes and changes by the scenario."""
+
+    at: float
+    changes: tuple[int, int]
+    value: Any
+    look_again: Callable[[], Any]
+
+
+@dataclass(slots=True)
+class Record:
+    """The record of one run of a test."""
+
+    test: str
+    begun: float = field(default_factory=time.monotonic)
+    answered: set[str] = field(default_factory=set)
+    """Services that have answered a probe: only then does their silence prove anything."""
+    pod_names: dict[str, str] = field(default_factory=dict)
+    """The names of all pods that ran, deleted ones as well, by address."""
+    sightings: dict[str, Sighting] = field(default_factory=dict)
+    """The last right value of everything that the scenario has checked."""
+    _windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)
+    _measured: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    _slowest: float = 0.0
+
+    def add_window(self, title: str, window: Window, paths: Sequence[Path] = ()) -> None:
+        """Add a measuring window along these paths; its final counts are reported."""
+        self._windows.append((title, window, paths))
+
+    def failed_windows(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
+        """Yield the failed windows, in order, with their judgements and paths."""
+        for _, window, paths in self._windows:
+            judgement = window.judgement()
+            if judgement.verdict is Verdict.FAILED:
+                yield window, judgement, paths
+
+    def add_measured(self, title: str, values: Mapping[str, float]) -> None:
+        """Add numbers for the report."""
+        self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
+
+    def add_duration(self, seconds: float) -> None:
+        """Add the time that a change took to become visible; the longest is reported."""
+        self._slowest = max(self._slowest, seconds)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan of the probes, the counts of each window, and the numbers; empty without any of them."""
+        measured: dict[str, Any] = dict(self._measured)
+        if self._slowest:
+            measured[CONVERGENCE] = {"slowestSeconds": round(self._slowest, 3)}
+        if not self._windows:
+            return {"observed": measured} if measured else {}
+        plans = [each for _, window, _ in self._windows for each in window.plans.values()]
+        largest = max(plans, key=lambda each: each.samples)
+        weakest = min((each for each in plans if each.kind == largest.kind), key=lambda each: each.samples)
+        check = {**largest.check(len(plans)), "smallestFault": weakest.smallest_fault}
+        windows = {
+            f"{number}. {title}": {client: counts(tally) for client, tally in window.tallies.items()}
+            for number, (title, window, _) in enumerate(self._windows, 1)
+        }
+        return {"check": check, "observed": windows | measured}

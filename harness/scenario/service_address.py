@@ -1,0 +1,96 @@
+"""Addresses of Services as targets of probes, and the paths of clients to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from harness.backends.protocols import Probing
+from harness.errors import UsageError
+from harness.judging import verdict
+from harness.judging.verdict import NoAnswer
+from harness.model.manifests import Port
+from harness.model.outcomes import Observation, Reached, Refused, TimedOut
+from harness.model.workloads import Client, Pod, pod_client
+from harness.scenario.cluster import Cluster
+from harness.scenario.paths import Path, names
+from harness.scenario.service import AddressKind, Service
+
+ClientRef = str | Client | Pod
+"""A client: a node's name (a pod on that node), a `Client`, or a `Pod` of the scenario."""
+
+Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
+Traffic = Mapping[ClientRef, Expected]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAddress:
+    """An address of a Service, of some kind and family, with a port; node `via` overrides the client's own node."""
+
+    cluster: Cluster
+    service: Service
+    to: AddressKind
+    family: str
+    port: Port
+    via: str | None = None
+
+    def address(self, node: str) -> tuple[str, int]:
+        """Return the address and port of a node, or of the whole cluster. Raises `UsageError`."""
+        if self.to == "cluster-ip":
+            return self.service.cluster_ip(self.family), self.port.port
+        if self.to == "node-port":
+            addresses = self.cluster.backend.part(Probing, nodes=[node]).node_addresses(node)
+            return addresses[self.family], self.service.node_port(self.port)
+        if (self.to, node) not in self.service.virtual:
+            raise UsageError(f"service {self.service.name} has no {self.to} address that is routed to {node}")
+        return self.service.virtual[self.to, node][self.family], self.port.port
+
+    def path(self, who: ClientRef, expected: verdict.Expected) -> Path:
+        """Return the path of a client to the address."""
+        client = pod_client(who) if isinstance(who, str) else who
+        may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
+        address, number = self.address(self.via or client.node)
+        return Path(
+            label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
+            node=self.via or client.node,
+            place=self.cluster.backend.part(Probing, client=client).place_of(client, fresh=may_change),
+            address=address,
+            port=number,
+            protocol=self.port.protocol,
+            expected=expected,
+            of=(self.service.name, self.to),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.port.protocol} to the {self.to} of {self.service.name}, {self.family}"
+
+
+def service_address(
+    cluster: Cluster,
+    service: Service,
+    *,
+    to: AddressKind = "cluster-ip",
+    family: str | None = None,
+    port: Port | None = None,
+    via: str | None = None,
+) -> ServiceAddress:
+    """Return an address of a Service, by default of its first family and first port."""
+    return ServiceAddress(cluster, service, to, family or first_family(service), port or service.ports[0], via)
+
+
+def paths_to(address: ServiceAddress, expected: Traffic) -> list[Path]:
+    """Return the path of each client, with the expected outcome."""
+    return [address.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
+
+
+def first_family(service: Service) -> str:
+    """Return the IP family of a Service's first cluster IP."""
+    return str(service.object["spec"]["ipFamilies"][0])
+
+
+def named(cluster: Cluster, observation: Observation) -> Observation:
+    """Return an observation with the pod's name without its namespace: servers answer with namespace/name."""
+    if isinstance(observation, Reached):
+        return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
+    return observation
