@@ -1,1 +1,1 @@
-"""Backends: the ways in which a cluster exists."""
+"""Backends: the kinds of cluster that scenarios run on."""

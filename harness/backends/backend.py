@@ -1,4 +1,4 @@
-"""The protocol of every booted cluster; `harness.backends.protocols` has those that only some clusters have.
+"""The protocol of every booted cluster; `harness.backends.protocols` has those of some clusters only.
 
 Node and zone names are those of the topology; a backend translates them if the cluster has other names.
 """
@@ -18,7 +18,7 @@ from harness.model.workloads import Pod
 from harness.probes.loop import Probe, Sample
 from harness.tracing.path import Followed
 
-TERMINATION_SECONDS = 30  # for which a pod still serves after a graceful deletion
+TERMINATION_SECONDS = 30  # seconds that a pod still serves after a graceful deletion
 
 ContainerPorts = Sequence[tuple[str, int, str]]
 """Name, number and protocol of each port."""
@@ -26,10 +26,10 @@ ContainerPorts = Sequence[tuple[str, int, str]]
 
 @dataclass(frozen=True, slots=True)
 class WantedPod:
-    """A pod to be made: its node, labels, named ports, and readiness.
+    """A pod to create: its node, labels, named ports, and readiness.
 
-    With `tells_port` its server answers at each port as "name.port"; with `host_network` it is at the addresses of its
-    node, which has one such pod at most.
+    With `tells_port` its server answers "name.port" on each port. With `host_network` it has the addresses of its node,
+    which can have one such pod.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Backend(Protocol):
         """The client of its API server."""
 
     def close(self) -> None:
-        """Close the cluster or the share of it, and leave nothing behind. Idempotent."""
+        """Close the cluster, or this worker's share of it, and leave nothing behind. Idempotent."""
 
     def create_namespace(self, namespace: str) -> None:
         """Create the Kubernetes namespace of a scenario."""
@@ -101,33 +101,33 @@ class Backend(Protocol):
         """Delete a namespace with everything in it, running pods included."""
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run pods with a server that answers with its name, all at once. Returns them in the same order."""
+        """Run pods whose servers answer with their names, all at once. Returns them in the same order."""
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """End a pod at once."""
+        """Delete a pod without grace period."""
 
     def await_pods(self) -> None:
-        """Wait until kubelets report all pods as scenarios want them: before that they say nothing of a component.
+        """Wait until kubelets report all pods as wanted: until then observations do not concern a component.
 
         Raises `InconclusiveError` with the obstacle.
         """
 
     def settle(self) -> float:
-        """Wait until components have worked on everything written so far, as far as the backend can know.
+        """Wait until components have processed everything written so far, as far as the backend can know.
 
-        Returns the seconds for which they had work left, without the backend's own time; 0.0 if it cannot know.
+        Returns the seconds in which they had work left, without the backend's own time; 0.0 if it cannot know.
         """
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if observations cannot be trusted any more, and `InconclusiveError` if these cannot."""
+        """Raise `DistrustError` if no observation can be trusted, and `InconclusiveError` if recent ones cannot."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the components' own evidence, as texts by file name, and the requests in a Kubernetes namespace.
+        """Return the evidence of components as texts by file name, and the requests in a Kubernetes namespace.
 
-        The requests are those since that time (monotonic seconds).
+        `since` is the time of the first request, in monotonic seconds.
         """
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
@@ -141,6 +141,6 @@ class Backend(Protocol):
     ) -> Followed:
         """Repeat a probe through the rules of a node, a few times at most, until its outcome is the same again.
 
-        Packets are captured at the ends of the pods `servers` too. Where a backend can do none of it, the result names
-        what is missing. Raises `UnavailableError`.
+        Also captures packets at the pods `servers`. The result names the parts that the backend cannot provide. Raises
+        `UnavailableError`.
         """

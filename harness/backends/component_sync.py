@@ -1,7 +1,6 @@
-"""Waits for the judged components of a cluster, and tells which has ended by itself, or does nothing any more.
+"""Waits for the judged components of a cluster, and reports which one has crashed or stopped processing changes.
 
-A component that was waited for in vain once is not waited for again in each scenario that follows: they end at once,
-and name it.
+After one wait in vain, later scenarios do not wait for that component again: they end at once with its name.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CHAIN = 1.5
 
 
 class Components:
-    """The components of one cluster, by name, in the order in which they work on what those before them write."""
+    """The components of one cluster by name, ordered so that each processes what earlier ones write."""
 
     def __init__(
         self,
@@ -34,27 +33,27 @@ class Components:
         silent: Callable[[float], str] = lambda _: "",
         hangs: Callable[[], str] = lambda: "",
     ) -> None:
-        """`synced` says whether one has worked on everything, and raises `EndedError` if that has ended by itself.
+        """`synced` returns whether a component is up to date, and raises `EndedError` if it has crashed.
 
-        `lacking` says why it has not, as far as that is known. `silent` says how the proxies have shown, within so many
-        seconds before the time scale, that they take up nothing, whatever they say of themselves; "" if they do.
-        `hangs` says at once which of them show that they hang, if it is asked again and again while that is doubted.
+        `lacking` returns why it is not, if known. `silent` checks within this number of seconds (before the time scale)
+        whether proxies process changes, and returns evidence if they do not, whatever they claim. `hangs` returns at
+        once which proxies hang, and is called repeatedly while that is in doubt.
         """
         self._names, self._synced, self._lacking, self._silent = names, synced, lacking, silent
         self._hangs = hangs
         self._heard_nothing, self._asked_at = "", 0.0
-        self._in_vain: tuple[str, str] | None = None  # what was said, and of which component
+        self._in_vain: tuple[str, str] | None = None  # the error text, and the component
 
     def started(self) -> None:
-        """One was replaced: wait for all as if for the first time."""
+        """Note that a component was replaced: the next wait has its full time again."""
         self._in_vain = None
         self._heard_nothing = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until all have worked on everything written so far, and on what came of it.
+        """Wait until all components have processed everything written so far, and the consequences.
 
-        Returns the seconds until the last look at which they had not. Raises `EndedError`, which names the first that
-        has ended, or has not got there in time.
+        Returns the seconds until the last look at which they had work left. Raises `EndedError` for the first component
+        that has crashed, or is not done in time.
         """
         if self._heard_nothing:
             self.expect_work()
@@ -90,15 +89,15 @@ class Components:
         return f" ({lacking})" if lacking else ""
 
     def check(self) -> None:
-        """Raise `EndedError` for the first that has ended by itself."""
+        """Raise `EndedError` for the first component that has crashed."""
         for name in self._names:
             self._ask(name)
 
     def expect_work(self) -> None:
-        """Raise `EndedError` if the proxies take up nothing that is written, though they may claim it.
+        """Raise `EndedError` if the proxies do not process changes, though they may claim to.
 
-        Where they do not, that takes as long as a change is waited for; later it is said at once, and asked again now
-        and then.
+        The first such check takes as long as a wait for a change. Later checks fail at once, and test again now and
+        then.
         """
         if self._heard_nothing and time.monotonic() - self._asked_at < ASKED_EVERY * eventually.time_scale():
             raise EndedError(self._heard_nothing, PROXY)
@@ -112,14 +111,14 @@ class Components:
         raise EndedError(self._heard_nothing, PROXY)
 
     def doubt(self) -> None:
-        """Raise `EndedError` if the proxies are seen to hang. To be called while it is waited for them."""
+        """Raise `EndedError` if the proxies hang. Called during waits for them."""
         if said := self._hangs():
             self._heard_nothing = f"{PROXY} works no longer on what is written: {said}"
             self._asked_at = time.monotonic()
             raise EndedError(self._heard_nothing, PROXY)
 
     def _behind(self) -> str:
-        """Return the first that has work left; "" if none has."""
+        """Return the first component that has work left; "" if none has."""
         return next((name for name in self._names if not self._ask(name)), "")
 
     def _ask(self, name: str) -> bool:

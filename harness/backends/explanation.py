@@ -1,4 +1,4 @@
-"""Explains what the objects of a Service ask for, by the package that is installed for it, if any.
+"""Explains what the objects of a Service require, with the installed package that does that, if any.
 
 It registers in entry-point group `trafficdist.explanations` under the name `service`.
 """
@@ -14,7 +14,7 @@ GROUP = "trafficdist.explanations"
 
 
 def explained(api: Api, namespace: str, service: str, follow: Literal["kep", "released"]) -> str:
-    """Return the decisions that the objects of a Service ask for, as text; "" if no package explains them."""
+    """Return the decisions that the objects of a Service require, as text; "" if no package explains them."""
     for each in installed(GROUP, "service"):
         return str(each.load()(api, namespace, service, follow))
     return ""

@@ -1,4 +1,4 @@
-"""The judged parts of an embedded cluster: the makers of the control plane, the proxies and the DNS."""
+"""The judged parts of an embedded cluster: factories of the control plane, the proxies and the DNS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:  # adapters are imported only when they are asked for
+if TYPE_CHECKING:  # adapters are imported only when used
     from harness.control_planes.control_plane import ControlPlane, MakeControlPlane
     from harness.dns.dns import ClusterDns, MakeDns
     from harness.model.release import Release
@@ -43,7 +43,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Makes the judged parts of a cluster. Each Service gets the fields of `services`, unless it has its own."""
+    """Makes the judged parts of a cluster. Each Service gets the fields of `services` unless it sets them."""
 
     control_plane: MakeControlPlane
     proxy: MakeProxy
@@ -52,9 +52,9 @@ class Implementation:
 
 
 def reference(parts: Parts | None = None) -> Implementation:
-    """Return the reference, in this process, with the components of `parts` if they are given.
+    """Return the reference, in this process, with the components of `parts` if given.
 
-    It is imported when a cluster is made: the process that controls workers makes none.
+    It is imported when a cluster boots: the process that controls workers boots none.
     """
 
     def control_plane(release: Release) -> ControlPlane:

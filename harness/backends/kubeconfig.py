@@ -1,4 +1,4 @@
-"""Runs scenarios on any cluster with a kubeconfig, with pods and packets of that cluster.
+"""Runs scenarios on any cluster with a kubeconfig, with its own pods and packets.
 
 Servers and clients are pods of the standard test image, pinned to nodes; a server answers with its pod's name.
 Everything goes through the API, probes included: no command is started, nothing is installed, no port of a node is
@@ -67,7 +67,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         worker: str = "main",
         release: Release | None = None,
     ) -> None:
-        """`plain_api` is the client in which nodes and zones have the cluster's own names; it is closed here too.
+        """`plain_api` is the client that uses the cluster's own node and zone names; `close` closes it too.
 
         `release` is that of all components.
         """
@@ -78,8 +78,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self.release = release or Release()
         self.abilities = target.abilities
         self._lacks_node = False
-        self._without_proxy: set[str] = set()  # this and the next two are set by a subclass that changes the cluster
-        self._off: dict[str, list[tuple[str, str]]] = {}  # nodes that are off, and the pods that were ready there
+        self._without_proxy: set[str] = set()  # subclasses that change the cluster set this and the next two
+        self._off: dict[str, list[tuple[str, str]]] = {}  # stopped nodes, and the pods that were ready there
         self._has_replaced = False
         self._moved: set[str] = set()  # nodes whose zone has changed since the barrier was passed
         self._labels = run_labels(target.run_id)
@@ -120,13 +120,12 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self
 
     def close(self) -> None:
-        """Delete all namespaces of this worker. Idempotent."""
         self._begun.close()
 
     # Namespaces and pods
 
     def create_namespace(self, namespace: str) -> None:
-        """Create the Kubernetes namespace of a scenario. Raises `InconclusiveError` if a node has gone."""
+        """Raise `InconclusiveError` also if a node is gone."""
         self._require_nodes()
         if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
             self._look_up_addresses()
@@ -138,7 +137,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.delete_namespace(namespace)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, all at once."""
         serve = partial(self._begin_to_serve, namespace, wanted)
         made = self._pod_runner.run_servers(namespace, wanted, before_ready=serve)
         return [
@@ -147,48 +145,41 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         ]
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Delete a pod gracefully, once it runs: a kubelet ends a pod at once that it has not started."""
+        """Delete a pod gracefully once it runs: a kubelet ends a pod at once that it has not started."""
         self._pod_runner.settle()
         self._pod_runner.terminates(namespace, name)
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
-        """Evict a pod gracefully, as a drain of its node does."""
         self._pod_runner.settle()
         self._pod_runner.terminates(namespace, name)
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """End a pod at once, and wait until it is gone."""
+        """Delete a pod, and wait until it is gone."""
         self._pod_runner.delete(namespace, name)
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod; unlike on the embedded cluster it runs, since a kubelet reports it."""
+        """Create a pod, which runs here: a kubelet reports it."""
         self._slices.begin(namespace)
         self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
-        """Open or close the pod's readiness gate."""
         self._pod_runner.open_gate(namespace, name, ready)
         self._await_late_kubelets()
 
     # Clients and probes
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return the pod of a client."""
         place = self._clients.place_of(client)
         return self._clients.in_turn(place) if fresh else place
 
     def client_address(self, client: Client | Pod, family: str) -> str:
-        """Return the client's own address. Raises `UnavailableError` if it has none of this family."""
         return self._clients.address_of(client, family)
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
-        """Send probes, and return their outcomes; those of equal probes come in any order.
-
-        Raises `InconclusiveError` if a client could not send, and a node has gone.
-        """
+        """Raise `InconclusiveError` also if a client cannot send and a node is gone."""
         try:
             seen = self._dialer.probe(probes)
         except InconclusiveError:
@@ -199,17 +190,15 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return seen
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return quick outcomes: agnhost would wait five seconds for a missing answer."""
         return self._dialer.glance(probes)
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes whose answers contain the source address that the server saw."""
         return self._dialer.probe(probes, read=address_seen)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
-        """Send probes in the background, by each client as fast as it can, but at most every `interval` seconds.
+        """Send probes in the background, from each client as fast as it can, but at most every `interval` seconds.
 
-        Over UDP other pods on the same nodes send them: the many flows would affect all later probes of a client.
+        UDP probes come from other pods on the same nodes: their many flows would affect all later probes of a client.
         """
         by_whom = [self._by_another(each) if each.protocol == "UDP" else each for each in probes]
         return Steady(self._dialer, interval, by_whom)
@@ -219,7 +208,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return replace(probe, namespace=self._clients.for_many_flows(probe.namespace))
 
     def proxy_metrics(self, node: str) -> str:
-        """Return a proxy's metrics from its node's loopback, fetched by a pod on the host's network."""
+        """Fetch the metrics from the node's loopback, with a host-network pod."""
         client = self._clients.place_of(node_client(node))
         try:
             return self._dialer.get(client, "127.0.0.1", METRICS_PORT, "metrics")
@@ -229,18 +218,17 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Addresses
 
     def free_addresses(self) -> dict[str, str]:
-        """Return addresses that no pod has, of the ranges for documentation."""
+        """Return addresses from the ranges for documentation."""
         both = {"IPv4": "192.0.2.77", "IPv6": "2001:db8::77"}
         return {family: both[family] for family in self.families}
 
     def node_addresses(self, node: str) -> dict[str, str]:
-        """Return the internal addresses of a node, by family."""
         return by_family(internal_addresses(self._nodes[node]))
 
     # Nodes
 
     def change_node(self, name: str, change: NodeChange) -> None:
-        """Change a node, and note its former state on it, where `trafficdist cleanup` finds it too."""
+        """Change a node, and annotate it with its former state, where `trafficdist cleanup` finds it too."""
         if self._zone_canary and ZONE_LABEL in change.labels and name not in self._silent:
             self._zone_canary.before_the_change(*self._canary(name))
             self._moved.add(name)
@@ -249,13 +237,12 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         change_node(self._plain_api, names.nodes[name], self._target.run_id, change)
 
     def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
-        """Restore a node to its former state."""
         zone = self._zone_of(name)
         restore_node(self._plain_api, self._target.names.nodes[name])
         self._moved |= {name} if self._zone_of(name) != zone else set()
 
     def _canary(self, node: str) -> tuple[ClientPod, str | None, list[str], list[tuple[str, Mapping[str, str]]]]:
-        """Return what the canary of zones asks: the node's client, the label's zone, all zones, and the endpoints."""
+        """Return the zone canary's arguments: the node's client, the label's zone, all zones, and the endpoints."""
         (client,) = self._clients.on([node])
         zones = sorted({each.zone for each in self.topology.nodes})
         return client, self._zone_of(node), zones, self._clients.barrier_endpoints(without=self._off)
@@ -264,12 +251,11 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return zone_of(self.api.get("nodes", "", node)) or None
 
     def await_pods(self) -> None:
-        """See `Backend`: here kubelets start and end them."""
         self._pod_runner.settle()
 
     def settle(self) -> float:
-        """Wait until pods have their wanted state, running proxies have passed the barrier, and slices are at rest."""
-        if self._lacks_node:  # the barrier would wait for a node that is gone
+        """Wait until pods have their wanted state, running proxies have passed the barrier, and slices are stable."""
+        if self._lacks_node:  # else the barrier would wait for a node that is gone
             self._require_nodes()
         self._pod_runner.settle()
         asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in self._silent])
@@ -281,7 +267,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
                 self._zone_canary.wait(*self._canary(name))
         self._moved.clear()
         self._slices.wait()
-        return 0.0  # the barrier's own way takes most of the time
+        return 0.0  # unknown: most of the time is the barrier's own
 
     def _await_late_kubelets(self) -> None:
         """Wait for pods now if a component was replaced: a later wait of the scenario would be too short."""
@@ -290,7 +276,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     @property
     def _silent(self) -> set[str]:
-        """The nodes that are off, or have no proxy."""
+        """The nodes that are off or have no proxy."""
         return self._without_proxy | self._off.keys()
 
     @property
@@ -309,9 +295,9 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return liveness.begin_watch(self.api, lambda: self._nodes_on)
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a node has gone: later observations say nothing about its proxy.
+        """Raise `DistrustError` if a node is gone: later observations would not concern its proxy.
 
-        Raise `InconclusiveError` if a pod has gone that was to terminate meanwhile.
+        Raise `InconclusiveError` if a terminating pod ended early.
         """
         if why := liveness.doubt(self.api, self._nodes_on):
             raise DistrustError(why)
@@ -320,7 +306,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Facts for the report
 
     def environment(self) -> dict[str, Any]:
-        """Return the facts about the cluster for the report."""
         names = self._target.names.nodes
         return {
             "backend": self.name,
@@ -335,16 +320,15 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
-        """Return the decisions that a Service's objects ask for: its proxies' own decisions are not known."""
+        """Return the decisions that a Service's objects require: those of the proxies are not known."""
         follow: Literal["kep", "released"] = "kep" if self.release.follows == "kep" else "released"
         return f"what its objects ask for:\n{explained(self.api, namespace, service, follow)}"
 
     def decisions(self) -> dict[str, str]:
-        """Return nothing: its proxies' own decisions are not known."""
         return {}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the map from nodes of the topology to the cluster's, the requests of this run, and logs of proxies."""
+        """Return the node names, the requests of this run, and the logs of proxies."""
         names = self._target.names
         nodes = [each.name for each in self.topology.nodes]
         logs = {place.name: proxy_logs(self.api, nodes, place) for place in self._target.proxies}
@@ -362,32 +346,32 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         *,
         servers: Sequence[Pod] = (),  # noqa: ARG002
     ) -> Followed:
-        """Return what of the packet's path is missing here, each with what would give it."""
+        """Return the missing parts of the packet's path, each with what would provide it."""
         theirs = self._target.names.nodes.get(node, node)
         log = proxy_logs(self.api, [node], self._target.proxies[0])[node]
         lacks = missing(probe, theirs, self._root.format(node=theirs), log)
         return Followed(missing=tuple(lacks))
 
-    # Inside
+    # Hooks of subclasses
 
     def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
-        """Make ready what asks for the barrier, and whatever else the subclass asks with."""
+        """Set up the probes of the barrier and of the subclass."""
         self._dialer = Dialer(self.api, self._begin_watch, aside=self._aside(), neighbours=self._neighbours)
         begun.callback(self._dialer.close)
         return self._dialer
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
-        """Go into client pods that run: here nobody can."""
+        """Enter running client pods; impossible here."""
 
     def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
-        """Serve pods that were just created: here each does so itself."""
+        """Serve pods that were just created; here each serves itself."""
 
     def _look_up_addresses(self) -> None:
-        """Look at pods anew: a node that was switched off and on gives them other addresses."""
+        """Read the addresses of pods again: they change when a node was switched off and on."""
         self._clients.look_up_addresses()
 
     def _aside(self) -> Aside | None:
-        """Return another way to client pods for when the API server does not answer; None if there is none."""
+        """Return another path to client pods for when the API server does not answer; None if there is none."""
         return None
 
     def _neighbours(self, client: ClientPod) -> Sequence[ClientPod]:

@@ -1,7 +1,7 @@
 """The embedded cluster: nodes and pods are network namespaces of this process, and packets between them are real.
 
-Here the harness is also kubelet and cloud: it gives nodes their pod CIDRs, reports pods as running and ready, and
-routes load balancer and external addresses of a node to that node.
+Here the harness is also kubelet and cloud: it assigns pod CIDRs to nodes, reports pods as running and ready, and routes
+load balancer and external addresses of a node to that node.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks,
 from harness.recipes.node_processes import server_of
 
 BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to work on the first objects
-RECONNECTED = (
-    40.0  # the same after an API server was away: a client of client-go may wait for 30 s before it tries again
-)
+RECONNECTED = 40.0  # the same after an API server was away: client-go may back off for 30 s
 RESTS = 5.0
 """Seconds, before the time scale, for which a proxy rests that is waited for no longer, if it says that it is done.
 
@@ -103,16 +101,13 @@ class NetnsBackend(
         implementation: Implementation | None = None,
         release: Release | None = None,
     ) -> None:
-        """`implementation` is judged, by default the reference.
-
-        `release` is that of all components at boot.
-        """
+        """`implementation` is judged, by default the reference. `release` is that of all components at boot."""
         super().__init__(topology, families)
         self.release = release or Release()
         self._implementation = implementation or reference()
         self._off: dict[str, node_lifecycle.Reports] = {}
         self._begun = contextlib.ExitStack()
-        self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # what has logs, by name
+        self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # sources of logs, by name
         self._dns: tuple[ClusterDns, Host] | None = None
         self._components = Components(
             (Component.CONTROLLER, Component.PROXY, LOCATOR_CONTROLLER, DNS_SERVER),
@@ -121,14 +116,14 @@ class NetnsBackend(
             self._silent,
             self._hangs,
         )
-        self._without_proxy: set[str] = set()  # nodes on which a scenario has stopped it
+        self._without_proxy: set[str] = set()  # nodes whose proxy a scenario has stopped
         self._pulse = Pulse(self)
-        self._hung = HungWatch({}, 0)  # of no node, until there are some
+        self._hung = HungWatch({}, 0)  # of no node until boot
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
 
-        After an error everything that was started is closed; the error has the logs.
+        After an error everything that was started is closed; the error carries the logs.
         """
         sandbox.enter()
         kernel.require(self.families)
@@ -161,16 +156,16 @@ class NetnsBackend(
         return not isinstance(dns, KeepsLocators) or dns.locators_synced()
 
     def _lacking(self, component: str) -> str:
-        """Return why a component has not worked on everything; "" if it does not tell."""
+        """Return why a component is not done; "" if it does not report that."""
         part = {Component.PROXY: self.proxy, Component.CONTROLLER: self.control_plane}.get(component)  # type: ignore[call-overload]
         return part.lacking if isinstance(part, TellsWhatLacks) else ""
 
     def _silent(self, within: float) -> str:
-        """Return on which nodes that are on, and have a proxy, nothing new is taken up."""
+        """Return which running proxies do not process changes."""
         return self._pulse.silent(self._present(), within)
 
     def _hangs(self) -> str:
-        """Return on which of these nodes programs hang, as the kernel sees them; "" if on none."""
+        """Return which of these nodes have hung programs, as the kernel sees them; "" if none."""
         found = self._hung.hung(self._present())
         seconds = LOOKS * EVERY * eventually.time_scale()
         asleep = f"has not run for {seconds:g} s, nor wanted to, and has not read what the API server sent"
@@ -184,7 +179,7 @@ class NetnsBackend(
         try:
             self.settle(within=BOOT_SECONDS)
         except EndedError as error:
-            if isinstance(error.__cause__, EndedError):  # it ended by itself: a second boot would not help
+            if isinstance(error.__cause__, EndedError):  # it crashed: a second boot would not help
                 raise DistrustError(str(error)) from error
             raise
 
@@ -238,12 +233,11 @@ class NetnsBackend(
             raise StartError(str(error), exited=True) from error
 
     def _threads(self) -> list[threading.Thread]:
-        """Return the threads of all that is not judged."""
+        """Return the threads of everything that is not judged."""
         parts = (self._loop, self.control_plane, self.proxy, *(() if self._dns is None else (self._dns[0],)))
         return [thread for part in parts if isinstance(part, threads.Lasting) for thread in part.threads()]
 
     def close(self) -> None:
-        """Stop everything, and close every netns. Idempotent."""
         self._begun.close()
 
     def __enter__(self) -> Self:
@@ -253,7 +247,6 @@ class NetnsBackend(
         self.close()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component by one of this release. `nodes` are those whose proxies are meant."""
         match component:
             case Component.API_SERVER:
                 self.control_plane.start_api_server(release)
@@ -269,7 +262,6 @@ class NetnsBackend(
         self.settle(None if component is not Component.API_SERVER else RECONNECTED)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component; its objects, slices or rules stay. `nodes` are those whose proxies are meant."""
         match component:
             case Component.API_SERVER:
                 self.control_plane.stop_api_server()
@@ -306,7 +298,6 @@ class NetnsBackend(
         return by_family(self._dns[1])
 
     def beside_dns(self, client: Client | Pod, family: str) -> ControlledBlock:
-        """Return a context manager that sends control probes to the DNS server's pod beside the block."""
         assert self._dns is not None, "dns() comes first"
         pod = self._dns[1]
         probe = Probe(self.namespace_of(client), "UDP", by_family(pod)[family], manifests.TARGET_PORT)
@@ -317,11 +308,9 @@ class NetnsBackend(
         return self.control_plane.kubeconfig()
 
     def change_node(self, name: str, change: NodeChange) -> None:
-        """Change a node."""
         self.api.patch("nodes", "", name, {"metadata": {"labels": dict(change.labels)}, "spec": change.spec})
 
     def restore_node(self, name: str, before: Object) -> None:
-        """Restore a node to its former state."""
         had = before["metadata"].get("labels") or {}
         new = (self.api.get("nodes", "", name)["metadata"].get("labels") or {}).keys() - had.keys()
         patch = {
@@ -331,7 +320,7 @@ class NetnsBackend(
         self.api.patch("nodes", "", name, patch)
 
     def stop_node(self, name: str) -> None:
-        """Cut a node off, and report it as a control plane does that has missed the reports of its kubelet."""
+        """Cut a node off, and report it as a control plane does after missing its kubelet's reports."""
         self._off[name] = node_lifecycle.reports_of(self.api, name)
         self.network.cut(name)
         node_lifecycle.report_silence(self.api, name, self._off[name])
@@ -342,35 +331,31 @@ class NetnsBackend(
         node_lifecycle.report_again(self.api, name, self._off.pop(name))
 
     def delete_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, and wait until controller and proxies have worked on that."""
+        """Delete a namespace with everything in it, and wait until controller and proxies have processed that."""
         self.remove_namespace(namespace)
         self.settle()
 
     def forget_connections(self) -> None:
-        """Flush the nodes' connection tracking."""
         for host in self.network.nodes.values():
             conntrack.flush(host.namespace)
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses number 1 to 254 of a kind, "load-balancer" or "external-ip", that are routed to `node`."""
         chosen = self.network.plan(node).virtual(kind, number)
         return {family: chosen[family] for family in self.network.families}
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """Send probes, and return their outcomes in the same order."""
         observed = self._loop.probe(probes, in_flight=in_flight)
         if self._pulse.feel(probes, observed):
             self._components.doubt()
         return observed
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
-        """Return where a client's sockets are made: its netns, or a process in its control group."""
+        """Return where a client's sockets are opened: its netns, or a process in its control group."""
         host = self.host_of(client)
         groups = self.proxy.clients if host.node and isinstance(self.proxy, PlacesClients) else None
         return groups.of(host) if groups else host.namespace
 
     def controller_metrics(self) -> str:
-        """Return the EndpointSlice controller's metrics in Prometheus text. Raises `InconclusiveError`."""
         return self.control_plane.metrics()
 
     def reads(self, component: Component, *, since: float) -> list[str]:
@@ -382,22 +367,20 @@ class NetnsBackend(
         return [each for each in read if each and not each.endswith(" leases")]
 
     def client_address(self, client: Client | Pod, family: str) -> str:
-        """Return the client's own address."""
         return by_family(self.host_of(client))[family]
 
     def await_pods(self) -> None:
         """Return at once: this process is their kubelet, and has reported them."""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until controller and proxies have worked on everything written so far.
+        """Wait until controller and proxies have processed everything written so far.
 
-        Returns the seconds until the last look at which they had not. Raises `EndedError`, an `InconclusiveError`, for
-        one that has ended by itself, or does not get there in time.
+        Returns the seconds until the last look at which they had work left. Raises `EndedError`, an
+        `InconclusiveError`, for a component that has crashed, or is not done in time.
         """
         return self._components.settle(within)
 
     def rest(self) -> Callable[[], str]:
-        """Return whether the proxy claims to have worked on everything, and rests on all nodes: see `SeesRest`."""
         if not (isinstance(self.proxy, TellsWhenDone) and self.proxy.tells_when_done):
             return str
         _, (_, port) = server_of(self.control_plane.kubeconfig())
@@ -411,16 +394,15 @@ class NetnsBackend(
         return reason
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` if a component has ended by itself, and `DistrustError` if the fabric is broken.
+        """Raise `EndedError` if a component has crashed, and `DistrustError` if the fabric is broken.
 
-        A proxy that takes up nothing that is written, whatever it claims, counts as one that has ended.
+        A proxy that does not process changes, whatever it claims, counts as crashed.
         """
         self._components.check()
         fabric_check.check(self.network)
         self._components.expect_work()
 
     def environment(self) -> dict[str, Any]:
-        """Return the facts about the cluster for the report."""
         return {
             "backend": self.name,
             "controlPlane": self.control_plane.name,
@@ -437,20 +419,15 @@ class NetnsBackend(
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
-        """Return the decisions of these nodes' proxies for a Service, in sentences."""
         return "\n".join(f"the proxy says: {self.proxy.explain(node, namespace, service)}" for node in nodes)
 
     def decisions(self) -> dict[str, str]:
-        """Return the decisions of all nodes' proxies with their reasons."""
         names = [node.name for node in self.topology.nodes]
         found = {name: gathered(partial(self.proxy.decisions, name)) for name in names}
         return {name: text for name, text in found.items() if text}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return requests, logs, and the rules of each node.
-
-        And the state of the kernel: links, routes and the like of each node and the fabric, connections of each node.
-        """
+        """Return requests, logs, rules and connections of each node, and the kernel state of nodes and fabric."""
         asked = [*self.api.asked.copy(), *(self.control_plane.asked() or ())]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= self._logs()

@@ -1,7 +1,6 @@
-"""What there is around the Services of a cluster whose netns are here: its clients, running pods, connection tracking.
+"""The destinations of control probes in a cluster whose netns are here: clients, running pods, and connection tracking.
 
-Control probes are sent there; see `harness.probes.control`. A node that a scenario has cut off is no fault, nor is a
-pod that it has ended.
+See `harness.probes.control`. Nodes that a scenario has cut off, and pods that it has ended, are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Running = dict[tuple[str, str], tuple[Host, Sequence[Server]]]
 
 
 class NetnsControlTargets:
-    """The ground of one cluster: its nodes, its servers that run, its client pods by node, and nodes that are off."""
+    """The control targets of one cluster: its nodes, running servers, client pods by node, and nodes that are off."""
 
     def __init__(
         self,
@@ -40,16 +39,14 @@ class NetnsControlTargets:
         self._overflows = [Overflow(host.namespace) for host in nodes.values()]
 
     def close(self) -> None:
-        """Close the counters."""
         for each in self._overflows:
             each.close()
 
     def leave_out_external(self) -> None:
-        """Send no control probes from outside: there is no way straight to pods."""
+        """Send no control probes from outside: there is no direct path to pods."""
         self._external = None
 
     def who(self, client: SocketSource) -> str:
-        """Return the name of the client with this netns; "" for one that is gone, or on a node that is cut off."""
         return next((name for name, host in self._all_clients() if host.namespace is client), "")
 
     def _all_clients(self) -> list[tuple[str, Host]]:
@@ -60,7 +57,7 @@ class NetnsControlTargets:
         return [(name, host) for name, host in named if host.node not in self._off]
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
-        """Return by name the address of each running pod on a node that is not cut off, and the port of its server."""
+        """Return by name the address and server port of each running pod on a node that is not cut off."""
         return _targets(self.running(), family)
 
     def running(self) -> dict[str, Host]:
@@ -69,28 +66,24 @@ class NetnsControlTargets:
         return {name: host for name, host in pods.items() if host.node not in self._off}
 
     def overflows(self) -> Callable[[], int]:
-        """Return what tells for how many connections the nodes' tracking has had no room since."""
         before = [(each, each.read()) for each in self._overflows]
         return lambda: sum(each.since(counters) for each, counters in before)
 
 
 class SinglePodTargets:
-    """The ground of a cluster with one pod of its own, in place of those that scenarios run."""
+    """A single pod as control target, in place of those that scenarios run."""
 
     def __init__(self, ground: NetnsControlTargets, name: str, pod: Host) -> None:
         self._control_targets = ground
         self._pod = {name: pod}
 
     def who(self, client: SocketSource) -> str:
-        """Return the name of the client with this netns."""
         return self._control_targets.who(client)
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
-        """Return the one pod."""
         return _targets(self._pod, family)
 
     def overflows(self) -> Callable[[], int]:
-        """Return what tells for how many connections the nodes' tracking has had no room since."""
         return self._control_targets.overflows()
 
 

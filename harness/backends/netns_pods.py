@@ -1,4 +1,4 @@
-"""The pods of an embedded cluster: the harness is their kubelet, which runs them and reports what a scenario says."""
+"""The pods of an embedded cluster: the harness is their kubelet, which runs them and reports the wanted state."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from collections.abc import Mapping, Sequence
 
 from harness.api.client import Api
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
-from harness.backends.pod_servers import serve
 from harness.backends.protocols import PodLifecycle, PodReports
 from harness.model import manifests
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses
 from harness.netns.fabric import Host, Network, PodName
-from harness.probes.loop import Loop, Server
+from harness.netns.namespace import Namespace
+from harness.probes.loop import Loop, Server, ServerPort
+
+_ALWAYS = (("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT))
 
 
 class NetnsPods(PodLifecycle, PodReports):
-    """Kubernetes namespaces and their pods; each running pod has a netns and an echo server in it."""
+    """Kubernetes namespaces and their pods; each running pod has a netns with an echo server."""
 
     api: Api
     network: Network
@@ -34,14 +36,10 @@ class NetnsPods(PodLifecycle, PodReports):
         self._hosts: dict[tuple[str, str], tuple[Host, Sequence[Server]]] = {}
 
     def create_namespace(self, namespace: str) -> None:
-        """Create the Kubernetes namespace of a scenario."""
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def remove_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, running pods included, after the Services that they serve.
-
-        Waits for nobody.
-        """
+        """Delete a namespace with everything in it, Services before the pods that serve them. Does not wait."""
         for resource in ("services", "endpointslices", "pods"):
             self.api.delete_all(resource, namespace, grace_seconds=0)
         for name in [name for owner, name in list(self._hosts) if owner == namespace]:
@@ -49,11 +47,10 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.delete("namespaces", "", namespace)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, each with an echo server."""
         return [self._run_pod(namespace, each) for each in wanted]
 
     def _run_pod(self, namespace: str, wanted: WantedPod) -> Pod:
-        """Run a pod whose echo server answers TCP and UDP on the target port (and on its container ports)."""
+        """Run a pod whose echo server answers TCP and UDP on the target port and its container ports."""
         name, node = wanted.name, wanted.node
         pod = manifests.pod(
             name, node, labels=wanted.labels, container_ports=wanted.container_ports, host_network=wanted.host_network
@@ -77,7 +74,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Give a pod a deletion time, without ending it."""
+        """Set a pod's deletion time, without ending it."""
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
@@ -98,7 +95,6 @@ class NetnsPods(PodLifecycle, PodReports):
             self.network.remove_pod(host)
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod with phase Running that exists in the API only."""
         self.create_reported_pod(namespace, wanted, phase="Running")
 
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
@@ -112,24 +108,21 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.patch("pods", namespace, wanted.name, {"status": status}, subresource="status")
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
-        """Report a pod as ready or not ready, as its kubelet would."""
         reported = manifests.pod_status({}, "", ready=ready)
         status = {key: reported[key] for key in ("conditions", "containerStatuses")}
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
 
     def free_addresses(self) -> dict[str, str]:
-        """Return addresses that no running pod has, for pods that exist in the API only."""
         with self._lock:
             number = next(self._numbers)
         both = {"IPv4": f"10.245.{number // 250}.{number % 250 + 1}", "IPv6": f"fd00:10:245::{number:x}"}
         return {family: both[family] for family in self.families}
 
     def node_addresses(self, node: str) -> dict[str, str]:
-        """Return the addresses of a node, by family."""
         return by_family(self.network.nodes[node])
 
     def host_of(self, client: Client | Pod) -> Host:
-        """Return the host of a client; the client pod of a node is made at the first request."""
+        """Return the host of a client; the client pod of a node is created on first use."""
         with self._lock:
             if isinstance(client, Pod):
                 return self._hosts[client.namespace, client.name][0]
@@ -143,5 +136,17 @@ class NetnsPods(PodLifecycle, PodReports):
 
 
 def by_family(host: Host) -> dict[str, str]:
-    """Return the addresses of a node, a pod or the external client, by family."""
     return {str(family): address for family, address in host.addresses.items()}
+
+
+def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, families: Sequence[str]) -> list[Server]:
+    """Serve TCP and UDP on the target port of a pod and on its container ports, in its netns `place`.
+
+    Raises `InconclusiveError` if a port is taken.
+    """
+    listening: dict[str, list[ServerPort]] = {}
+    for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):
+        name = f"{namespace}/{wanted.name}"
+        identity = f"{name}.{port}" if wanted.tells_port else name
+        listening.setdefault(identity, []).extend(ServerPort(protocol, family, port) for family in families)
+    return [loop.serve(place, identity, ports) for identity, ports in listening.items()]

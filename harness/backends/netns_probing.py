@@ -1,6 +1,6 @@
-"""What backends have in common whose clients are network namespaces that this process enters: how they ask from there.
+"""Probes from network namespaces that this process enters, shared by backends that have such clients.
 
-A backend says whose netns is whose, and sends probes.
+A backend maps clients to netns, and sends probes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277 (net.core.rm
 
 
 class NetnsProbing(ABC):
-    """Asks from sockets in the netns of clients. To be named before bases that ask in another way."""
+    """Probes from sockets in the netns of clients. Precedes base classes that probe in another way."""
 
     _loop: Loop
 
@@ -43,23 +43,19 @@ class NetnsProbing(ABC):
         """Send probes, and return their outcomes in the same order."""
 
     def namespace_of(self, client: Client | Pod) -> Namespace:
-        """Return the netns of a client."""
         return self.host_of(client).namespace
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
-        """Return where a client's sockets are made: its netns."""
         return self.namespace_of(client)
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send all probes with `probe`, which is quick here: as many at once as a socket holds datagrams."""
+        """Send all probes with `probe`, which is quick here: as many at once as a socket buffers datagrams."""
         return self.probe(probes, in_flight=DATAGRAMS)
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes with `probe`: every answer here contains the source address that the server saw."""
         return self.probe(probes)
 
     def connect(self, probe: Probe) -> Stream:
-        """Open a long-lived connection."""
         return self._loop.connect(probe)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
@@ -74,7 +70,6 @@ class NetnsProbing(ABC):
         return http_get(self.namespace_of(client), address, port, path, who=str(client))
 
     def proxy_metrics(self, node: str) -> str:
-        """Return a proxy's metrics in Prometheus text, from its node's loopback. Raises `InconclusiveError`."""
         try:
             return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
         except OSError as error:
@@ -94,7 +89,7 @@ class NetnsProbing(ABC):
 
 
 def kernel_evidence(nodes: Mapping[str, Host]) -> dict[str, str]:
-    """Return the state of the kernel and the tracked connections of each node, by file name."""
+    """Return the kernel state and tracked connections of each node, by file name."""
     texts = {}
     for name, host in nodes.items():
         texts[f"network-{name}.txt"] = gathered(partial(kernel_state.as_text, host.namespace))

@@ -1,4 +1,4 @@
-"""Reports a silent node and its pods as the node lifecycle controller of a control plane does.
+"""Reports a silent node and its pods as the node lifecycle controller does.
 
 That controller waits for 40 to 50 s without a report (--node-monitor-grace-period); then it sets the node's conditions
 to Unknown, and its pods to not ready. Here this happens at once.
@@ -15,7 +15,7 @@ from harness.model.manifests import has_condition
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The reports of a kubelet: the conditions of its node, and (namespace, name) of the pods that are ready."""
+    """The reports of a kubelet: the conditions of its node, and (namespace, name) of the ready pods."""
 
     conditions: Sequence[Object]
     pods: Sequence[tuple[str, str]]
@@ -28,19 +28,18 @@ def ready_pods_on(api: Api, node: str, *, label_selector: str = "") -> list[tupl
 
 
 def reports_of(api: Api, name: str) -> Reports:
-    """Return the present reports about a node and its pods."""
+    """Return the current reports about a node and its pods."""
     return Reports(api.get("nodes", "", name)["status"]["conditions"], ready_pods_on(api, name))
 
 
 def report_silence(api: Api, name: str, known: Reports) -> None:
-    """Report the node's conditions as Unknown, and its pods as not ready."""
     _report_node(api, name, [{**each, "status": "Unknown", "reason": "NodeStatusUnknown"} for each in known.conditions])
     for namespace, pod in known.pods:
         _report_pod(api, namespace, pod, ready=False)
 
 
 def report_again(api: Api, name: str, known: Reports) -> None:
-    """Report the node, and its pods that still exist, as before."""
+    """Report the node and its remaining pods as before."""
     _report_node(api, name, known.conditions)
     there = {_key(each) for each in api.list("pods")}
     for namespace, pod in known.pods:

@@ -1,6 +1,6 @@
 """The optional abilities of backends: one small protocol each, with the ability that a scenario needs for it.
 
-A scenario gets one with `part_of`, or is unavailable where the backend lacks it.
+A scenario gets a protocol with `part_of`, or is unavailable where the backend lacks it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _needs(ability: Ability) -> Callable[[type[P]], type[P]]:
 
 
 def abilities_of(protocol: type) -> list[Ability]:
-    """Return the ability that a scenario needs for a protocol; [] if every cluster has it, or it is for evidence."""
+    """Return the ability that a scenario needs for a protocol; [] if every cluster has it, or no scenario needs it."""
     return [_ABILITIES[protocol]] if protocol in _ABILITIES else []
 
 
@@ -54,12 +54,12 @@ def lacks(backend: Backend, *abilities: str) -> UnavailableError:
     return UnavailableError(f"backend {backend.name} has no {', '.join(abilities)} here")
 
 
-# Of the embedded cluster and of any other cluster
+# Every cluster
 
 
 @runtime_checkable
 class PodLifecycle(Protocol):
-    """Creates, readies and ends pods for a scenario."""
+    """Creates pods, and changes and ends their state."""
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
         """Create a pod that gets no traffic."""
@@ -79,7 +79,7 @@ class Probing(Protocol):
     """Sends probes from pods and from nodes."""
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return a client's place for `Probe`; `fresh`: maybe a substitute on the same node, with fewer flows."""
+        """Return the source for a client's probes; `fresh`: maybe another pod on the same node, with fewer flows."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
@@ -94,10 +94,10 @@ class Probing(Protocol):
         """Send probes, and return their outcomes; those of equal probes may come in any order."""
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return quick outcomes in the same order; they must not be judged."""
+        """Send probes, and return quick outcomes in the same order, which must not be judged."""
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes whose answers contain the source address that the server saw."""
+        """Send probes, and return the source address that the server saw in each outcome."""
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
         """Send probes in the background, each every `interval` seconds or as fast as the backend can."""
@@ -128,7 +128,7 @@ class ProxyMetrics(Protocol):
         """Return the metrics of a node's proxy in Prometheus text. Raises `InconclusiveError`."""
 
 
-# Of the embedded cluster, and of a cluster that kind made
+# The embedded cluster and kind clusters
 
 
 @runtime_checkable
@@ -136,9 +136,9 @@ class ComponentControl(Protocol):
     """Replaces API server, controllers and proxies."""
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component by one of this release. `nodes` are those whose proxies are meant.
+        """Replace a component by one of this release. `nodes` are those whose proxies are replaced.
 
-        Raises `UnavailableError` for a release that is missing.
+        Raises `UnavailableError` for a missing release.
         """
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
@@ -157,7 +157,7 @@ class NodePower(Protocol):
         """
 
     def start_node(self, name: str) -> None:
-        """Switch it on again, and return when the pods on it are ready again."""
+        """Switch a node on again, and return when its pods are ready again."""
 
 
 @_needs(Ability.CONTROLLER_METRICS)
@@ -169,13 +169,13 @@ class ControllerMetrics(Protocol):
         """Return the controller's metrics in Prometheus text. Raises `InconclusiveError`."""
 
 
-# Of the embedded cluster alone
+# The embedded cluster only
 
 
 @_needs(Ability.API_READS)
 @runtime_checkable
 class RecordsReads(Protocol):
-    """Has an API server that tells who has read what."""
+    """Has an API server that records which client reads what."""
 
     def reads(self, component: Component, *, since: float) -> list[str]:
         """Return what a component has read since then (monotonic seconds), like "get nodes"; Leases are left out.
@@ -187,7 +187,7 @@ class RecordsReads(Protocol):
 @_needs(Ability.REPORT_PODS)
 @runtime_checkable
 class PodReports(Protocol):
-    """Reports pods in any state, whether or not they run."""
+    """Reports pods in any state, whether they run or not."""
 
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
         """Create a pod that exists in the API only, in any phase. Its node need not exist."""
@@ -229,7 +229,7 @@ VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERN
 
 @runtime_checkable
 class VirtualAddresses(Protocol):
-    """Routes addresses that a cloud would give to any node."""
+    """Routes addresses to any node, as a cloud would."""
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
         """Return addresses number 1 to 254 of a kind, "load-balancer" or "external-ip", that are routed to `node`."""
@@ -244,23 +244,23 @@ class ServesDns(Protocol):
         """Return the addresses of the topology-aware DNS server, by family."""
 
     def beside_dns(self, client: Client | Pod, family: str) -> ControlledBlock:
-        """Return a context manager that sends control probes to the DNS server's pod beside the block."""
+        """Return a context manager that sends control probes to the DNS server's pod during the block."""
 
 
 @runtime_checkable
 class ForgetsConnections(Protocol):
-    """Has nodes that track connections of earlier scenarios, and can forget them."""
+    """Tracks connections of earlier scenarios, and can forget them."""
 
     def forget_connections(self) -> None:
-        """Forget all tracked connections: those of a scenario that ends, so that none affects the next one."""
+        """Forget all tracked connections, so that those of one scenario do not affect the next."""
 
 
 @runtime_checkable
 class SeesRest(Protocol):
-    """Sees whether the programs of proxies have nothing left to do."""
+    """Sees whether proxies are idle."""
 
     def rest(self) -> Callable[[], str]:
-        """Return a question to be asked again and again: do they claim to be done, and rest ever since?
+        """Return a function that returns why to stop waiting, "" while there is no reason.
 
-        The answer is a reason to wait no longer, "" as long as there is none.
+        The reason is that all proxies report to be done, and have been idle ever since.
         """

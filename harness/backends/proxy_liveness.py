@@ -1,9 +1,8 @@
-"""Whether proxies take up anything at all that is written, asked of a cluster in which a requirement has just failed.
+"""Checks whether proxies process changes at all, in a cluster in which a requirement has just failed.
 
-A proxy that hangs may claim that it has worked on everything: what tells of its progress runs on, or was never right.
-Each requirement would then be waited for in vain, and seem to have a fault of its own. So a Service that is as plain as
-can be, with an endpoint on each node, is written beside what has failed. Whoever does not reach it has a proxy that
-works no longer, if Services were reached before.
+A proxy that hangs may claim to have processed everything: its progress report runs on, or was never right. Each
+requirement would then wait in vain, and seem to have a fault of its own. So a plain Service with an endpoint on each
+node is created. If Services were reached before, and this one is not, the node's proxy has stopped processing changes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
 
 class Around(Protocol):
-    """The cluster that is asked."""
+    """The cluster to check."""
 
     api: Api
     families: tuple[Family, ...]
@@ -37,20 +36,20 @@ class Around(Protocol):
         """Create a Kubernetes namespace."""
 
     def remove_namespace(self, namespace: str) -> None:
-        """Delete it with all that is in it, and wait for nobody."""
+        """Delete a namespace with everything in it, without waiting."""
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         """Run pods, each with an echo server."""
 
     def place_of(self, client: Client | Pod) -> SocketSource:
-        """Return where a client's sockets are made."""
+        """Return where a client's sockets are opened."""
 
     def probe(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes, and return their outcomes in the same order."""
 
 
 class Pulse:
-    """What is known of the proxies of one cluster: whether Services were ever reached."""
+    """Whether the proxies of one cluster are alive: whether Services were ever reached."""
 
     def __init__(self, around: Around) -> None:
         self._around = around
@@ -59,9 +58,9 @@ class Pulse:
         self._number = 0
 
     def feel(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
-        """Note whether a cluster IP was reached; quick once one was.
+        """Note whether a cluster IP was reached.
 
-        Returns whether there is doubt: some got no answer, though Services were reached before.
+        Returns whether there is doubt: a probe got no answer, though Services were reached before.
         """
         self._felt = self._felt or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
@@ -70,9 +69,9 @@ class Pulse:
         return self._felt and not self._asking and any(isinstance(each, TimedOut) for each in observed)
 
     def silent(self, nodes: Sequence[str], within: float) -> str:
-        """Return on which of these nodes a new Service is not reached in so many seconds before the time scale.
+        """Return on which of these nodes a new Service is not reached within so many (scaled) seconds.
 
-        "" if it is on all, or if that cannot be told: it was reached never before, or something else is out of order.
+        "" if it is reached on all, or if that is unknown: no Service was reached before, or something else is broken.
         """
         if not self._felt or not nodes:
             return ""

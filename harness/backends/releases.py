@@ -1,7 +1,7 @@
-"""The releases that scenarios bring components to, and the restoring of those at boot.
+"""The releases that scenarios set components to, and the restoring of those at boot.
 
-A scenario begins with the releases at boot. Others that the one before left are restored as soon as this one does
-anything but take components over, to bring them to releases of its own, which may be there already.
+A scenario begins with the releases at boot. Other releases that the previous scenario left stay until this one does
+anything but set releases of its own with `take_over`, which may be there already.
 
 Pure but for the backend, which replaces components.
 """
@@ -34,20 +34,20 @@ class ComponentReleases:
     """The releases of components in one scenario. Methods raise `UnavailableError` and `EndedError`."""
 
     def __init__(self, backend: Backend, releases: Releases | None) -> None:
-        """`releases` are those that the scenario before left, and is kept up to date for the next one.
+        """`releases` are those that the previous scenario left; this dictionary is kept up to date for the next one.
 
         Without it `end` restores all.
         """
-        self.changes = 0  # that the scenario has begun
+        self.changes = 0  # begun by the scenario
         self._backend = backend
         self._is_last = releases is None
         self._others: Releases = {} if releases is None else releases
-        self._left = set(self._others)  # components of which the scenario before left something to restore
+        self._left = set(self._others)  # components that the previous scenario left to restore
 
     def take_over(self, component: Component, release: Release) -> list[str]:
         """Return the nodes where a component has another release than this, or none.
 
-        What the scenario before left of this component is not restored then.
+        What the previous scenario left of this component is not restored then.
         """
         self._left.discard(component)
         return self._nodes_at_another(component, release)
@@ -70,19 +70,19 @@ class ComponentReleases:
         return part_of(self._backend, ComponentControl, RESTART[component])
 
     def _note(self, component: Component, nodes: Sequence[str], release: Release | None) -> None:
-        """Note the release that a component has on these nodes; None: it is stopped there."""
+        """Note the release of a component on these nodes; None: it is stopped there."""
         known = self._others.pop(component, {}) | dict.fromkeys(nodes, release)
         if others := {node: each for node, each in known.items() if each != self._backend.release}:
             self._others[component] = others
 
     def restore_left(self) -> None:
-        """Restore what the scenario before left of components that this one has not taken over."""
+        """Restore what the previous scenario left of components that this one has not taken over."""
         self._restore(self._left)
 
     def end(self) -> None:
-        """Restore each component; where another scenario follows, only one that is stopped.
+        """Restore each component; if another scenario follows, only stopped ones.
 
-        A component that has ended by itself counts as stopped, and does not keep the others from that.
+        A component that has crashed counts as stopped, and does not prevent the restore of others.
         """
         self._restore(set(self._others), stopped=not self._is_last)
         if self._others:
@@ -92,7 +92,7 @@ class ComponentReleases:
                 self._restore({component}, stopped=True)
 
     def _ended(self) -> str:
-        """Return the component that has ended by itself, or ""."""
+        """Return the component that has crashed, or ""."""
         try:
             self._backend.check_instruments()
         except EndedError as error:
@@ -102,7 +102,7 @@ class ComponentReleases:
         return ""
 
     def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
-        """Start these as they were at boot where they have another release, or where they are `stopped`."""
+        """Restore the release at boot where these components have another one, or are `stopped`."""
         for component in sorted(components, key=list(Component).index):
             nodes = self._nodes_at_another(component, self._backend.release)
             if stopped:

@@ -1,4 +1,4 @@
-"""The backend of one scenario: it notes what the scenario needs, and hands out what the backend offers.
+"""The backend of one scenario: notes the scenario's needs, and hands out the protocols of the backend.
 
 The noted needs become the suite's table of needs: `harness.model.needs`.
 """
@@ -25,7 +25,7 @@ class ScenarioBackend:
     """A backend as one scenario uses it. Methods raise `UnavailableError` if the backend lacks an ability."""
 
     def __init__(self, booted: Backend, releases: Releases | None = None) -> None:
-        """`releases` are those that the scenario before left (see `ComponentReleases`)."""
+        """`releases` are those that the previous scenario left (see `ComponentReleases`)."""
         self.booted = booted
         self.releases = ComponentReleases(booted, releases)
         self._abilities: set[Ability] = set()
@@ -70,9 +70,9 @@ class ScenarioBackend:
     def part(
         self, protocol: type[P], *abilities: Ability, nodes: Iterable[str] = (), client: Client | Pod | None = None
     ) -> P:
-        """Return the backend as one of this protocol, and note what the scenario needs for it.
+        """Return the backend as one of this protocol, and note the scenario's needs for it.
 
-        That is the protocol's own ability, `abilities` beside it, these nodes, and those of a client.
+        These are the protocol's own ability, further `abilities`, these nodes, and those of a client.
         """
         needed = [*abilities_of(protocol), *abilities]
         if isinstance(client, Client) and client.kind == "external":
@@ -81,18 +81,18 @@ class ScenarioBackend:
         return part_of(self.restored, protocol, *abilities)
 
     def find(self, protocol: type[P]) -> P | None:
-        """Return the backend as one of this protocol, or None: for what no scenario needs."""
+        """Return the backend as one of this protocol, or None; notes no need."""
         return self.booted if isinstance(self.booted, protocol) else None
 
     def settle(self) -> float:
-        """Wait until components have worked on everything written so far: see `Backend`."""
+        """Wait until components have processed everything written so far: see `Backend`."""
         self._wrote = None
         return self.restored.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
         """Settle first if the last write was of another stream.
 
-        Components watch each apart, so they might see this write before that one, and some outcomes depend on the
+        Components watch each stream separately, so they might process this write first, and some outcomes depend on the
         order. Raises `InconclusiveError`.
         """
         self.releases.restore_left()

@@ -11,6 +11,7 @@ from harness.commands.arguments import with_options
 from harness.commands.front import examples, tell
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.escaping import for_terminal
+from harness.model.extras import require
 from harness.settings.options import BY_NAME, resolve_some
 
 of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
@@ -35,7 +36,6 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     """Return a line for each thing removed. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
     from harness.api.client import Api, RefusedError
     from harness.api.kubeconfig import files_of, find
-    from harness.control_planes import containers
     from harness.guest import cleanup, errors
     from harness.guest.labels import checked_run_id
     from harness.guest.preflight import reach
@@ -45,7 +45,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     named = Path(files_of(kubeconfig).partition(":")[0]).expanduser()
     if kubeconfig and named.exists():
         find(kubeconfig, context=context)  # a wrong one is told before anything is removed
-    done = [*_kind_clusters(run), *(f"container {each} is removed" for each in containers.remove_leftovers(run))]
+    done = [*_kind_clusters(run), *_containers(run)]
     if done and not named.exists():
         return done  # the cluster was one of these
     found = reach(kubeconfig, context, rules=())
@@ -57,6 +57,17 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     finally:
         api.close()
     return done or ["nothing was left"]
+
+
+def _containers(run: str) -> list[str]:
+    """Remove containers of control planes that runs left on this machine; none can be there without the extra."""
+    try:
+        require("docker", "testcontainers", extra="containers", feature="removing containers")
+    except UnavailableError:
+        return []
+    from harness.control_planes.containers import remove_leftovers
+
+    return [f"container {each} is removed" for each in remove_leftovers(run)]
 
 
 def _kind_clusters(run: str) -> list[str]:

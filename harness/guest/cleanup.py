@@ -1,7 +1,7 @@
-"""`trafficdist cleanup`: removes what runs left on a cluster, after a `kill -9` say, and on this machine.
+"""`trafficdist cleanup`: removes what runs left on a cluster, for example after a `kill -9`, and on this machine.
 
-It looks before it writes, so that a cluster without leftovers is not touched, and it does not disturb a run under way:
-it waits half a minute until the Lease shows whether a run on another machine is dead.
+It reads before it writes, so a cluster without leftovers is not touched. It does not disturb a run in progress: it
+waits half a minute until the Lease shows whether a run on another machine is dead.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LOOK_SECONDS = 1.0
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
     """Remove the leftovers of a run, or of all. Returns a line for each action; none if nothing is left.
 
-    Only objects with a run's label, and nodes with a run's annotation, are touched.
-    Raises `DistrustError` while a run is under way, unless forced, and `RefusedError`.
+    Touches only objects with a run's label, and nodes with a run's annotation. Raises `DistrustError` while a run is in
+    progress, unless forced, and `RefusedError`.
     """
     clock = ServerClock()
     record = read_lease(api, clock)

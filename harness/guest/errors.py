@@ -1,7 +1,7 @@
-"""Translates errors of an API server, a connection, a pod or a node that end a run: into one line, with the remedy.
+"""Translates errors of an API server, a connection, a pod or a node into one line with the remedy.
 
-Why a table of sentences: each of these happens to somebody in the first hour, and a stack of nested errors of three
-libraries tells them nothing. All functions here are pure.
+Each of these happens to some user in the first hour, and nested errors of three libraries do not help them. All
+functions here are pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IS_UP = "is the cluster up, and is this the right context (--context)?"
 
 
 def of(error: BaseException, *, server: str = "") -> str:
-    """Return the text of an error of the harness in one line. `server`: the URL, if known."""
+    """Return a one-line text of a harness error. `server`: the URL, if known."""
     if isinstance(error, RefusedError):
         return of_answer(error.response, doing=f"{error.method} {error.path}")
     if isinstance(error.__cause__, http.HTTPError):
@@ -33,12 +33,12 @@ def of(error: BaseException, *, server: str = "") -> str:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Return whether an error of the harness means that there was no answer."""
+    """Return whether an error means that the API server did not answer."""
     return isinstance(error.__cause__, http.HTTPError)
 
 
 def is_of_credentials(error: BaseException) -> bool:
-    """Return whether an error of the harness means that the API server does not accept the user's credentials."""
+    """Return whether an error means that the API server does not accept the user's credentials."""
     if isinstance(error, RefusedError):
         return error.response.code == 401 or _is_anonymous(error.response)
     return isinstance(error.__cause__, http.HTTPError) and _is_refused_certificate(_innermost(error.__cause__))
@@ -49,7 +49,7 @@ def _is_anonymous(answer: Response) -> bool:
 
 
 def _is_refused_certificate(reason: BaseException) -> bool:
-    """Return whether the server refused the client's certificate, by a TLS alert."""
+    """Return whether the server rejected the client's certificate with a TLS alert."""
     said = str(reason).upper()
     return isinstance(reason, ssl.SSLError) and "ALERT" in said and ("CERTIFICATE" in said or "EXPIRED" in said)
 
@@ -80,7 +80,7 @@ def _forbidden(said: str, trying: str) -> str:
 
 
 def _not_admitted(said: str, trying: str) -> str:
-    """Return why admission refused, "" if it did not: it uses 403 too, for users who have the permission."""
+    """Return why admission refused, "" if it did not: it also uses 403 for users who have the permission."""
     if "must specify limits" in said or "must specify requests" in said or "failed quota" in said:
         return f"a resource quota wants what the suite's pods do not say: {said}; exempt {_NAMESPACES} from it"
     if "violates PodSecurity" in said:
@@ -102,7 +102,7 @@ def _server_error(code: int, said: str, trying: str) -> str:
 
 
 def of_connection(error: http.HTTPError, *, server: str = "") -> str:
-    """Return why there was no answer at all. `server` is its URL, for the reader."""
+    """Return why there was no answer. `server` is its URL, for the reader."""
     reason = _innermost(error)
     where = server or _address(error) or "the API server"
     return f"{where}: {_why_no_answer(reason)}"
@@ -166,7 +166,7 @@ def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
 
 
 def of_kubelet(pod: Object) -> str:
-    """Return a sentence if no kubelet has begun with a pod, which takes less than a second, "" once one has."""
+    """Return a sentence if no kubelet has started a pod, which takes less than a second, "" once one has."""
     status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName")
     if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
         return ""
@@ -199,7 +199,7 @@ def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def of_events(events: Sequence[Object]) -> str:
-    """Return the obstacle in the newest of these Events that keeps pods from being made, "" if there is none."""
+    """Return the obstacle to pod creation in the newest of these Events, "" if there is none."""
     ordered = sorted(events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
     for event in reversed(ordered):
         reason, said = str(event.get("reason", "")), _line(str(event.get("message", "")))
@@ -212,7 +212,7 @@ def of_events(events: Sequence[Object]) -> str:
 
 
 def of_node(name: str, node: Object | None) -> str:
-    """Return the fault of a node that pods are to run on, "" if there is none."""
+    """Return the fault of a node that must run pods, "" if there is none."""
     if node is None:
         return f"node {name} is gone from the cluster: start again when the cluster's nodes do not change"
     conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}

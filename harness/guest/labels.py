@@ -1,6 +1,6 @@
-"""The labels and names by which the suite knows its own objects on somebody's cluster.
+"""The labels and names that identify the suite's objects on somebody's cluster.
 
-Nothing without one of these labels or annotations is ever changed or removed.
+The suite never changes or removes an object without one of these labels or annotations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ID = re.compile(rf"[a-z0-9]{{{_LENGTH}}}")
 
 
 def new_run_id() -> str:
-    """Return eight lower-case letters and digits, which no other run has."""
+    """Return eight random lower-case letters and digits."""
     return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_LENGTH))
 
 

@@ -1,6 +1,6 @@
-"""One run at a time on a cluster: the Lease `trafficdist/run`, held while a run lasts.
+"""One run at a time on a cluster: the Lease `trafficdist/run`, held during a run.
 
-Two runs would change the same nodes and components, and each would take the other's changes for a fault. A run that
+Two runs would change the same nodes and components, and each would report the other's changes as faults. A run that
 takes the Lease also removes the leftovers of earlier runs.
 """
 
@@ -45,10 +45,10 @@ def hold(
 ) -> Iterator[Hold]:
     """Hold the cluster for this run; at the end remove all objects with the run's label, and the Lease.
 
-    It is renewed `every` so many seconds by a thread. `force` takes it from a run that still has it. `sweep` removes
-    what earlier runs left, once it is held; `say` is told. `ends` says that the cluster is deleted next: then nothing
-    is removed from it.
-    Raises `DistrustError` when another run has it, or the API server does not let this one have it, with the remedy.
+    A thread renews the Lease `every` seconds. `force` takes it from a run that still holds it. `sweep` removes
+    leftovers of earlier runs once it is held, and reports to `say`. `ends` means that the cluster is deleted next: then
+    nothing is removed from it. Raises `DistrustError`, with the remedy, when another run holds it or the API server
+    denies it.
     """
     held = Hold(api, run_id, say)
     held.take(force=force)
@@ -66,7 +66,7 @@ def hold(
 
 
 def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
-    """Return who holds the cluster, or held it and did not give it back. Raises `DistrustError` if unreadable."""
+    """Return the current or last unreleased holder of the cluster. Raises `DistrustError` if unreadable."""
     answer = clock.saw(api.request("GET", _LEASE_PATH))
     if answer.code == 404:
         return None
@@ -74,12 +74,12 @@ def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
 
 
 def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
-    """Return whether the run that made this record has certainly ended."""
+    """Return whether the run of this record has certainly ended."""
     return process.has_ended(record.process) or clock.now() >= record.expires
 
 
 class Hold:
-    """The Lease, held by this run. `check` says whether it still is."""
+    """The Lease, held by this run."""
 
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
         """Sends no request yet."""
@@ -92,7 +92,7 @@ class Hold:
         self._told = False
 
     def take(self, *, force: bool = False) -> None:
-        """Make the Lease, or take over that of a run that is dead. Raises `DistrustError`."""
+        """Create the Lease, or take over that of a dead run. Raises `DistrustError`."""
         eventually(
             lambda: self._try_to_take(force=force),
             within=_TAKE_SECONDS,
@@ -116,13 +116,13 @@ class Hold:
     def keep(self, every: float) -> None:
         """Renew until `ended` is set or the Lease is lost."""
         while not self.ended.wait(every) and not self.lost:
-            with contextlib.suppress(HarnessError):  # the server is away: it may come back before the Lease ends
+            with contextlib.suppress(HarnessError):  # the API server may be back before the Lease expires
                 self._renew()
 
     def give_back(self) -> None:
-        """Remove what this run made, and the Lease with its namespace, if that is of ours. Says what could not be done.
+        """Remove what this run created, and the Lease with its namespace if this run owns it. Reports failures.
 
-        While the namespace is going nobody can make a Lease in it; whoever then does removes what may be left.
+        While the namespace is terminating, no Lease can be created in it; the next run removes what is left.
         """
         deadline = time.monotonic() + _BACK_SECONDS
         done = bool(self.lost)
@@ -151,7 +151,7 @@ class Hold:
         record = read_lease(self._api, self._clock)
         if not (self._make() if record is None else self._take_over(record, force=force)):
             return False
-        if RUN_LABEL in self._namespace_labels():  # it is a run's, not a person's: of this run from now on
+        if RUN_LABEL in self._namespace_labels():  # created by a run, not by a person: this run owns it now
             self._api.patch("namespaces", "", NAMESPACE, {"metadata": {"labels": run_labels(self.run_id)}})
         return True
 
@@ -181,7 +181,7 @@ class Hold:
             return
         found = read_lease(self._api, self._clock)
         if found is not None and found.process == self._record.process and found.run == self.run_id:
-            self._record = replace(self._record, version=found.version)  # somebody labelled it
+            self._record = replace(self._record, version=found.version)  # another client labelled it
             self._write("PUT", replace(self._record, renewed=self._clock.now()))
         elif found is not None:
             self.lost = f"the cluster was taken by {found.described(self._clock.now())}, while this run was under way"
@@ -189,7 +189,7 @@ class Hold:
             self.lost = "the Lease of this run was removed while it was under way: somebody cleaned the cluster up"
 
     def _write(self, method: str, record: LeaseRecord) -> bool:
-        """Return whether it was written: False when somebody else was faster, or the namespace is on its way out."""
+        """Return whether it was written: False when another client was faster, or the namespace is terminating."""
         path = _LEASE_PATH if method == "PUT" else path_of("leases", NAMESPACE)
         answer = self._clock.saw(self._api.request(method, path, record.lease()))
         if answer.code in {404, 409} or _is_terminating(answer):
@@ -205,7 +205,7 @@ class Hold:
 
 
 def in_use(record: LeaseRecord, clock: ServerClock) -> str:
-    """Return one line: the run that has the cluster, and the remedy."""
+    """Return one line: the run that holds the cluster, and the remedy."""
     return (
         f"the cluster is in use by {record.described(clock.now())}; wait until that run ends, "
         f"or if it was killed until {record.expires:%H:%M:%S} UTC, when its Lease ends"

@@ -1,8 +1,8 @@
-"""The record in the Lease of a cluster that says who holds it, and the clock by which it expires.
+"""The record in the Lease of a cluster that names its holder, and the clock by which it expires.
 
-Times are those of the API server, from the Date of its answers, so that wrong clocks of machines do not matter. A run
-that was killed on this machine is known to be dead at once, by the process in the Lease; a run elsewhere only when its
-Lease has expired.
+Times are those of the API server, from the Date of its responses, so that wrong clocks of machines do not matter. The
+process in the Lease shows at once that a run on this machine was killed; a run elsewhere is dead when its Lease has
+expired.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class LeaseRecord:
 
 
 def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
-    """Return the record in a Lease; a field that it does not have is empty, or as long ago as can be."""
+    """Return the record in a Lease; missing fields are empty, or the earliest time."""
     metadata, spec = lease["metadata"], lease.get("spec") or {}
     return LeaseRecord(
         run=str((metadata.get("labels") or {}).get(RUN_LABEL) or "?"),
@@ -84,7 +84,7 @@ def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
 
 
 def moment(text: Any) -> datetime | None:
-    """Return the time that a field of a Lease says; None if it says none, or one that no clock can show."""
+    """Return the time in a field of a Lease; None if there is none, or an impossible one."""
     try:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -96,7 +96,7 @@ def _time(text: Any) -> datetime:
 
 
 class ServerClock:
-    """Exact to a second, and to as long as an answer takes; this machine's clock until there was an answer."""
+    """The API server's clock, exact to a second plus its response time; this machine's clock before any response."""
 
     def __init__(self) -> None:
         self._server_time = datetime.now(UTC)
@@ -104,7 +104,7 @@ class ServerClock:
         self.ahead = timedelta()
 
     def saw(self, response: Response) -> Response:
-        """Set the clock by the Date of an answer, and return the answer."""
+        """Set the clock from the Date of a response, and return the response."""
         try:
             date = parsedate_to_datetime(response.date)
         except ValueError:
@@ -114,5 +114,4 @@ class ServerClock:
         return response
 
     def now(self) -> datetime:
-        """Return the time on the server's clock."""
         return self._server_time + timedelta(seconds=time.monotonic() - self._at)

@@ -1,6 +1,6 @@
-"""Finds the leftovers of runs on a cluster by their labels, and removes them, so that the cluster is as before.
+"""Finds the leftovers of runs on a cluster by their labels, and removes them.
 
-It works for a killed run, and for the objects at the regular end of a run.
+It serves killed runs, and the regular end of a run.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from harness.guest.nodes import restore_node, run_of_node
 Say = Callable[[str], None]
 
 _GONE_SECONDS = 180.0
-_FORCE_SECONDS = 20.0  # after these, pods whose node does not end them are removed from the API
+_FORCE_SECONDS = 20.0  # until pods are removed by force from nodes that do not answer
 _PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Names: of namespaces, of nodes that exist in the API only, and of nodes that are not as they were."""
+    """The names of namespaces, of nodes that exist in the API only, and of changed nodes."""
 
     namespaces: tuple[str, ...] = ()
     made_nodes: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Leftovers:
         return bool(self.namespaces or self.made_nodes or self.changed_nodes)
 
     def with_lease(self) -> Leftovers:
-        """Return these leftovers, and last the namespace of the Lease."""
+        """Return these leftovers, with the namespace of the Lease last."""
         return replace(self, namespaces=(*self.namespaces, NAMESPACE))
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Leftovers:
 
 
 def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
-    """Return the objects of a run, or of all, or of all but `not_of`, without the namespace of the Lease.
+    """Return the objects of a run, of all, or of all but `not_of`, without the namespace of the Lease.
 
     Raises `RefusedError`.
     """
@@ -67,7 +67,7 @@ def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
 def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
     """Remove leftovers, and wait until they are gone. Returns a line for each action. Missing objects are fine.
 
-    Raises `RefusedError`, and `DistrustError` for a namespace that does not go.
+    Raises `RefusedError`, and `DistrustError` for a namespace that stays.
     """
     done = [f"node {name} is as it was" for name in found.changed_nodes if restore_node(api, name)]
     for name in found.made_nodes:
@@ -80,18 +80,18 @@ def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
 
 
 def delete_namespace(api: Api, name: str) -> None:
-    """Begin to delete a namespace that a run made; one that goes already is fine. Raises `RefusedError`."""
+    """Begin to delete a run's namespace, unless it is terminating already. Raises `RefusedError`."""
     try:
         api.delete("namespaces", "", name)
     except RefusedError as error:
-        if error.response.code != 409:  # it is being deleted
+        if error.response.code != 409:  # 409: it is terminating already
             raise
 
 
 def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
-    """Wait until namespaces are gone; report now and then. Pods whose node does not answer are removed by force.
+    """Wait until namespaces are gone, with progress reports. Removes pods by force if their node does not answer.
 
-    Raises `DistrustError` with what holds a namespace up.
+    Raises `DistrustError` with the reason that a namespace stays.
     """
     begin = told = time.monotonic()
     forced = False
@@ -107,7 +107,7 @@ def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
             forced = True
             for each in left:
                 _end_pods(api, _name(each))
-        time.sleep(min(0.5, 0.01 + waited / 4))  # first looks come soon: an API server in memory is done at once
+        time.sleep(min(0.5, 0.01 + waited / 4))  # first looks come soon: an embedded API server is done at once
 
 
 def _still_there(api: Api, names: Sequence[str]) -> list[Object]:
@@ -118,7 +118,7 @@ def _still_there(api: Api, names: Sequence[str]) -> list[Object]:
 
 
 def _end_pods(api: Api, namespace: str) -> None:
-    """Delete terminating pods in a namespace of ours by force: their node is away."""
+    """Delete terminating pods in a run's namespace by force: their node is away."""
     for pod in api.list("pods", namespace):
         if pod["metadata"].get("deletionTimestamp"):
             api.delete("pods", namespace, _name(pod), grace_seconds=0)
@@ -139,7 +139,6 @@ def _some(namespaces: Sequence[Object]) -> str:
 
 
 def _run_of(obj: Object) -> str:
-    """Return the run that made this object."""
     return str((obj["metadata"].get("labels") or {}).get(RUN_LABEL, ""))
 
 

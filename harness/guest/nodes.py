@@ -38,7 +38,7 @@ class NodeChange:
 def change_node(api: Api, name: str, run_id: str, change: NodeChange) -> None:
     """Change a node of the cluster, and note its former state on it.
 
-    Raises `RefusedError`. Only for runs that may disturb the cluster.
+    Raises `RefusedError`. Only for runs that may disrupt the cluster.
     """
     _over(api, name, lambda node: changed(node, run_id, change))
 
@@ -83,11 +83,11 @@ def restored(node: Object) -> Object | None:
 
 
 def _word(node: Object) -> dict[str, Any]:
-    """Return the former state in a node's annotation; without what cannot be read, which anybody may have written."""
+    """Return the former state in a node's annotation, without unreadable parts, which anyone may have written."""
     text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
     try:
         word = orjson.loads(text or "{}")
-    except ValueError:  # also for what is nested too deeply, unlike `json`
+    except ValueError:  # orjson raises it for deep nesting too, unlike json
         return {}
     if not isinstance(word, dict) or not word:
         return {}
@@ -96,7 +96,7 @@ def _word(node: Object) -> dict[str, Any]:
 
 def _patch(node: Object, labels: Mapping[str, str | None], spec: Object, word: str | None) -> Object:
     metadata = {
-        "resourceVersion": node["metadata"].get("resourceVersion"),  # so that nobody's taint is lost
+        "resourceVersion": node["metadata"].get("resourceVersion"),  # so that no concurrent taint is lost
         "labels": dict(labels),
         "annotations": {BEFORE_ANNOTATION: word},
     }

@@ -18,7 +18,7 @@ from harness.guest import errors
 class Rule:
     """Verbs on resources of an API group, in all namespaces, or on URL `paths` instead.
 
-    `why` completes "is needed to". `without` says what is lost if it is not granted; "" if no run is possible.
+    `why` completes "is needed to". `without` is what a run loses without it; "" if no run is possible.
     """
 
     verbs: tuple[str, ...]
@@ -120,7 +120,7 @@ def asks_by_port_forward(found: Iterable[Denied]) -> bool:
 
 
 def _without_alternatives(found: Sequence[Denied]) -> list[Denied]:
-    """Drop the denied rule of one way to client pods if the other is granted; without any, no run is possible."""
+    """Drop the denied rule of one path to client pods if the other is granted; without any, no run is possible."""
     rules = {each.rule for each in found}
     if not rules >= {_PROXY, _PORT_FORWARD}:
         return [each for each in found if each.rule != _PORT_FORWARD]
@@ -140,7 +140,7 @@ def cluster_role(name: str, rules: Sequence[Rule]) -> dict[str, Any]:
 def _is_allowed(api: Api, question: dict[str, Any]) -> bool:
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": question}
     answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-    if answer.code == 404:  # it serves no such reviews: what is not allowed will show
+    if answer.code == 404:  # no such reviews here: a missing permission fails later
         return True
     if answer.code >= 400:
         raise DistrustError(errors.of_answer(answer, doing="ask for its permissions"))

@@ -1,7 +1,7 @@
-"""Checks somebody's cluster before a run: can it be reached, as which user, and with the needed permissions?
+"""Checks somebody's cluster before a run: is it reachable, as which user, and with the needed permissions?
 
-All of it has one deadline: names that do not resolve, packets that are dropped silently, and programs that fetch
-credentials each have a time limit of their own, and their sum may be minutes.
+One deadline covers all of it: name resolution, dropped packets, and programs that fetch credentials each have their own
+time limit, and the sum may be minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class CredentialsError(UnavailableError):
-    """The API server does not accept the credentials: asking again is of no use."""
+    """The API server does not accept the credentials: a retry is useless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class ReachedServer:
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster, and return within this number of seconds whatever happens.
+    """Check the cluster within this number of seconds.
 
-    Raises `UnavailableError` (exit code 12) with one line: what is wrong, and the remedy; `UsageError` (exit code 4)
-    for a kubeconfig that is not as it should be. Rules whose lack costs something but not everything are in the answer.
+    Raises `UnavailableError` (exit code 12) with the problem and the remedy in one line, and `UsageError` (exit code 4)
+    for a wrong kubeconfig. The result lists missing optional permissions.
     """
     found = reach(kubeconfig, context, rules=rules, within=within)
     needed = [str(each) for each in found.denied if not each.rule.without]
@@ -67,7 +67,7 @@ def reach(
 ) -> ReachedServer:
     """Check the cluster, and return the result with all rules that are not granted.
 
-    Raises `UnavailableError`, and `UsageError` for a kubeconfig that is not as it should be.
+    Raises `UnavailableError`, and `UsageError` for a wrong kubeconfig.
     """
     asked = {"server": f"kubeconfig {kubeconfig}"}
 
@@ -92,7 +92,7 @@ def reach(
 
 
 def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
-    """Return why the cluster of a run cannot be reached now, in one line; "" if the API server answers this user."""
+    """Return why the run's cluster is unreachable now, in one line; "" if the API server answers this user."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -127,7 +127,7 @@ def _no_api_server(server: str, said: str) -> str:
 
 
 def _user(api: Api) -> str:
-    """Return the user as the API server sees it, if it tells: servers before 1.28 do not."""
+    """Return the user as the API server sees it; servers before 1.28 do not report that."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     answer = api.request("POST", path, review)
@@ -138,7 +138,7 @@ def _user(api: Api) -> str:
 
 
 def _in_time(work: Callable[[], T], *, within: float, describe: Callable[[], str]) -> T:
-    """Run `work` in a thread, and abandon it if it takes too long: the lookup of a name cannot be ended."""
+    """Run `work` in a thread, and abandon it at the deadline: a name lookup cannot be cancelled."""
     results: list[T] = []
     errors: list[Exception] = []
 

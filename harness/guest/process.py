@@ -1,7 +1,7 @@
-"""A name of this process by which a later one on the same machine can tell whether it still lives.
+"""A name of this process that lets a later one on the same machine check whether it is alive.
 
-A process id is used again, and a container has ids of its own: so the name also has the boot id of the machine, the pid
-namespace, and the start time.
+Process ids are reused, and containers have their own: so the name also has the machine's boot id, the pid namespace,
+and the start time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def identity() -> str:
     """Return a name for people: "alice@laptop pid 4711"."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in containers
+    except (KeyError, OSError):  # a uid without a name, as in containers
         user = f"uid {os.getuid()}"
     return f"{user}@{socket.gethostname()} pid {os.getpid()}"
 
@@ -44,5 +44,5 @@ def _place() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:  # not Linux, or hidden from us
+    except OSError:  # not Linux, or hidden
         return ""

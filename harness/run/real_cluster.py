@@ -172,8 +172,7 @@ def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
 
 
 def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> KindBackend:
-    from harness.backends.kind.backend import KindBackend  # noqa: PLC0415
-    from harness.backends.kind.packets import KindPacketsBackend  # noqa: PLC0415
+    from harness.backends.kind.backend import KindBackend, KindPacketsBackend  # noqa: PLC0415
 
     kind = _known_kind_cluster(settings, target)
     with kind.naming_exhausted_limit():

@@ -65,6 +65,9 @@ def control_plane_of(
     needed = [controller, *(() if chosen.plane == EMBEDDED else (("etcd", ""), ("kube-apiserver", chosen.version)))]
     needed += [("kube-scheduler", chosen.version)] if whole and chosen.plane == BINARIES else []
     if chosen.plane == CONTAINERS:
+        from harness.model.extras import require
+
+        require("docker", "testcontainers", extra="containers", feature="--control-plane containers")
         from harness.control_planes import containers
 
         containers.check(needed)

@@ -1,4 +1,4 @@
-"""What agnhost says of its tries, as outcomes."""
+"""Turns agnhost's output into outcomes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "con
 
 
 def address_seen(answer: str) -> Observation:
-    """Return the source address that a server saw, as an outcome."""
     found = _ADDRESS.fullmatch(answer.strip())
     return Reached("", found[1]) if found else Unknown(f"an unknown server answered: {answer.strip()[:60]!r}")
 
@@ -47,7 +46,7 @@ def from_text(error: str) -> Observation:
 
 
 def connected(response: Response) -> Observation:
-    """Return the outcome for the answer to `agnhost connect`, which prints nothing where it could connect."""
+    """Return the outcome of `agnhost connect`, which prints nothing on success."""
     said = str(response.body.get("output", "")).strip()
     if response.code != 200 or (not said and response.body.get("error")):
         return Unknown(f"{response.code} {response.body.get('message') or response.body.get('error', '')}"[:200])
@@ -59,7 +58,7 @@ def connected(response: Response) -> Observation:
 
 
 def outcomes_of(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:
-    """Return an outcome for each try. If the last one failed, agnhost does not tell the answers to the others.
+    """Return an outcome for each try. If the last try failed, agnhost omits the answers to the others.
 
     Raises `UnavailableError` for packets that a rule of the node stops: agnhost cannot tell drop from reject.
     """

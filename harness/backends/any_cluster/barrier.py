@@ -1,12 +1,12 @@
-"""Waits until proxies have worked on all writes: the barrier's own changes come last, and their effect is seen.
+"""Waits until proxies have processed all writes: the barrier writes last, and waits until clients see the effect.
 
-Proxies in general do not report their progress. But they watch Services in one stream and EndpointSlices in another, so
-a Service and a slice of ours that change after all other writes are programmed after them too. The port of the Service
-gets another name, and a slice has an endpoint for that name: that endpoint answers a client once the proxy of its node
-has received both changes, and so everything before. Until then the endpoint of the last name answers, at the same
-address: without any answer agnhost would wait five seconds, and its repeated SYNs could not be told from those that a
-fault causes. The barrier writes nothing if nothing else was written since, unless components were replaced: then the
-watches of proxies may have to begin again, which takes up to a minute.
+Proxies in general do not report their progress. They watch Services in one stream and EndpointSlices in another, so a
+Service and a slice that change after all other writes are also programmed after them. Each round renames the Service's
+port and publishes an endpoint for that name. When that endpoint answers a client, the proxy of its node has received
+both changes and everything before them. Until then the endpoint of the previous round answers at the same address:
+without any answer agnhost would wait five seconds, and its repeated SYNs could not be told from those that a fault
+causes. The barrier writes nothing if nothing else was written since the last round, unless components were replaced.
+Then proxies may have to restart their watches, which takes up to a minute.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Asks(Protocol):
     """Sends probes from client pods."""
 
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
-        """Return their outcomes; those of equal probes come in any order. `read` is for answers of agnhost."""
+        """Return their outcomes; those of equal probes come in any order. `read` parses agnhost's answers."""
 
 
 class Barrier:
-    """The Service of one worker, in its namespace, that shows the progress of proxies; its endpoints are own pods."""
+    """The Service of one worker that shows the progress of proxies, with pods of its own as endpoints."""
 
     def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
@@ -47,27 +47,26 @@ class Barrier:
         self._namespace = namespace
         self._labels = dict(labels)
         self._round = 0
-        self._services = 0  # the number of those made for the controller
-        self._written: int | None = -1  # the number of writes when it was last passed
+        self._services = 0  # created to await the controller
+        self._written: int | None = -1  # the API's count of writes when it was last passed
         self._endpoint = ""  # the endpoint in the last slice
         self._addresses: Mapping[str, str] = {}
 
     def expect_news(self) -> None:
-        """Do not skip the barrier the next time, even if nothing was written: proxies may have to list anew."""
+        """Run the barrier the next time even if nothing was written: proxies may have to list again."""
         self._written = None
 
     @property
     def expects_news(self) -> bool:
-        """True if it has not been passed since `expect_news`."""
+        """True if the barrier was not passed since `expect_news`."""
         return self._written is None
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The families of Services of this cluster, the primary one first."""
+        """The IP families of Services in this cluster, the primary one first."""
         return tuple(self._addresses)
 
     def create(self) -> None:
-        """Create the Service. Raises `RefusedError`."""
         wanted = manifests.service(NAME, labels=self._labels, ports=(self._port,), ipFamilyPolicy="PreferDualStack")
         made = self._api.create("services", self._namespace, wanted)
         self._addresses = dict(zip(made["spec"]["ipFamilies"], made["spec"]["clusterIPs"], strict=True))
@@ -84,9 +83,9 @@ class Barrier:
         within: float | None,
         when_unable: Callable[[], None],
     ) -> None:
-        """Return when all clients have seen the barrier's next change. `endpoints`: hostname, addresses by family.
+        """Wait until all clients see the barrier's next change. `endpoints`: hostname, and addresses by family.
 
-        `when_unable` is called when a client could not send. Raises `InconclusiveError`, and its errors.
+        `when_unable` is called when a client cannot send. Raises `InconclusiveError`, and its errors.
         """
         if self._api.writes == self._written:
             return
@@ -114,10 +113,10 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str, *, within: float) -> None:
-        """Wait until the EndpointSlice controller receives Services and pods again, each by a watch of its own.
+        """Wait until the EndpointSlice controller receives Services and pods again, over one watch each.
 
-        A pod gets a label, and a new Service selects that label: a slice of it must have an endpoint.
-        Raises `InconclusiveError`.
+        Labels a pod and creates a Service that selects the label: its slice must get an endpoint. Raises
+        `InconclusiveError`.
         """
         self._services += 1
         label, name = {LABEL: str(self._services)}, f"{OF_CONTROLLER}-{self._services}"
@@ -141,10 +140,10 @@ class Barrier:
             self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
-        """Write the slice, then the Service: a proxy with the new Service alone would have no endpoint for it."""
+        """Write the slice, then the Service: a proxy with only the new Service would have no endpoint for it."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
-                f"{NAME}-{family.lower()}-{self._round % 2}",  # the other one is of the round before
+                f"{NAME}-{family.lower()}-{self._round % 2}",  # the other one is from the previous round
                 NAME,
                 [Endpoint(addresses)],
                 family=family,
@@ -159,7 +158,7 @@ class Barrier:
 
 
 def word(answer: str) -> Observation:
-    """Read the answer of a pod: its name."""
+    """Return the outcome for an answer that is a pod's name."""
     return Reached(answer.strip()) if answer.strip() else Unknown("an empty answer")
 
 

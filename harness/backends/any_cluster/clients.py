@@ -15,8 +15,8 @@ from harness.model.manifests import TARGET_PORT
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod, node_client, pod_client
 
-_NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
-_TWINS = 3  # of each client in a pod
+_NODE_CLIENT_PORTS = 20_480  # two for each worker from here on, on the network of the nodes
+_TWINS = 3  # per client in a pod
 _BARRIER_PODS = 3  # two of them take turns, and one may be on a node that is off
 
 
@@ -35,9 +35,9 @@ class Clients:
         port: int = TARGET_PORT,
         enter: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> None:
-        """`worker` is its number, for ports on the network of nodes; `node_addresses` returns those of a node.
+        """`worker` is its number, which selects its ports on the network of nodes.
 
-        `port` is that of the server of a client in a pod; `enter` is called with pods that run.
+        `port` is the server port of clients in pods. `enter` is called with running pods.
         """
         self._port = port
         self._enter = enter
@@ -49,7 +49,7 @@ class Clients:
         self._node_client_port = _NODE_CLIENT_PORTS + 2 * worker
         self._node_addresses = node_addresses
         self._places: dict[Client, ClientPod] = {}
-        self._twins: dict[ClientPod, list[ClientPod]] = {}  # of each client, and of each twin
+        self._twins: dict[ClientPod, list[ClientPod]] = {}  # by client, and by twin
         self._turns: dict[str, Iterator[ClientPod]] = {}  # by node
         self._addresses: dict[ClientPod, Mapping[str, str]] = {}
         self._nodes_of: dict[ClientPod, str] = {}
@@ -60,18 +60,18 @@ class Clients:
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the endpoints of the barrier; clients would not do, since a pod that reaches itself is a special case."""
+        """Run the barrier's endpoints. Clients cannot serve as these: a pod that reaches itself is a special case."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
     def delete(self) -> None:
-        """Begin to delete all; if the API server is away, after an interrupt say, the end of the run does it."""
+        """Begin to delete all pods. If the API server is away, the end of the run deletes them."""
         with contextlib.suppress(InconclusiveError):
             for namespace in {each.namespace for each in self._places.values()} | {self.namespace}:
                 self._runner.delete_namespace(namespace)
 
     def place_of(self, client: Client | Pod) -> ClientPod:
-        """Return the pod of a client; those on the networks of nodes are made when the first of them is wanted."""
+        """Return the pod of a client; host-network clients are created on first use."""
         if isinstance(client, Pod):
             return ClientPod(client.namespace, client.name, TARGET_PORT)
         inside = self._inside(client)
@@ -80,25 +80,24 @@ class Clients:
         return self._places[inside]
 
     def address_of(self, client: Client | Pod, family: str) -> str:
-        """Return the client's own address. Raises `UnavailableError` if it has none of this family."""
         known = client.addresses if isinstance(client, Pod) else self._addresses[self.place_of(client)]
         if family not in known:
             raise UnavailableError(f"client {client} has no {family} address")
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return this pod or a twin on the same node, in turn, so that earlier flows are those of other pods.
+        """Return this pod or one of its twins on the same node in turn, to spread flows over pods.
 
-        Clients on the network of a node have no twins.
+        Host-network clients have no twins.
         """
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
-        """Return the twin on the same node that is not used in turn."""
+        """Return the twin on the same node that `in_turn` does not use."""
         return self.twins_of(pod)[-1] if self.twins_of(pod) else pod
 
     def twins_of(self, pod: ClientPod) -> list[ClientPod]:
-        """Return the twins of a pod; they are made when the first of them is wanted."""
+        """Return the twins of a pod, which are created on first use."""
         if not self._twins and pod in self._places.values() and not pod.on_host:
             self._make_twins()
         return self._twins.get(pod, [])
@@ -113,7 +112,7 @@ class Clients:
             self._turns[node] = itertools.cycle([client, *twins[:-1]])
 
     def url_of(self, pod: ClientPod) -> tuple[str, str]:
-        """Return the node of a client's pod, and the URL of its server for that node."""
+        """Return the node of a client's pod, and the URL of its server from that node."""
         address = next(iter(self._addresses[pod].values()))
         host = f"[{address}]" if ":" in address else address
         return self._nodes_of[pod], f"http://{host}:{pod.port}"
@@ -123,12 +122,12 @@ class Clients:
         return [self._places[pod_client(node)] for node in nodes]
 
     def barrier_endpoints(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
-        """Return hostname, and addresses by family, of the barrier's pods, except those on some nodes."""
+        """Return hostname, and addresses by family, of the barrier's pods that are not on the nodes in `without`."""
         living = (pod for pod in self._of_barrier if self._nodes_of[pod] not in without)
         return [(pod.name, self._addresses[pod]) for pod in living]
 
     def look_up_addresses(self) -> None:
-        """Read the addresses of pods anew: a node that was switched off and on gives its pods others."""
+        """Read the addresses of pods again: they change when a node was switched off and on."""
         listed = {str(each["metadata"]["name"]): each for each in self._api.list("pods", self.namespace)}
         found = {name: pods.addresses(each) for name, each in listed.items() if pods.addresses(each)}
         for pod, known in self._addresses.items():
@@ -136,7 +135,6 @@ class Clients:
                 self._addresses[pod] = found.get(pod.name, known)
 
     def _make(self, clients: Sequence[Client]) -> None:
-        """Run a client pod of this kind on each node."""
         on_host = clients[0].kind == "node"
         namespace = self._on_nodes if on_host else self.namespace
         port = self._node_client_port if on_host else self._port
@@ -145,7 +143,7 @@ class Clients:
         self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
 
     def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
-        """Run a pod of each name on its node, and return the pods."""
+        """Run one pod of each name on its node, and return the pods."""
         made = self._runner.run_clients(namespace, wanted, port=port, host_network=on_host)
         self._enter(made)
         found = [ClientPod(namespace, name, port, on_host) for name in wanted]
@@ -155,7 +153,7 @@ class Clients:
         return found
 
     def _inside(self, client: Client) -> Client:
-        """Return the client in the cluster that plays this one: for an outside client, the network of another node."""
+        """Return the client that stands in for this one: for an external client, the host network of another node."""
         if client.kind != "external":
             return client
         return node_client(next(node for node in self._nodes if node != client.node))

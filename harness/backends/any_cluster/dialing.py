@@ -1,13 +1,12 @@
-"""Sends probes from client pods: `GET /dial` of agnhost, many tries a request, through the API server's pod proxy.
+"""Sends probes from client pods with agnhost's `GET /dial`, many tries per request, through the API server's pod proxy.
 
-If the proxy is forbidden the same requests go by port-forward. The maker of a cluster may have a way past the API
-server, which is used when that does not answer, so that clients go on while it is replaced.
+If the pod proxy is forbidden, requests go by port-forward. The cluster's creator may offer a path around the API
+server, which is used while that does not answer.
 
-agnhost gives a connection five seconds, and its answer is waited for: the time that a request takes through the API
-server proves nothing. But in five seconds the kernel repeats a lost SYN several times, so with agnhost alone a proxy
-that drops half of all first packets would pass. So whenever a request took a second or more, the client pod is asked
-for the number of SYNs that its kernel has repeated. Each one that no known time-out explains counts as an answer that
-did not come in time.
+agnhost gives a connection five seconds. In that time the kernel repeats a lost SYN several times, so with agnhost alone
+a proxy that drops half of all first packets would pass. Durations of requests through the API server prove nothing. So
+after each request that took a second or more, the dialer reads the client pod's count of repeated SYNs. Each repeated
+SYN that no known timeout explains turns an answer into a late one.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unk
 from harness.probes.loop import Probe
 from harness.probes.probe import REPEATED_SYN
 
-TRIES = 20  # in one request: an answer takes a millisecond, a request through the API server ten
-THREADS = 600  # tries that expect silence wait, so they are made all at once
+TRIES = 20  # per request: an answer takes 1 ms, a request through the API server 10 ms
+THREADS = 600  # tries that expect silence run all at once, since each waits
 OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
-GLANCE = 1.0  # seconds that it may add for `glance`
-ROUNDS = 4  # in which tries are made again that may have met an earlier one
+GLANCE = 1.0  # the same for `glance`
+ROUNDS = 4  # of repeated tries that may have reused an earlier connection
 
 _NO_ROUTE = "ENETUNREACH: the client may have no route, since nobody has answered it over this family"
 _MET = Unknown("whether this try met an earlier one, which had no answer and the same source port, cannot be told")
@@ -44,7 +43,7 @@ _MET = Unknown("whether this try met an earlier one, which had no answer and the
 
 @dataclass(frozen=True, slots=True)
 class Dialed:
-    """The result of one request: an outcome for each try, in no order, and its duration in seconds."""
+    """The outcomes of one request's tries, in no order, and its duration in seconds."""
 
     outcomes: list[Observation]
     seconds: float
@@ -58,14 +57,14 @@ Neighbours = Callable[[ClientPod], Sequence[ClientPod]]
 
 
 class Dialer:
-    """Sends probes from client pods. One for a backend; thread-safe."""
+    """Sends probes from client pods. One per backend; thread-safe."""
 
     def __init__(
         self, api: Api, watch: BeginWatch, *, aside: Aside | None = None, neighbours: Neighbours = lambda _: ()
     ) -> None:
         """`watch` checks nodes while answers are late; `aside` is used when the API server does not answer.
 
-        `neighbours` are asked when a client has tried in vain before.
+        `neighbours` returns the pods that are asked when a client's earlier tries went unanswered.
         """
         self._aside = aside
         self._neighbours = neighbours
@@ -76,18 +75,18 @@ class Dialer:
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
         self._tcp_flows: TcpFlows[tuple[ClientPod, str, int]] = TcpFlows()
-        self._routed: set[tuple[ClientPod, bool]] = set()  # who had an answer, and whether over IPv6
+        self._routed: set[tuple[ClientPod, bool]] = set()  # clients with an answer, and whether over IPv6
         self._ports: dict[ClientPod, int] = {}  # the number of source ports of a client
 
     def close(self) -> None:
-        """Send nothing more, without waiting for requests under way."""
+        """Send nothing more, without waiting for pending requests."""
         self._pool.close()
         self._forwards.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
         """Send probes, and return their outcomes; those of equal probes come in any order. Raises `UnavailableError`.
 
-        Outcomes that an earlier flow explains are replaced: see `udp_flows` and `tcp_flows` beside this module.
+        Outcomes that an earlier flow explains are replaced: see `udp_flows` and `tcp_flows`.
         """
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
@@ -104,7 +103,7 @@ class Dialer:
     def _of_new_connections(
         self, probe: Probe, seen: Sequence[Observation], begin: float, read: Reader
     ) -> Sequence[Observation]:
-        """Return what was seen, but for tries without answer that earlier ones explain, which are made again."""
+        """Return the outcomes, after repeating the unanswered tries that earlier ones explain."""
         doubtful = self._tcp_flows.doubtful(_way(probe), begin, len(seen))
         if not doubtful:
             return seen
@@ -114,7 +113,7 @@ class Dialer:
         now = time.monotonic()
         witness = next((each for each in neighbours if not self._tcp_flows.earlier(_way(each), now)), None)
         said = self._probe([witness] * len(seen), read) if witness else [TIMED_OUT]
-        if TIMED_OUT in said:  # they all have lost some, without an earlier one
+        if TIMED_OUT in said:  # unanswered without an earlier connection: a real loss
             return seen
         told = _without(seen, doubtful)
         if any(isinstance(each, Unknown) for each in said):
@@ -139,7 +138,7 @@ class Dialer:
         return of_new_flows(seen, earlier, self._ports_of(_client(probe)), ask)
 
     def _probe(self, probes: Sequence[Probe], read: Reader) -> list[Observation]:
-        """Send probes, and return all outcomes, also those that an earlier flow explains."""
+        """Send probes, and return all outcomes, including those that an earlier flow explains."""
         places = _by_probe(probes)
         for client in {_client(probe) for probe in places}:
             self._syns.begin(client, alone=not client.on_host)
@@ -163,18 +162,18 @@ class Dialer:
         return outcomes
 
     def _doubted(self, seen: Mapping[Probe, Sequence[Dialed]]) -> set[ClientPod]:
-        """Return clients on their node's network with late answers, where SYNs were repeated, maybe by others."""
+        """Return host-network clients with late answers and repeated SYNs, which may be another client's."""
         late = {_client(probe) for probe, dialed in seen.items() if _client(probe).on_host and _are_late(probe, dialed)}
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[Dialed]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat each try of their late requests alone. Returns the clients that are still doubted."""
+        """Repeat each try of their late requests on its own. Returns the clients that are still in doubt."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
 
     def _one_by_one(self, probe: Probe, dialed: Dialed, read: Reader) -> list[Dialed]:
-        """Repeat the answered tries of a late request, one a request; other outcomes stay."""
+        """Repeat the answered tries of a late request, one per request; keep other outcomes."""
         if not _are_late(probe, [dialed]):
             return [dialed]
         kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
@@ -182,12 +181,12 @@ class Dialer:
         return [Dialed(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return quick outcomes: anything that takes long counts as silence, whatever the reason."""
+        """Send probes, and return quick outcomes: anything slow counts as silence."""
         seen = dict(self._pool.each(lambda each: self._glance(probes[each]), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _glance(self, probe: Probe) -> Dialed:
-        """Send one try, which is listened to when it is no longer waited for: until then it may repeat its SYN."""
+        """Send one try, and note its outcome even after the wait for it has ended: it may repeat its SYN until then."""
         limit, answer = probe.timeout + GLANCE, Future[Dialed]()
 
         def look() -> None:
@@ -209,7 +208,7 @@ class Dialer:
         self._syns.begin(_client(probe), alone=False)
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
-        """Send a number of tries, one after the other, and count lost ones."""
+        """Send a number of tries one after the other, and count lost ones."""
         begin = time.monotonic()
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
@@ -222,7 +221,7 @@ class Dialer:
             self._flows.note(_way(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
-        """Return the body of the answer to GET `path`, whatever its status. Raises `OSError` if there is none."""
+        """Return the body of the response to GET `path`, whatever its status. Raises `OSError` if there is none."""
         query = _query("http", address, port, path.lstrip("/"), 1)
         response = self._ask(client, "dial", query, FULL_WAIT + OVERHEAD)
         if response.body.get("responses"):
@@ -230,7 +229,7 @@ class Dialer:
         raise OSError(str((response.body.get("errors") or [response.body.get("message", "")])[0]))
 
     def connect(self, probe: Probe) -> Observation:
-        """Make a TCP connection, and close it without a word: `Reached` "" if that was possible."""
+        """Open and close a TCP connection without sending data: `Reached` "" on success."""
         target = f"[{probe.address}]:{probe.port}" if ":" in probe.address else f"{probe.address}:{probe.port}"
         command = f"/agnhost connect {target} --timeout={probe.timeout:.0f}s"
         sent = self._syns.sent(_client(probe), 1)
@@ -243,7 +242,7 @@ class Dialer:
         return outcome
 
     def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> Dialed:
-        """Send one request. Unless it is judged, SYNs that it repeats are no lost packets even if it is answered."""
+        """Send one request. If it is not judged, its repeated SYNs never count as lost packets."""
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
@@ -267,8 +266,9 @@ class Dialer:
         return dialed
 
     def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Return the outcomes without false refusals: a client without answers may have no route, and a neighbour that
-        is not found fails after 3 s.
+        """Return the outcomes without false refusals.
+
+        A client without any answer may lack a route, and a neighbour that is not found fails after 3 s.
         """
         way = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
@@ -305,9 +305,9 @@ class Dialer:
         return self._forwards.get(client, path, query, limit)
 
     def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
-        """Return all outcomes; an answer to a repeated SYN counts as one that did not come in time.
+        """Return all outcomes; an answer to a repeated SYN counts as a timeout.
 
-        On a node's network the SYN may be another client's: the late outcomes of `doubted` clients become `Unknown`.
+        On the host network the SYN may be another client's: late outcomes of `doubted` clients become `Unknown`.
         """
         outcomes = [outcome for each in seen for outcome in each.outcomes]
         if not _are_late(probe, seen):
@@ -340,18 +340,18 @@ class Dialer:
 
 
 def _hidden(dialed: Dialed) -> int:
-    """Return the most lost packets in a request: each costs a second, and one try follows the other."""
+    """Return the most lost packets that a request can hide: each costs a second, and tries are sequential."""
     return int(dialed.seconds // REPEATED_SYN)
 
 
 def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:
-    """Return whether an answer over TCP took so long that it may have come for a repeated SYN."""
+    """Return whether a TCP answer took so long that it may belong to a repeated SYN."""
     slow = [each for each in seen if each.seconds >= REPEATED_SYN]
     return probe.protocol == "TCP" and any(isinstance(outcome, Reached) for each in slow for outcome in each.outcomes)
 
 
 def _unsure(dialed: Dialed) -> list[Observation]:
-    """Return outcomes with `Unknown` for answers that took so long that a packet may have been lost."""
+    """Return outcomes with `Unknown` for answers so late that a packet may have been lost."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes
     why = f"an answer took {dialed.seconds:.1f} s: whether its first packet was lost cannot be told on a node's network"
@@ -359,7 +359,7 @@ def _unsure(dialed: Dialed) -> list[Observation]:
 
 
 def _without(outcomes: Sequence[Observation], doubtful: int) -> list[Observation]:
-    """Return outcomes with `Unknown` for so many tries without answer."""
+    """Return outcomes with `Unknown` for this number of tries without answer."""
     made: list[Observation] = []
     for outcome in outcomes:
         met = doubtful > 0 and outcome == TIMED_OUT
@@ -374,7 +374,6 @@ def _client(probe: Probe) -> ClientPod:
 
 
 def _by_probe(probes: Sequence[Probe]) -> dict[Probe, list[int]]:
-    """Return the indices of each probe."""
     places: dict[Probe, list[int]] = {}
     for index, probe in enumerate(probes):
         places.setdefault(probe, []).append(index)

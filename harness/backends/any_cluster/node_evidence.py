@@ -1,7 +1,7 @@
-"""What the API of a cluster tells of a node's proxy, and what would give the parts of a packet's path that it does not.
+"""What the API of a cluster shows of a node's proxy, and what would provide the missing parts of a packet's path.
 
-No API of Kubernetes has the rules of a node, its connections or its packets: they need root there. The log of
-a proxy is read where the run may read it. No run asks for that permission, which is one to read all logs.
+No Kubernetes API exposes a node's rules, connections or packets: those need root on the node. The proxy's log is read
+if the run may read it. No run asks for that permission, since it covers all logs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST = {"tailLines": "1000", "limitBytes": "300000"}
 
 @dataclass(frozen=True, slots=True)
 class ProxySelector:
-    """Where the pods of a proxy are, and what they are called in evidence."""
+    """The namespace and selector of a proxy's pods, and their name in evidence."""
 
     name: str
     namespace: str
@@ -30,14 +30,14 @@ KUBE_PROXY = ProxySelector("kube-proxy", "kube-system", "k8s-app=kube-proxy")
 
 @dataclass(frozen=True, slots=True)
 class ProxyLog:
-    """The end of the log of a node's kube-proxy; `missing` says why there is none, "" if there is."""
+    """The end of the log of a node's kube-proxy; `missing` is the reason if there is none."""
 
     text: str = ""
     missing: str = ""
 
 
 def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY) -> dict[str, ProxyLog]:
-    """Read the logs of a proxy on nodes, which have their names of `api`. Who answers once no more is not asked."""
+    """Read the logs of a proxy on nodes, named as `api` names them. Stops at the first request without an answer."""
     none = f"no pod in {place.namespace} with label {place.selector} is on its node"
     found = dict.fromkeys(nodes, ProxyLog(missing=none))
     try:
@@ -53,9 +53,9 @@ def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY
 
 
 def missing(probe: Probe, node: str, root: str, log: ProxyLog) -> Iterator[str]:
-    """Yield what is missing of the path of a probe, each with what would give it.
+    """Yield each missing part of a probe's path, with the command that would provide it.
 
-    `node` is the cluster's name of the node whose rules it goes through, `root` how somebody becomes root there.
+    `node` is the cluster's name of the node whose rules the probe passes, `root` how to become root there.
     """
     capture = f"`tcpdump -ni any host {probe.address} and port {probe.port}`"
     entry = f"conntrack -L -d {probe.address} -p {probe.protocol.lower()} --dport {probe.port}"

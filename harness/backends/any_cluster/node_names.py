@@ -1,7 +1,7 @@
-"""Translates names: scenarios use nodes a1, a2, b1 … in zones a, b, c; a cluster has names of its own.
+"""Translates node names: scenarios use nodes a1, a2, b1 … in zones a, b, c, and a cluster has its own names.
 
-Both ways are pure functions of objects: requests get the cluster's names, answers those of the topology. So a scenario
-is the same text on every cluster.
+Both directions are pure functions of objects: requests get the cluster's names, answers those of the topology. So a
+scenario is the same text on every cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.api.client import Api, Response
 from harness.api.kubeconfig import Kubeconfig
 from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL
 
-_TIMEOUT = 15.0  # seconds: a wait for a cluster that has gone ends within 30
+_TIMEOUT = 15.0  # seconds: a wait for a lost cluster ends within 30
 
 _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 
@@ -29,7 +29,7 @@ class Names:
 
     @property
     def trivial(self) -> bool:
-        """True if both names are always the same."""
+        """True if the cluster uses the names of the topology."""
         return all(ours == theirs for each in (self.nodes, self.zones) for ours, theirs in each.items())
 
     def outgoing(self, value: Any) -> Any:
@@ -49,12 +49,10 @@ class TranslatingApi(Api):
     """Sends and returns objects with the names of the topology."""
 
     def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, **options: Any) -> None:
-        """The options are those of `Api`."""
         super().__init__(kubeconfig, timeout=_TIMEOUT, **options)
         self._names = names
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Response:
-        """As `Api.request`."""
         if self._names.trivial:
             return super().request(method, path, body, **options)
         answer = super().request(method, self._names.path(path), self._names.outgoing(body), **options)
@@ -94,6 +92,6 @@ def _field(key: str, value: Any, nodes: Mapping[str, str], zones: Mapping[str, s
 
 
 def _is_node(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is a Node. Items of a list lack their kind, but only Nodes have a kubelet's version."""
+    """Return whether an object is a Node. Items of a list have no kind, but only Nodes have nodeInfo."""
     status = value.get("status")
     return value.get("kind") == "Node" or (isinstance(status, dict) and "nodeInfo" in status)

@@ -1,4 +1,4 @@
-"""Runs the pods of a run on a cluster, and waits until its kubelets report them."""
+"""Creates the pods of a run, and waits until kubelets report them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.eventually import NotYetError, eventually
 from harness.guest import errors
 
 READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
-TROUBLED_SECONDS = 15.0  # for an obstacle of a pod to pass by itself
-LATE_SECONDS = 90.0  # for a kubelet to begin, if it may have to connect to an API server again, or shares one machine
-ADMITTED_SECONDS = 10.0  # for a new namespace to have its service account
-END_GRACE = 1  # the grace period in seconds for an end at once; with 0 a pod would go on without an object
+TROUBLED_SECONDS = 15.0  # for an obstacle of a pod to pass
+LATE_SECONDS = 90.0  # for a kubelet to begin that reconnects to an API server, or shares one machine with others
+ADMITTED_SECONDS = 10.0  # for a new namespace to get its service account
+END_GRACE = 1  # seconds of grace for an immediate end; with 0 a pod would outlive its object
 
 _THREADS = 16
 
@@ -34,9 +34,9 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """`kubelet_patience` is the time in seconds for an obstacle that a kubelet reports to pass.
+        """`kubelet_patience` is the time in seconds for a kubelet's obstacle to pass.
 
-        `server` makes the object of a server's pod; its arguments are those of `pods.server`.
+        `server` returns the manifest of a server pod, with the arguments of `pods.server`.
         """
         self._server = server
         self._api = api
@@ -48,17 +48,15 @@ class PodRunner:
         self._kubelet_patience = kubelet_patience
 
     def close(self) -> None:
-        """End the threads."""
         self._pool.shutdown(cancel_futures=True)
 
     def create_namespace(self, name: str, *, privileged: bool = False) -> None:
-        """Create a namespace with a pod security standard. Raises `RefusedError`."""
         standard = "privileged" if privileged else "restricted"
         labels = {**self._labels, "pod-security.kubernetes.io/enforce": standard}
         self._api.create("namespaces", "", {"metadata": {"name": name, "labels": labels}})
 
     def delete_namespace(self, name: str) -> None:
-        """Begin to delete a namespace, its pods without delay."""
+        """Begin to delete a namespace and, without grace period, its pods."""
         self._awaited = {key: ready for key, ready in self._awaited.items() if key[0] != name}
         self._terminating = {key for key in self._terminating if key[0] != name}
         self._api.request("DELETE", path_of("pods", name), query={"gracePeriodSeconds": str(END_GRACE)})
@@ -73,7 +71,7 @@ class PodRunner:
     ) -> list[Object]:
         """Create all pods at once, and wait until each has its wanted state. Raises as `wait` does.
 
-        `before_ready` is called with the created pods before any of them can get ready.
+        `before_ready` is called with the created pods before any can become ready.
         """
         before_ready(self._create(namespace, [self._made(each, namespace) for each in wanted]))
         list(self._pool.map(lambda each: self.open_gate(namespace, each.name, each.ready), wanted))
@@ -94,7 +92,7 @@ class PodRunner:
         self.open_gate(namespace, wanted.name, wanted.ready)
 
     def open_gate(self, namespace: str, name: str, ready: bool) -> None:
-        """Make a pod ready or not by its readiness gate; `settle` waits for its kubelet's report."""
+        """Set a pod's readiness gate; `settle` waits for its kubelet's report."""
         path = path_of("pods", namespace, name, "status")
         answer = self._api.request("PATCH", path, pods.gate(ready), content_type=STRATEGIC_MERGE_PATCH)
         if answer.code >= 400:
@@ -102,7 +100,7 @@ class PodRunner:
         self._awaited[namespace, name] = ready
 
     def settle(self) -> None:
-        """Wait until each pod has its last wanted state, except pods that the scenario has deleted."""
+        """Wait until each pod has its last wanted state, except deleted pods."""
         by_namespace: dict[str, dict[str, bool]] = {}
         for (namespace, name), ready in self._awaited.items():
             by_namespace.setdefault(namespace, {})[name] = ready
@@ -110,7 +108,7 @@ class PodRunner:
             self.wait(namespace, wanted, all_exist=False)
 
     def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
-        """Return these pods once each runs and is ready or not, as wanted; without `all_exist`, those that exist.
+        """Return these pods once each runs and is ready or not as wanted; without `all_exist`, those that exist.
 
         Raises `InconclusiveError` with the obstacle of one of them.
         """
@@ -138,11 +136,11 @@ class PodRunner:
         return found
 
     def terminates(self, namespace: str, name: str) -> None:
-        """Note that a pod is about to terminate, and is to exist for as long as it does."""
+        """Note that a pod begins to terminate, and must exist for its grace period."""
         self._terminating.add((namespace, name))
 
     def require_terminating(self) -> None:
-        """Raise `InconclusiveError` if such a pod has ended by itself: what was seen may be of before or after that."""
+        """Raise `InconclusiveError` if a terminating pod ended early: observations may be from after its end."""
         for namespace, name in sorted(self._terminating):
             if self._is_gone(namespace, name):
                 raise InconclusiveError(
@@ -151,7 +149,7 @@ class PodRunner:
                 )
 
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
-        """Raise `InconclusiveError` if an obstacle of a pod does not pass in time."""
+        """Raise `InconclusiveError` if the obstacle of a pod does not pass in time."""
         of_pod, of_kubelet = (errors.of_pod(pod), errors.of_kubelet(pod)) if pod is not None else ("", "")
         why = of_pod or of_kubelet
         if not why:
@@ -162,7 +160,7 @@ class PodRunner:
             raise InconclusiveError(why)
 
     def delete(self, namespace: str, name: str) -> None:
-        """End a pod at once, and wait until it is gone."""
+        """Delete a pod, and wait until it is gone."""
         self.begin_to_delete(namespace, name)
         eventually(
             lambda: self._is_gone(namespace, name),
@@ -176,7 +174,7 @@ class PodRunner:
         return self._api.request("GET", path_of("pods", namespace, name)).code == 404
 
     def begin_to_delete(self, namespace: str, name: str) -> None:
-        """Begin to end a pod, without waiting for the end."""
+        """Begin to delete a pod."""
         self._awaited.pop((namespace, name), None)
         self._terminating.discard((namespace, name))
         self._api.delete("pods", namespace, name, grace_seconds=END_GRACE)
@@ -188,7 +186,7 @@ class PodRunner:
         return list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
 
     def _create_one(self, namespace: str, pod: Object) -> Object:
-        """Create one pod, as soon as its namespace admits it. Raises `InconclusiveError` with the remedy."""
+        """Create one pod as soon as its namespace admits it. Raises `InconclusiveError` with the remedy."""
         path = path_of("pods", namespace)
 
         def create() -> Object:

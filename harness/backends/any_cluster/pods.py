@@ -1,6 +1,6 @@
-"""The pods of a run: agnhost, as server and as client. They satisfy the restricted pod security standard.
+"""The pods of a run: agnhost as server and as client. They satisfy the restricted pod security standard.
 
-Those on the host's network cannot, and are in a namespace of their own with another standard.
+Host-network pods cannot, and are in a namespace of their own with another standard.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
 
 @dataclass(frozen=True, slots=True)
 class ClientPod:
-    """A client pod, and the port of its own server. The harness cannot make sockets in it."""
+    """A client pod and the port of its server. The harness cannot open sockets in it."""
 
     namespace: str
     name: str
     port: int
-    on_host: bool = False  # on the network of its node, where other clients repeat SYNs too
+    on_host: bool = False  # host network, where other clients repeat SYNs too
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
         """Raises `UnavailableError`."""
@@ -43,7 +43,7 @@ class ClientPod:
 
 
 def image(registry: str = "") -> str:
-    """Return the standard test image, by its digest, from a registry that has it under the same name."""
+    """Return the reference of the standard test image, by digest, in this registry."""
     return f"{(registry or REGISTRY).rstrip('/')}/{AGNHOST}"
 
 
@@ -60,13 +60,13 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
 
 
 def vacant(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
-    """Return a pod like `server` whose ports are free: the harness serves them from outside, in the pod's netns.
+    """Return a pod like `server` whose ports are free: the harness serves them itself from the pod's netns.
 
-    agnhost keeps the pod alive, for as long as it terminates too; it listens at a port that nobody is sent to.
+    agnhost keeps the pod alive, also while it terminates, and listens on a port that no probe uses.
     """
     declared = [{"name": name, "containerPort": port, "protocol": way} for name, port, way in wanted.container_ports]
     container = _container(CONTAINER, VACANT_PORT, VACANT_PORT + 1, declared, registry)
-    del container["readinessProbe"]  # the readiness gate is opened when the pod is served
+    del container["readinessProbe"]  # the readiness gate opens once the harness serves the pod
     return _server([container], wanted, namespace, labels)
 
 
@@ -88,7 +88,7 @@ def hostname(namespace: str, pod: str) -> str:
 
 
 def identity(answer: str) -> Observation:
-    """Return the outcome for an answer: `Reached` "namespace/pod", or `Unknown` for a stranger."""
+    """Return the outcome for an answer: `Reached` "namespace/pod", or `Unknown` for an unknown server."""
     pod, found, namespace = answer.strip().partition(SEPARATOR)
     if not found or not pod or not namespace.startswith("td-"):
         return Unknown(f"an unknown server answered: {answer.strip()[:60]!r}")
@@ -96,7 +96,7 @@ def identity(answer: str) -> Observation:
 
 
 def client(name: str, node: str, labels: Mapping[str, str], registry: str, *, port: int, host_network: bool) -> Object:
-    """Return a client pod; its own server listens on `port`, and on the next one for UDP."""
+    """Return a client pod; its server listens on `port`, and on the next one for UDP."""
     spec = _spec([_container("client", port, port + 1, (), registry)], node) | {"terminationGracePeriodSeconds": 1}
     if host_network:
         spec |= {"hostNetwork": True}
@@ -112,23 +112,21 @@ def gate(ready: bool) -> Object:
 
 
 def is_ready(pod: Object) -> bool:
-    """Return whether its kubelet reports it as ready."""
     return has_condition(pod, "Ready")
 
 
 def runs(pod: Object) -> bool:
-    """Return whether all its containers run and it has its addresses, ready or not."""
+    """Return whether all containers run and the pod has its addresses, ready or not."""
     status = pod.get("status") or {}
     return bool(status.get("podIPs")) and has_condition(pod, "ContainersReady")
 
 
 def addresses(pod: Object) -> dict[str, str]:
-    """Return a pod's addresses by family."""
     return by_family(each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ())
 
 
 def cidrs_of(node: Object) -> list[str]:
-    """Return the ranges of a node's pods, as far as it tells them."""
+    """Return the pod CIDRs of a node, if it has any."""
     return [str(each) for each in (node.get("spec") or {}).get("podCIDRs") or ()]
 
 

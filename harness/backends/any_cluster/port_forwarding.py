@@ -1,8 +1,8 @@
-"""HTTP to pods by port-forward, if the API server forbids the pod proxy: a WebSocket is a connection to a pod.
+"""HTTP to pods by port-forward, if the API server forbids the pod proxy: each WebSocket is a connection to a pod.
 
-Each is kept for many requests, and serves one at a time. The official client's `stream.portforward` copies bytes in a
-thread for each connection, and waits by select(2), which is limited to 1024 files; so only its WebSocket is used.
-Protocol: v4.channel.k8s.io, two channels a port, and each begins with the number of the port.
+Each serves many requests, one at a time. The official client's `stream.portforward` copies bytes in a thread per
+connection and waits with select(2), which is limited to 1024 files. So only its WebSocket is used. Protocol:
+v4.channel.k8s.io, two channels per port, each of which begins with the port number.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class PortForwards:
         self._idle: dict[ClientPod, list[Forward]] = {}
 
     def get(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
-        """Send a GET request to the pod's server. Returns its answer, or that of an API server that refuses to forward.
+        """Send a GET request to the pod. Returns its response, or that of an API server that refuses to forward.
 
-        Raises `InconclusiveError` if neither answered within `limit` seconds.
+        Raises `InconclusiveError` if neither answers within `limit` seconds.
         """
         asked = f"/{path}?{urlencode(query)}"
         deadline = time.monotonic() + limit
@@ -59,7 +59,6 @@ class PortForwards:
         return answer
 
     def close(self) -> None:
-        """Close all idle connections."""
         with self._lock:
             every = [each for idle in self._idle.values() for each in idle]
             self._idle.clear()
@@ -67,7 +66,7 @@ class PortForwards:
             each.close()
 
     def _ask(self, client: ClientPod, forward: Forward, path: str, deadline: float) -> Response | None:
-        """Send a request over a connection. Returns None if the connection had ended before there was an answer."""
+        """Send a request over a connection. Returns None if the connection ended before the response."""
         try:
             answer, stays = forward.get(path, deadline)
         except (http.client.RemoteDisconnected, websocket.WebSocketConnectionClosedException, ConnectionError):
@@ -97,11 +96,11 @@ class Forward(io.RawIOBase):
             api.configuration, url, {**headers, "sec-websocket-protocol": PROTOCOL}
         )
         self._deadline = deadline
-        self._begun: set[int] = set()  # channels that have said their port
+        self._begun: set[int] = set()  # channels that have sent their port number
         self._unread = b""
 
     def get(self, path: str, deadline: float) -> tuple[Response, bool]:
-        """Send a GET request. Returns the pod's answer, and whether the connection stays open."""
+        """Send a GET request. Returns the pod's response, and whether the connection stays open."""
         self._deadline = deadline
         self._wait_no_longer()
         request = f"GET {path} HTTP/1.1\r\nHost: pod\r\nAccept: application/json\r\n\r\n"
@@ -118,13 +117,11 @@ class Forward(io.RawIOBase):
         return io.BufferedReader(_Borrowed(self))
 
     def close(self) -> None:
-        """End the connection. Idempotent."""
         if not self.closed:
             self._websocket.shutdown()
             super().close()
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -1,8 +1,8 @@
-"""Counts the lost first packets of client pods, by their kernels' counts of repeated SYNs.
+"""Counts the lost first packets of client pods, from their kernels' counts of repeated SYNs.
 
-A try without answer repeats its SYN too, for as long as agnhost waits, which may be longer than the harness did. So the
-SYNs that such tries can have repeated do not count as lost packets, nor those of single tries that are under way: they
-may end without answer. A try is under way until the pod has answered: on a crowded machine it begins seconds late.
+A try without answer also repeats its SYN for as long as agnhost waits, which may be longer than the harness waits. So
+SYNs that such tries can have repeated do not count as lost packets, and neither do those of single tries in progress:
+they may end without answer. A try is in progress until the pod has responded: on a busy machine it begins seconds late.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(eq=False, slots=True)
 class Sent:
-    """A request to a client: when it began, how many of its tries are or may be without answer, and when they ended.
+    """A request to a client: its begin, the number of tries that are or may be unanswered, and their end.
 
     SYNs that its other tries repeat are lost packets.
     """
@@ -42,7 +42,7 @@ class Sent:
     end: float = inf
 
     def explains(self, since: float, now: float) -> int:
-        """Return the most SYNs that its tries, one after the other, can have repeated in that time."""
+        """Return the most SYNs that its sequential tries can have repeated in that time."""
         until = min(now, self.end)
         span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
@@ -53,17 +53,17 @@ class Sent:
 @dataclass(slots=True)
 class _Known:
     total: int = 0
-    since: float = 0.0  # when `total` was asked for
-    sent: list[Sent] = field(default_factory=list)  # the latest requests with tries without answer, or under way
+    since: float = 0.0  # when `total` was read
+    sent: list[Sent] = field(default_factory=list)  # recent requests with unanswered or pending tries
 
     def read(self, total: int, since: float) -> None:
-        """Set a new `total`, and forget the requests that had ended then."""
+        """Set a new `total`, and forget the requests that had ended by then."""
         self.total, self.since = total, since
         self.sent = [each for each in self.sent if each.end > since]
 
 
 class RepeatedSyns(Generic[T]):
-    """The counts of the clients of one backend. `read` returns /proc/net/netstat of a client's netns."""
+    """The SYN counts of one backend's clients. `read` returns /proc/net/netstat of a client's netns."""
 
     def __init__(self, read: Callable[[T], str]) -> None:
         self._read = read
@@ -71,9 +71,9 @@ class RepeatedSyns(Generic[T]):
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: T, *, alone: bool = True) -> None:
-        """Prepare for tries that will be judged: read the count anew unless it is current.
+        """Prepare for judged tries: read the count again unless it is current.
 
-        A client that is not `alone` shares its count with others, so it is always read.
+        A client that is not `alone` shares its count with others, so its count is always read.
         """
         with self._reading:
             with self._lock:
@@ -85,21 +85,21 @@ class RepeatedSyns(Generic[T]):
                     known.read(total, since)
 
     def sent(self, client: T, tries: int) -> Sent:
-        """Note a request of tries, one after the other, which begins now."""
-        sent = Sent(time.monotonic(), int(tries == 1))  # more are asked of who has answered
+        """Note a request that begins now, with this number of sequential tries."""
+        sent = Sent(time.monotonic(), int(tries == 1))  # several tries go only to an address that answered
         with self._lock:
             self._clients[client].sent.append(sent)
         return sent
 
     def ended(self, client: T, sent: Sent, in_vain: int, *, goes_on: float = 0.0) -> None:
-        """Note how many tries may have repeated SYNs that nobody lost, and how long (s) the pod may still try."""
+        """Note how many tries may have repeated SYNs without loss, and how long (s) the pod may still try."""
         with self._lock:
             sent.in_vain, sent.end = in_vain, time.monotonic() + goes_on
             if not in_vain or sent.end - sent.begin < REPEATED_SYN:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: T) -> int:
-        """Return the SYNs repeated since the last call that no try without answer explains."""
+        """Return the SYNs repeated since the last call that no unanswered try explains."""
         with self._reading:
             since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()
             with self._lock:

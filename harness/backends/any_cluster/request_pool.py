@@ -1,7 +1,7 @@
-"""Sends many requests at once, in threads that may wait for long without blocking the end of a run.
+"""Sends many requests at once, in threads that never delay the end of a run.
 
-A request to a client pod takes as long as its tries do, up to two minutes without answers. If the pod's node is gone it
-is not waited for: a watch notices that, and requests under way are abandoned.
+A request to a client pod takes as long as its tries, up to two minutes without answers. If the pod's node is gone, a
+watch notices that, and pending requests are abandoned.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from harness.errors import InconclusiveError
 
-LATE = 8.0  # seconds without any answer after which a watch begins
+LATE = 8.0  # seconds without any answer until a watch of nodes begins
 LOOK = 1.0  # seconds between its looks
 
 BeginWatch = Callable[[], Callable[[], None]]
@@ -29,16 +29,16 @@ class RequestPool:
 
     def __init__(self, size: int, begin_watch: BeginWatch) -> None:
         self._size = size
-        self._turns = threading.BoundedSemaphore(size)  # of all that `each` is called for at the same time
+        self._turns = threading.BoundedSemaphore(size)  # shared by all calls of `each`
         self._begin_watch = begin_watch
         self._ended = threading.Event()
 
     def close(self) -> None:
-        """Begin no more requests. Idempotent."""
+        """Start no more requests. Idempotent."""
         self._ended.set()
 
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
-        """Yield items with their answers, as they come. Raises the errors of `ask` and of the watch."""
+        """Yield items with their answers as they come. Raises the errors of `ask` and of the watch."""
         answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
         waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
         for item in items:

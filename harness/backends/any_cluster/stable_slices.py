@@ -1,6 +1,6 @@
-"""No controller of a real cluster tells when it is done. So slices are waited for until nobody writes them any more.
+"""Waits until nothing writes EndpointSlices any more: controllers of a real cluster do not report when they are done.
 
-What it still writes for an earlier change would be taken for its answer to the next one.
+A late write for an earlier change would count as the controller's response to the next one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from harness import eventually
 from harness.api.client import Api
 
 QUIET = 0.3  # seconds, before the time scale, without a write
-LONGEST = 10.0  # seconds, before the time scale: who writes without end is judged for it
+LONGEST = 10.0  # seconds, before the time scale: endless writes are a fault to judge
 
 
 class StableSlices:
-    """Waits for the slices of scenarios about a controller."""
+    """Waits for the slices of scenarios that judge a controller."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -23,15 +23,15 @@ class StableSlices:
         self._written = 0
 
     def begin(self, namespace: str) -> None:
-        """Wait for the slices of this namespace too, from now on."""
+        """Include the slices of this namespace from now on."""
         self._namespaces.add(namespace)
 
     def end(self, namespace: str) -> None:
-        """Wait for them no more."""
+        """Leave out the slices of this namespace from now on."""
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Return when no slice has changed for `QUIET`, or after `LONGEST`; at once if nothing was written since."""
+        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`; not at all without new writes."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

@@ -1,7 +1,7 @@
-"""Steady traffic from client pods: each sends small batches, one after the other, until it is stopped.
+"""Steady traffic from client pods: each sends small batches one after the other until it is stopped.
 
-Hundreds that began at once would wait for each other, so that their answers came late: each begins in its own moment.
-While there is no answer each try is a request of its own: SYNs that it repeats are no lost packets of other probes.
+The threads start staggered: hundreds at once would delay each other's answers. Without answers each request has a
+single try, so that its repeated SYNs do not count as lost packets of other probes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from harness.backends.any_cluster.dialing import Dialer
 from harness.model.outcomes import TIMED_OUT
 from harness.probes.loop import Probe, Sample
 
-TRIES = 10  # in one request: the fewer, the more exact is the time of an answer
+TRIES = 10  # per request: fewer make the time of an answer more exact
 
 
 class Steady:
-    """Sends probes in the background, with a thread for each."""
+    """Sends probes in the background, with one thread each."""
 
     def __init__(self, dialer: Dialer, interval: float, probes: Sequence[Probe]) -> None:
         self._dialer = dialer
@@ -54,7 +54,7 @@ class Steady:
             begin = time.monotonic()
             dialed = self._dialer.dial(probe, tries)
             step = (time.monotonic() - begin) / tries
-            # agnhost does not tell which try had which outcome: tries without answer count as the first ones.
+            # agnhost does not report which try had which outcome: unanswered tries count as the first ones.
             ordered = sorted(dialed.outcomes, key=lambda outcome: outcome != TIMED_OUT)
             self._samples += [
                 Sample(begin + index * step, outcome, number, step) for index, outcome in enumerate(ordered)

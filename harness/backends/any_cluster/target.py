@@ -1,4 +1,4 @@
-"""The facts about a cluster before a run begins: its nodes for those of the topology, and its abilities."""
+"""What is known of a cluster before a run: its nodes, matched to those of the topology, and its abilities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDI
 
 
 def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
-    """Return the abilities of a cluster whose components stay as they are."""
+    """Return the abilities of a cluster whose components the run does not change."""
     return (
         ALWAYS
         | (frozenset({Ability.CHANGE_NODES}) if disruptive else frozenset())
@@ -31,10 +31,10 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """The facts about a cluster before a run begins. `topology` has the nodes that were found.
+    """What is known of a cluster before a run. `topology` has the nodes that were found.
 
-    `proxies` are where its proxies are, the first one that whose log tells of a node. Each Service of the run gets the
-    fields of `services`. `facts` are more of them, for reports.
+    `proxies` select the pods of its proxies; evidence of a node quotes the log of the first. Each Service of the run
+    gets the fields in `services`. `facts` go to the report.
     """
 
     kubeconfig: str
@@ -51,16 +51,15 @@ class ClusterTarget:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def plain_api(self) -> Api:
-        """Open the API in which nodes and zones have the cluster's own names."""
+        """Open an API client that uses the cluster's own node and zone names."""
         return Api(find(self.kubeconfig, context=self.context))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for a worker."""
+        """Return plain values, for a worker process."""
         return {**asdict(self), "abilities": sorted(map(str, self.abilities))}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ClusterTarget:
-        """Read the values of `to_json`."""
         topology = values["topology"]
         made = {
             "names": Names(**values["names"]),
@@ -72,10 +71,10 @@ class ClusterTarget:
 
 
 def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
-    """Choose a node that is ready and takes pods for each node of the topology, zone by zone.
+    """Choose a ready, schedulable node for each node of the topology, zone by zone.
 
-    Equal names are matched first; otherwise the zones with most nodes come first. Nodes of the topology without a match
-    are left out.
+    Equal names are matched first; then the zones with the most nodes. Nodes of the topology without a match are left
+    out.
     """
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
@@ -91,9 +90,9 @@ def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Return whether the nodes that take pods are those of the topology, with its proportions of CPU.
+    """Return whether the schedulable nodes are those of the topology, with its proportions of CPU.
 
-    Controllers share out endpoints by the part of all CPU that a zone has, not by absolute numbers.
+    Controllers allocate endpoints by a zone's share of all CPU, not by absolute numbers.
     """
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
@@ -103,14 +102,14 @@ def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
 
 
 def _milli(node: Object) -> int:
-    """Return the CPU that a node offers, 0 if it does not say, or in a form that kubelets do not use."""
+    """Return the allocatable CPU of a node in millicores; 0 if it has none, or in a form that kubelets do not use."""
     cpu = ((node.get("status") or {}).get("allocatable") or {}).get("cpu")
     found = re.fullmatch(r"([0-9]{1,12})(m?)", str(cpu))
     return int(found[1]) * (1 if found[2] else 1000) if found else 0
 
 
 def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
-    """Return the report's facts about a node of the topology; `real` is the name of the cluster's node for it."""
+    """Return the report's facts about a node of the topology; `real` is its name in the cluster."""
     info = (played_by.get("status") or {}).get("nodeInfo") or {}
     facts = {
         "kernel": info.get("kernelVersion"),
@@ -123,7 +122,7 @@ def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
-    """Match each of ours with one of theirs, as far as they go: by the same name, else in their order."""
+    """Pair names: equal ones first, then the others in order."""
     same = [name for name in ours if name in theirs]
     rest = iter([name for name in theirs if name not in same])
     pairs = {name: name if name in same else next(rest, "") for name in ours}
@@ -131,5 +130,5 @@ def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts worker2 before worker10, and worker before both."""
+    """Return a sort key that puts worker2 before worker10, and worker before both."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

@@ -1,13 +1,13 @@
-"""Recognizes TCP tries that may have met the connection of an earlier one, which nobody answered.
+"""Recognizes TCP tries that may have reused the connection of an earlier, unanswered one.
 
-A SYN to an address that its node has no rules for leaves it as it is, and connection tracking remembers that for two
-minutes. A later try with the same source port follows it to nowhere, with all SYNs that it repeats, whatever the rules
-are by then: no document forbids that, and no proxy is known to forget such connections. Since Linux 5.18 the kernel
-begins again at another port every ten seconds, so that a port is used again after a few dozen connections already, and
-neighbours of it with it. agnhost does not tell the port of a try without answer.
+A SYN to an address without rules on its node leaves the node unchanged, and connection tracking remembers that for two
+minutes. A later try from the same source port goes the same way, with all SYNs that it repeats, whatever the rules are
+by then. No document forbids that, and no known proxy forgets such connections. Since Linux 5.18 the kernel restarts the
+choice of source ports every ten seconds, so ports near each other are used again after a few dozen connections. agnhost
+does not report the port of an unanswered try.
 
-So who has tried in vain before is not believed when a few more of its tries among others have no answer: another pod of
-its node is asked, which has not. A fault of the proxy shows there, too.
+So when a client with earlier unanswered tries gets no answer to a few more, a pod of the same node without such tries
+repeats the probe. A fault of the proxy shows there too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request in which tries had no answer: when it began and ended, and how many."""
+    """The begin and end of a request with unanswered tries, and their number."""
 
     begin: float
     end: float
@@ -34,20 +34,20 @@ class _Request:
 
 
 class TcpFlows(Generic[T]):
-    """The tries without answer of each client to each target within the last two minutes. Thread-safe."""
+    """The unanswered tries of each client to each destination in the last two minutes. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[T, deque[_Request]] = {}
         self._lock = threading.Lock()
 
     def note(self, way: T, begin: float, in_vain: int) -> None:
-        """Note a request that began at that time, has ended now, and had so many tries without answer."""
+        """Note a request that began at that time, has ended now, and had this number of unanswered tries."""
         if in_vain:
             with self._lock:
                 self._known.setdefault(way, deque()).append(_Request(begin, time.monotonic(), in_vain))
 
     def earlier(self, way: T, before: float) -> int:
-        """Return how many tries had no answer, of those that began before that time and may still be remembered."""
+        """Return the number of unanswered tries that began before that time and may still be tracked."""
         with self._lock:
             known = self._known.get(way, deque())
             while known and known[0].end < before - FLOW_SECONDS:
@@ -55,14 +55,14 @@ class TcpFlows(Generic[T]):
             return sum(each.in_vain for each in known if each.begin < before)
 
     def since(self, way: T, begin: float) -> int:
-        """Return how many tries had no answer, of those that began at that time or later."""
+        """Return the number of unanswered tries that began at that time or later."""
         with self._lock:
             return sum(each.in_vain for each in self._known.get(way, ()) if each.begin >= begin)
 
     def doubtful(self, way: T, begin: float, tries: int) -> int:
-        """Return how many of so many tries since that time had no answer, if earlier ones can explain all of those.
+        """Return the number of unanswered tries since that time, if earlier ones can explain all of them, else 0.
 
-        They do not explain that none of several had one.
+        They cannot explain that none of several tries had an answer.
         """
         in_vain = self.since(way, begin)
         return in_vain if in_vain < max(tries, 2) and in_vain <= self.earlier(way, begin) else 0

@@ -1,12 +1,12 @@
-"""Recognizes outcomes of earlier UDP flows: a new flow with the source port of one may be answered like that.
+"""Recognizes outcomes of earlier UDP flows: a new flow from the same source port may get the same outcome.
 
-agnhost's UDP sockets have ports that the kernel draws at random, and connection tracking keeps a flow for some time
-after its last packet. A tracked flow keeps its endpoint while that exists, and no document forbids it. So after a
-change a few answers are as before it: after 270 flows, with 28,232 ports to draw from, 2.6 of 270 on average. That is
-no fault, but looks like a small one.
+agnhost's UDP sockets use random source ports, and connection tracking keeps a flow for some time after its last packet.
+A tracked flow keeps its endpoint while that exists, and no document forbids it. So after a change a few answers are
+still the old ones: after 270 flows, with 28,232 ports to draw from, 2.6 of 270 on average. That is no fault, but looks
+like a small one.
 
-Their number is bounded, however. If an outcome was seen before, and no more often now than earlier flows explain, more
-probes are made, enough that a fault of the size that checks must see would show more often.
+Their number is bounded. If an outcome was seen before, and now occurs no more often than earlier flows explain, more
+probes are sent: enough that a fault of the size that checks must detect would show more often.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from typing import Generic, TypeVar
 from harness.judging.statistics import DEFAULT_RATES, at_most, most, samples_for_leak
 from harness.model.outcomes import Observation, Unknown
 
-FLOW_SECONDS = (
-    60.0  # one question and its answer are kept for 30 s by Linux (nf_conntrack_udp_timeout), by Cilium for 60
-)
+FLOW_SECONDS = 60.0  # Linux tracks a query and its answer for 30 s (nf_conntrack_udp_timeout), Cilium for 60
 PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
 TIMES = (4, 8, 16, 32)  # factors of the number of probes
 LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the least number that is multiplied
@@ -33,14 +31,14 @@ T = TypeVar("T", bound=Hashable)
 
 
 class UdpFlows(Generic[T]):
-    """The outcomes of flows of each client to each target within the last minute. Thread-safe."""
+    """The outcomes of flows of each client to each destination in the last minute. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[T, deque[tuple[float, Counter[Observation]]]] = {}
         self._lock = threading.Lock()
 
     def note(self, way: T, outcomes: Sequence[Observation]) -> None:
-        """Note the outcomes of flows that have ended now."""
+        """Note the outcomes of flows that ended now."""
         with self._lock:
             self._known.setdefault(way, deque()).append((time.monotonic(), Counter(outcomes)))
 
@@ -61,7 +59,7 @@ def of_new_flows(
 ) -> list[Observation]:
     """Return as many outcomes as were seen, without those that earlier flows explain; `ask` sends more probes.
 
-    `ports` is the number of source ports of a client. Outcomes that remain in doubt are `Unknown`.
+    `ports` is the number of source ports of a client. Outcomes in doubt are `Unknown`.
     """
     shares: dict[Observation, float] = {
         each: min(count / ports, 0.99) for each, count in earlier.items() if not isinstance(each, Unknown)
@@ -90,6 +88,6 @@ def enough(probes: int, share: float) -> int:
 
 
 def ports_of(said: str) -> int:
-    """Return the number of ports in a range, given as its ends. Raises `ValueError`."""
+    """Return the size of a port range, given by its ends. Raises `ValueError`."""
     first, last = map(int, said.split())
     return last - first + 1

@@ -1,9 +1,9 @@
-"""Shows in which zone the proxy of a node takes itself to be, when the node's label has changed.
+"""Shows which zone a node's proxy uses after the node's zone label changed.
 
-The barrier shows that a proxy has worked on Services and slices. It watches Nodes apart, and may hear of a label later.
-So a Service of ours has an endpoint that is hinted for the zone of the label, and another one for all other zones: who
-answers tells the zone. A proxy that follows no hints tells nothing, and is not waited for. Nor is a scenario stopped
-where the new zone does not come to be seen: a proxy that never looks at its Node again is what scenarios are to find.
+The barrier shows that a proxy has processed Services and slices. A proxy watches Nodes separately, and may receive a
+label later. So a Service has one endpoint hinted for the label's zone, and one for all other zones: the one that
+answers shows the zone. A proxy that ignores hints shows nothing and is not waited for. If the new zone never shows, the
+scenario continues: a proxy that never reads its Node again is a fault that scenarios must find.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Named = tuple[str, Mapping[str, str]]
 
 
 class ZoneCanary:
-    """The Services of one worker, in its namespace, one at a time; the endpoints are two pods of the barrier."""
+    """The Services of one worker, one at a time; the endpoints are two pods of the barrier."""
 
     def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
@@ -41,21 +41,18 @@ class ZoneCanary:
         self._namespace = namespace
         self._labels = dict(labels)
         self._made = 0
-        self._follows: dict[ClientPod, bool] = {}  # whether hints were seen to decide, of each client
+        self._follows: dict[ClientPod, bool] = {}  # whether the proxy of each client follows hints
 
     def before_the_change(
         self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]
     ) -> None:
-        """Find out whether the proxy of this client's node follows hints at all, by the zone that it has: once."""
+        """Find out once whether the proxy of this client's node follows hints, by the zone that it has."""
         if client not in self._follows:
             shown = len(endpoints) > 1 and self._comes_to_show(client, zone, zones, endpoints, KNOWN)
             self._follows[client] = shown
 
     def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
-        """Wait until the proxy of this client's node is seen to be in this zone (None: in none), or time is up.
-
-        Returns whether it was seen.
-        """
+        """Wait until the proxy of this client's node uses this zone (None: none). Returns whether it does."""
         ready = self._follows.get(client, False) and len(endpoints) > 1
         return ready and self._comes_to_show(client, zone, zones, endpoints, None)
 
@@ -81,10 +78,10 @@ class ZoneCanary:
         return False
 
     def _create(self, *endpoints: Endpoint) -> str:
-        """Create a Service with these endpoints, delete the one before, and return its address.
+        """Create a Service with these endpoints, delete the previous one, and return the address.
 
-        The rules of the one before would answer in its place until the proxy has heard of a change, and half of a look
-        by these and half by new ones would look like a choice.
+        The previous Service's rules would answer until the proxy has processed a change, and a look that mixes both
+        would resemble a free choice.
         """
         before, name = f"{NAME}-{self._made}", f"{NAME}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)

@@ -1,6 +1,6 @@
-"""One worker's share of a cluster whose nodes are containers of this machine: asked by packets.
+"""One worker's share of a cluster whose nodes are containers on this machine: probed with packets.
 
-Pods, nodes and objects are those of any cluster, and made by its API. But questions are sent, and answered, as on the
+Pods, nodes and objects are created through the API, as on any cluster. But probes are sent and answered as on the
 embedded cluster: by sockets of this process in the netns of clients and pods. agnhost only keeps the pods alive.
 """
 
@@ -26,8 +26,8 @@ from harness.backends.containers.netns_lookup import NetnsLookup
 from harness.backends.containers.pod_pool import PodPool, fits_pool
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns_control_targets import NetnsControlTargets
+from harness.backends.netns_pods import serve
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
-from harness.backends.pod_servers import serve
 from harness.backends.protocols import VIRTUAL_ADDRESSES, Sockets, VirtualAddresses
 from harness.errors import UnavailableError
 from harness.model.manifests import TARGET_PORT
@@ -50,13 +50,12 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     _client_port = pods.VACANT_PORT
 
     def __init__(self, target: ClusterTarget, *others: Any, places: NetnsLookup, **named: Any) -> None:
-        """`places` finds the netns, and is closed with the backend; other arguments are those of the base."""
+        """`places` finds the netns, and is closed with the backend; other arguments are those of the base class."""
         super().__init__(target, *others, **named)
         self._places = places
         self._scenarios = 0
 
     def start(self) -> Self:
-        """Run the client pods, and pass the barrier. Raises `UnavailableError` with the remedy."""
         super().start()
         barrier = self._clients.barrier_endpoints(without=())
         straight = [
@@ -65,7 +64,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
             for address in addresses.values()
         ]
         if any(not isinstance(each, Reached) for each in self._loop.probe(straight)):
-            self._control_targets.leave_out_external()  # a network plugin may keep strangers from pods
+            self._control_targets.leave_out_external()  # a network plugin may block external traffic to pods
         return self
 
     def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
@@ -104,7 +103,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         self._inside.enter(made, self._servers_of(namespace, wanted))
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, all at once, each with an echo server; who can be a kept one is."""
+        """Run these pods, all at once, each with an echo server; pods that fit the pool come from it."""
         kept = [each for each in wanted if fits_pool(each)]
         others = [each for each in wanted if not fits_pool(each)]
         made = {each.name: each for each in (super().run_pods(namespace, others) if others else ())}
@@ -120,29 +119,23 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return [partial(serve, self._loop, namespace, each, families=self.families) for each in wanted]
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Delete a pod gracefully, once it runs."""
         super().begin_termination(*self._pod_pool.begin_to_change(namespace, name))
 
     def evict_pod(self, namespace: str, name: str) -> None:
-        """Evict a pod gracefully, as a drain of its node does."""
         super().evict_pod(*self._pod_pool.begin_to_change(namespace, name))
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
-        """Open or close the pod's readiness gate."""
         super().set_ready(*self._pod_pool.begin_to_change(namespace, name), ready)
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """End a pod at once, and wait until it is gone."""
         super().delete_pod(*self._pod_pool.begin_to_change(namespace, name))
         self._inside.leave(lambda key: key == (namespace, name))
 
     def create_namespace(self, namespace: str) -> None:
-        """Create the Kubernetes namespace of a scenario. Raises `InconclusiveError` if a node has gone."""
         self._scenarios += 1
         super().create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
-        """Begin to delete a namespace, without waiting for the end; its servers end at once."""
         self._pod_pool.take_back(namespace)
         super().delete_namespace(namespace)
         self._inside.leave(lambda key: key[0] == namespace)
@@ -155,7 +148,6 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     # Clients and probes
 
     def host_of(self, client: Client | Pod) -> Host:
-        """Return the host of a client."""
         if isinstance(client, Pod):
             return self._inside.host((client.namespace, client.name))
         if client.kind == "external":
@@ -163,23 +155,21 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return (self._inside.nodes if client.kind == "node" else self._inside.clients)[client.node]
 
     def client_address(self, client: Client | Pod, family: str) -> str:
-        """Return the client's own address. Raises `UnavailableError` if it has none of this family."""
         found = {str(of): address for of, address in self.host_of(client).addresses.items()}
         if family not in found:
             raise UnavailableError(f"client {client} has no {family} address")
         return found[family]
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """Send probes, and return their outcomes in the same order. Raises `InconclusiveError` if a node has gone."""
         seen = self._loop.probe(probes, in_flight=in_flight)
         if any(isinstance(each, Unknown) for each in seen):
             self._require_nodes()
         return seen
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses number 1 to 254 of a kind that the client outside sends to `node`.
+        """Return addresses number 1 to 254 of a kind that the external client routes to `node`.
 
-        Other ones for each scenario: Services of the one before go with their namespace, some seconds after its end.
+        They differ between scenarios: Services of the previous one disappear some seconds after its end.
         """
         chosen = self._plans[node].virtual(kind, (number + self._scenarios * STEP) % VIRTUAL_ADDRESSES + 1)
         return {str(family): each for family, each in chosen.items() if family in self.families}
@@ -187,20 +177,19 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     # Evidence
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the evidence of any cluster, and the state of the kernel and the connections of each node."""
+        """Add the state of the kernel and the connections of each node."""
         return super().evidence(namespace, since=since) | kernel_evidence(self._inside.nodes)
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
-        """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
         found = super().follow(probe, node, is_same, servers=servers)
         lacks = proxy_logs(self.api, [node], self._target.proxies[0])[node].missing
         return replace(found, missing=(*found.missing, *([f"the log of its proxy: {lacks}"] if lacks else [])))
 
 
 class _FromNetns:
-    """Asks for the barrier, as agnhost in client pods does on other clusters."""
+    """Probes for the barrier from the netns of client pods, in place of agnhost."""
 
     def __init__(self, loop: Loop, inside: Inside) -> None:
         self._loop = loop

@@ -1,6 +1,6 @@
-"""The container engine under kind: docker or podman, used through its command as kind does.
+"""The container engine under kind, docker or podman, used through its command as kind does.
 
-kind finds an engine by itself; this module finds the same one, and names it to kind. Errors name the remedy.
+kind finds an engine by itself; this module finds the same one and names it to kind. Errors name the remedy.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Shell(Protocol):
     """Runs commands on nodes, and switches nodes off and on."""
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """Run a command inside a container, and return its output. Raises `UnavailableError` if it fails."""
+        """Run a command in a container, and return its output. Raises `UnavailableError` if it fails."""
 
     def switch_off(self, container: str) -> None:
-        """End all processes in a container at once, as a power failure would. Raises `UnavailableError`."""
+        """Kill all processes in a container at once, as a power failure would. Raises `UnavailableError`."""
 
     def switch_on(self, container: str) -> None:
         """Start a container again. Raises `UnavailableError`."""
@@ -39,7 +39,7 @@ class Shell(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about an engine and its machine. `root` is the folder of its images; `memory` is in bytes."""
+    """Facts about an engine and its machine. `root` is its image directory; `memory` is in bytes."""
 
     version: str
     root: str
@@ -56,31 +56,28 @@ class ContainerEngine:
     path: str
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variable with which kind uses this engine."""
+        """Return the environment variable that makes kind use this engine."""
         return {PROVIDER: self.name}
 
     def ask(self, *arguments: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """Run a command of the engine, with `text` as its input, and return its output. Raises `UnavailableError`."""
+        """Run a command of the engine with `text` as input, and return its output. Raises `UnavailableError`."""
         done = self._run(arguments, text, seconds)
         if done.returncode != 0:
             raise self._explain(done.stderr or done.stdout, arguments)
         return done.stdout
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """See `Shell`."""
         given = ["-i"] if text is not None else []
         return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
 
     def switch_off(self, container: str) -> None:
-        """See `Shell`."""
         self.ask("kill", container)
 
     def switch_on(self, container: str) -> None:
-        """See `Shell`."""
         self.ask("start", container)
 
     def clusters(self) -> list[str]:
-        """Return the names of all clusters that kind made with this engine, running or not."""
+        """Return the names of all clusters that kind created with this engine, running or not."""
         found = self.ask(
             "ps", "--all", "--filter", f"label={CLUSTER_LABEL}", "--format", f'{{{{.Label "{CLUSTER_LABEL}"}}}}'
         )
@@ -92,7 +89,7 @@ class ContainerEngine:
         return sorted(found.split())
 
     def remove_cluster(self, cluster: str) -> None:
-        """Delete a cluster as kind does: its containers and their volumes. Does nothing if it is gone already."""
+        """Delete the containers and volumes of a cluster, as kind does. Does nothing if it is gone."""
         names = self.containers(cluster)
         if names:
             self.ask("rm", "--force", "--volumes", *names)
@@ -100,7 +97,7 @@ class ContainerEngine:
             self._remove_volumes(cluster)
 
     def _remove_volumes(self, cluster: str) -> None:
-        """Delete the volumes of nodes: podman does it only for those that it made, and kind makes these itself.
+        """Delete the volumes of nodes: podman deletes only those that it created, and kind creates these itself.
 
         Each has the name of its node as a label.
         """
@@ -112,11 +109,9 @@ class ContainerEngine:
             self.ask("volume", "rm", "--force", *mine)
 
     def has_image(self, name: str) -> bool:
-        """Return whether the engine has an image of this name."""
         return self._run(("image", "inspect", name), None, _SECONDS).returncode == 0
 
     def has_network(self, name: str = NETWORK) -> bool:
-        """Return whether there is a network of that name."""
         return name in self.ask("network", "ls", "--format", "{{.Name}}").split()
 
     def remove_network(self, name: str = NETWORK) -> bool:
@@ -164,7 +159,7 @@ class ContainerEngine:
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> ContainerEngine:
-    """Find the engine that the environment chooses for kind, else docker, else podman. Raises `UnavailableError`."""
+    """Find the engine that the environment selects for kind, else docker, else podman. Raises `UnavailableError`."""
     chosen = environment.get(PROVIDER, "")
     if chosen and chosen not in _ENGINES:
         raise UnavailableError(f"{PROVIDER}={chosen}: this suite can use {' and '.join(_ENGINES)}")

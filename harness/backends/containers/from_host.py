@@ -1,9 +1,8 @@
-"""A client outside of a cluster whose nodes are containers: a container of its own, beside them on their network.
+"""The external client of a cluster whose nodes are containers: a container of its own on their network.
 
-It is of the image of a node, and runs `cat`: the engine gives it an address, as to any other, and it ends when this
-process does, in whatever way. So no link of the machine is touched. It knows by routes of its own to which node
-each virtual address goes, as a cloud's network would; a node that sends a packet on to the next one on the same network
-tells it a shorter way (ICMP redirect), and it does not listen.
+It uses a node's image and runs `cat`. The engine gives it an address, and it ends with this process in any case. So no
+link of the machine changes. Like a cloud's network, it has routes for each virtual address to its node. When a node
+forwards a packet to another on the same network, it sends an ICMP redirect, which this client ignores.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LINK = "eth0"
 
 
 class ExternalClient:
-    """The container, and its netns."""
+    """The container and its netns."""
 
     def __init__(self, engine: ContainerEngine, name: str, *, proc: Path) -> None:
         self._engine = engine
@@ -39,7 +38,7 @@ class ExternalClient:
         self._begun = contextlib.ExitStack()
 
     def start(self, *, beside: str, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Start it on the network of the container `beside`; return it when its routes to `cidrs` of nodes are there.
+        """Start it on the network of the container `beside`, and return it with routes to the `cidrs` of nodes.
 
         Raises `UnavailableError`.
         """
@@ -71,7 +70,6 @@ class ExternalClient:
         return Host("external", place, addresses)
 
     def close(self) -> None:
-        """End it. Idempotent."""
         self._begun.close()
 
     def _of(self, container: str) -> tuple[str, str]:
@@ -87,7 +85,7 @@ class ExternalClient:
             assert running.stderr is not None
             said = running.stderr.read().strip()
             raise UnavailableError(f"{self._engine.name} cannot start a client outside of the cluster: {said}")
-        with contextlib.suppress(UnavailableError):  # it is not known yet
+        with contextlib.suppress(UnavailableError):  # the engine does not know it yet
             return self._inspect(self._name)["State"]["Running"] is True
         return False
 
@@ -106,12 +104,12 @@ class ExternalClient:
 
 
 def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
-    """Return the virtual addresses of each node: others for each worker, whose Services are there at the same time."""
+    """Return the virtual addresses of each node, which differ between workers that run at the same time."""
     return {name: NodePlan((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
 
 
 def route(place: Namespace, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> None:
-    """Route to each node what is behind it. Raises `NetlinkError`."""
+    """Route the CIDRs of each node to it. Raises `NetlinkError`."""
     with place.entered():
         link = socket.if_nametoindex(_LINK)
     requests = []

@@ -1,6 +1,6 @@
-"""What this process has inside the nodes and pods of a cluster: their netns, held open, and echo servers in them.
+"""The netns of a cluster's nodes and pods that this process holds open, with echo servers in those of pods.
 
-A node that was switched off and on has another netns, and so have its pods: `renew` enters them again.
+A node that was switched off and on has a new netns, and so have its pods: `renew` enters them again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Server
 
-SEEN_SECONDS = 120.0  # for a pod to be there, before the time scale; its kubelet may be busy
+SEEN_SECONDS = 120.0  # for a pod to start, before the time scale; its kubelet may be busy
 _LOOK = 0.05
 
 PodKey = tuple[str, str]
@@ -33,34 +33,33 @@ Serve = Callable[[Namespace], Sequence[Server]]
 
 @dataclass(frozen=True, slots=True)
 class _Entered:
-    """A pod whose netns is held, what it is to be served with, and the servers that it has."""
+    """A pod whose netns is held, the function that serves it, and its servers."""
 
     uid: str
     host: Host
     serve: Serve
     servers: Sequence[Server] = ()
-    is_client: bool = False  # of its node
+    is_client: bool = False  # the client pod of its node
 
     def end_servers(self) -> None:
-        """End its servers."""
         for each in self.servers:
             each.close()
 
     def leave(self) -> None:
-        """End its servers, and let go of its netns."""
+        """Close its servers and its netns."""
         self.end_servers()
         self.host.namespace.close()
 
 
 class Inside:
-    """The netns of one backend. Thread-safe. `running` and `clients` are what control probes go between."""
+    """The netns of one backend. Thread-safe. Control probes go between `running` and `clients`."""
 
     def __init__(
         self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
     ) -> None:
-        """`nodes` are the addresses of each, `cidrs` what is behind it.
+        """`nodes` are the addresses of each node, `cidrs` the ranges behind it.
 
-        Raises `UnavailableError` if one cannot be entered.
+        Raises `UnavailableError` if a node cannot be entered.
         """
         self._places = places
         self._lock = threading.RLock()
@@ -77,15 +76,13 @@ class Inside:
             self._begun = begun.pop_all()
 
     def close(self) -> None:
-        """Let go of every netns. Idempotent."""
         self._begun.close()
 
     def host(self, key: PodKey) -> Host:
-        """Return a pod that was entered."""
         return self._pods[key].host
 
     def enter(self, created: Sequence[Object], serves: Sequence[Serve], *, are_clients: bool = False) -> None:
-        """Enter pods that were just created, as soon as they are there, and serve them. Raises `InconclusiveError`."""
+        """Enter pods that were just created as soon as they run, and serve them. Raises `InconclusiveError`."""
         uids = [str(each["metadata"]["uid"]) for each in created]
         places = self._seen(uids)
         for obj, uid, serve in zip(created, uids, serves, strict=True):
@@ -95,7 +92,7 @@ class Inside:
             self._serve(key, _Entered(uid, host, serve, is_client=are_clients))
 
     def rename(self, old: PodKey, new: PodKey, serve: Serve) -> Host:
-        """Serve a pod anew, under another name, and return it. Raises `InconclusiveError`."""
+        """Serve a pod under another name, and return it. Raises `InconclusiveError`."""
         with self._lock:
             was = self._pods.pop(old)
             self.running.pop(old, None)
@@ -105,16 +102,15 @@ class Inside:
         return host
 
     def is_alive(self, key: PodKey) -> bool:
-        """Return whether the netns of a pod still has its addresses."""
         return _lives(self._pods[key].host)
 
     def set_addresses(self, key: PodKey, addresses: Iterable[str]) -> None:
-        """Note the addresses of a pod: from now on control probes go there."""
+        """Set the addresses of a pod, to which control probes go from now on."""
         entered = self._pods[key]
         self._put(key, replace(entered, host=replace(entered.host, addresses=_by_family(addresses))))
 
     def leave(self, is_meant: Callable[[PodKey], bool]) -> None:
-        """End the servers of some pods, and let go of their netns."""
+        """Close the servers and netns of some pods."""
         with self._lock:
             ended = [self._pods.pop(key) for key in list(self._pods) if is_meant(key)]
             for key in [key for key in self.running if is_meant(key)]:
@@ -123,7 +119,7 @@ class Inside:
             each.leave()
 
     def renew(self, listed: Iterable[Object]) -> None:
-        """Enter nodes and pods again whose netns has ended; `listed` are the pods of the run as they are now."""
+        """Enter nodes and pods again whose netns has ended; `listed` are the current pods of the run."""
         for name, node in list(self.nodes.items()):
             if not _lives(node):
                 node.namespace.close()
@@ -138,11 +134,11 @@ class Inside:
                 old.leave()
                 host = replace(old.host, namespace=place, addresses=_by_family(pods.addresses(obj).values()))
                 self._serve(key, replace(old, host=host, servers=()))
-        for place in places.values():  # it has gone since
+        for place in places.values():  # the pod has gone since
             place.close()
 
     def _serve(self, key: PodKey, entered: _Entered) -> None:
-        """Note a pod before it is served: who cannot serve it lets go of it with all others."""
+        """Register a pod before it is served: a failure closes it with all others."""
         self._put(key, entered)
         self._put(key, replace(entered, servers=entered.serve(entered.host.namespace)))
 
@@ -155,7 +151,7 @@ class Inside:
                 self.running[key] = entered.host, entered.servers
 
     def _seen(self, uids: Sequence[str]) -> dict[str, Namespace]:
-        """Return the netns of these pods as soon as all are there. Raises `InconclusiveError`."""
+        """Return the netns of these pods as soon as all run. Raises `InconclusiveError`."""
         found: dict[str, Namespace] = {}
 
         def look() -> bool:
@@ -179,7 +175,7 @@ class Inside:
 
 
 def _lives(host: Host) -> bool:
-    """Return whether a netns has the addresses that are known of its host."""
+    """Return whether a netns has all addresses of its host."""
     return all(holds(host.namespace, each) for each in host.addresses.values())
 
 

@@ -1,7 +1,7 @@
-"""Finds the netns of nodes and pods that run on this machine, by their processes. Nothing is installed in them.
+"""Finds the netns of nodes and pods on this machine, by their processes. Nothing is installed in them.
 
-A node is a container, and its engine tells a process of it. Containers of a pod have the pod's UID in the name of their
-control group, whatever runtime is in the node; the process that keeps a pod's netns starts when its network is there.
+A node is a container, and its engine reports a process of it. The control groups of a pod's containers have the pod's
+UID in their names, with any runtime. The process that holds a pod's netns starts when its network is ready.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # 
 
 
 class NetnsLookup(Protocol):
-    """The netns of a cluster. Who gets one closes it."""
+    """The netns of a cluster. The caller closes what it gets."""
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
         """Return the netns of a node that has these addresses. Raises `UnavailableError`."""
 
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
-        """Return by UID the netns of each of these pods that runs by now."""
+        """Return by UID the netns of each of these pods that runs."""
 
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Return a client outside of the cluster, with routes to what is behind each node. Once.
+        """Return a client outside of the cluster, with routes to the ranges behind each node. Call it once.
 
         Raises `UnavailableError`.
         """
 
     def close(self) -> None:
-        """End the client outside. Idempotent."""
+        """End the external client. Idempotent."""
 
 
 class ContainerNetns:
-    """The netns of a cluster whose nodes are containers of an engine of this machine."""
+    """The netns of a cluster whose nodes are containers of this machine's engine."""
 
     def __init__(
         self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "", proc: Path = PROC
     ) -> None:
-        """`containers` are by node; `who` names the container of the client outside."""
+        """`containers` are by node; `who` names the container of the external client."""
         self._engine = engine
         self._containers = containers
         self._proc = proc
@@ -55,7 +55,6 @@ class ContainerNetns:
         self._outside = ExternalClient(engine, who, proc=proc)
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
-        """See `NetnsLookup`."""
         container = self._containers[name]
         place = netns_of(self._engine, container, proc=self._proc)
         if not all(holds(place, each) for each in addresses):
@@ -68,24 +67,21 @@ class ContainerNetns:
         return place
 
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
-        """See `NetnsLookup`."""
         found = {}
         for uid, process in processes_of(uids, without=self._nodes.values(), proc=self._proc).items():
-            with contextlib.suppress(OSError):  # it has ended meanwhile
+            with contextlib.suppress(OSError):  # the process has ended
                 found[uid] = Namespace.of(process)
         return found
 
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """See `NetnsLookup`."""
         return self._outside.start(beside=next(iter(self._containers.values())), nodes=nodes, cidrs=cidrs)
 
     def close(self) -> None:
-        """See `NetnsLookup`."""
         self._outside.close()
 
 
 def netns_of(engine: ContainerEngine, container: str, *, proc: Path = PROC) -> Namespace:
-    """Return the netns of a container that runs. Raises `UnavailableError` with the reason."""
+    """Return the netns of a running container. Raises `UnavailableError` with the reason."""
     pid = engine.ask("inspect", "--format", "{{.State.Pid}}", container).strip()
     if not pid.isdigit() or pid == "0":
         raise UnavailableError(f"container {container} does not run")
@@ -102,7 +98,7 @@ def netns_of(engine: ContainerEngine, container: str, *, proc: Path = PROC) -> N
 
 
 def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: Path = PROC) -> dict[str, Path]:
-    """Return by UID a process, as a folder of `proc`, of each of these pods that runs; netns `without` are left out."""
+    """Return by UID a process of each of these pods that runs, as a folder of `proc`; netns `without` are left out."""
     found: dict[str, Path] = {}
     for inode, processes in processes_by_netns(proc).items():
         for process in processes if inode not in without else ():
@@ -115,13 +111,12 @@ def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: 
 
 
 def pod_of(control_groups: str) -> str:
-    """Return the UID of the pod whose control groups these are; "" if they are no pod's."""
+    """Return the UID of the pod that has these control groups; "" if there is none."""
     found = _UID.search(control_groups)
     return found[1].replace("_", "-") if found else ""
 
 
 def holds(place: Namespace, address: str) -> bool:
-    """Return whether an interface of a netns has an address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with place.socket(family, socket.SOCK_DGRAM) as sock:

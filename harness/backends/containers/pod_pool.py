@@ -1,8 +1,8 @@
-"""Pods that go on running between scenarios: a kubelet takes a second or more to start one, and two processors for ten.
+"""Pods that keep running between scenarios: a kubelet takes a second or more to start one, two CPUs start ten.
 
-Only who wants no more than an address with a server gets one: no labels, ready, in a netns of its own. Nothing of an
-earlier scenario meets it there: servers end with their scenario, and each probe comes from a fresh port. A pod that a
-scenario has ended, evicted, terminated or made unready is given to nobody else.
+Only a scenario that needs no more than an address with a server gets one: no labels, ready, in its own netns. Nothing
+of an earlier scenario is left: servers end with their scenario, and each probe comes from a new port. A pod that a
+scenario deleted, evicted, terminated or made unready does not return to the pool.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MOST = 6
 
 
 def fits_pool(wanted: WantedPod) -> bool:
-    """Return whether nobody but clients of the scenario has to do with this pod."""
+    """Return whether only clients of the scenario use this pod."""
     return not wanted.labels and wanted.ready and not wanted.host_network
 
 
 class PodPool:
-    """The kept pods of one worker, in a Kubernetes namespace of their own."""
+    """The pooled pods of one worker, in a Kubernetes namespace of their own."""
 
     def __init__(self, runner: PodRunner, inside: Inside, namespace: str) -> None:
         self._runner = runner
@@ -39,17 +39,17 @@ class PodPool:
         self._lock = threading.Lock()
         self._made = 0
         self._free: dict[str, list[PodKey]] = {}  # by node
-        self._lent: dict[PodKey, PodKey] = {}  # by what a scenario calls it, what the API does
+        self._lent: dict[PodKey, PodKey] = {}  # the API's name of a pod, by the scenario's
         self._changed: set[PodKey] = set()
 
     def close(self) -> None:
-        """Begin to delete all; if the API server is away, the end of the run does it."""
+        """Begin to delete all; if the API server is away, the end of the run deletes them."""
         with suppress(InconclusiveError):
             if self._made:
                 self._runner.delete_namespace(self._namespace)
 
     def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[Host]:
-        """Serve a kept pod for each that is wanted, and return them; those that are missing are made, all at once.
+        """Serve a pooled pod for each wanted one, and return them; creates missing pods all at once.
 
         Raises as `PodRunner.run_servers` does.
         """
@@ -64,14 +64,14 @@ class PodPool:
         return hosts
 
     def begin_to_change(self, namespace: str, name: str) -> PodKey:
-        """Return what the API calls a pod of a scenario; if it is a kept one, nobody else gets it from now on."""
+        """Return the API's name of a scenario's pod; a pooled pod does not return to the pool after this."""
         if (namespace, name) not in self._lent:
             return namespace, name
         self._changed.add((namespace, name))
         return self._lent[namespace, name]
 
     def take_back(self, namespace: str) -> None:
-        """End the servers of a scenario, and keep its pods for others, but for those that changed, or are too many."""
+        """End the servers of a scenario, and return its pods to the pool, except changed and surplus ones."""
         with self._lock:
             for key in [each for each in self._lent if each[0] == namespace]:
                 own = self._lent.pop(key)
@@ -90,7 +90,7 @@ class PodPool:
             free.append(own)
 
     def _take(self, node: str) -> PodKey | None:
-        """Return a free one of a node; those whose netns has ended, as with their node, are dropped."""
+        """Return a free pod of a node; drops those whose netns has ended with their node."""
         free = self._free.setdefault(node, [])
         while free:
             if self._inside.is_alive(own := free.pop()):
@@ -103,7 +103,7 @@ class PodPool:
         self._runner.begin_to_delete(*own)
 
     def _make(self, nodes: Sequence[str]) -> list[PodKey]:
-        """Run one on each of these nodes."""
+        """Run a new pod on each of these nodes."""
         if not nodes:
             return []
         with self._lock:

@@ -1,4 +1,4 @@
-"""Tells whether a cluster can be asked by packets from this machine, and why not if it cannot."""
+"""Decides whether a cluster can be probed with packets from this machine, or why not."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a cluster is asked, and why so."""
+    """How a cluster is probed, and why."""
 
     probes: str
     why: str
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities that go with it."""
         return ABILITIES if self.probes == PACKETS else frozenset()
 
     def __str__(self) -> str:
@@ -49,9 +48,9 @@ class Way:
 
 
 def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Way:
-    """Return the way to ask these nodes: the wanted one, or "" for packets where that can be.
+    """Return how to probe these nodes: as wanted, or for "" with packets where possible.
 
-    `names` are the cluster's names of the nodes. Raises `UnavailableError` if packets are wanted and cannot be.
+    `names` are the cluster's names of the nodes. Raises `UnavailableError` if packets are wanted but impossible.
     """
     if wanted == AGNHOST:
         return Way(AGNHOST, "as --probes says")
@@ -65,7 +64,7 @@ def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Wa
 
 
 def _tried(nodes: Sequence[Object]) -> str:
-    """Return the name of the engine whose containers these nodes are. Raises `UnavailableError` with the reason."""
+    """Return the name of the engine that runs these nodes as containers. Raises `UnavailableError` with the reason."""
     for node in nodes:
         if elsewhere := is_elsewhere(node):
             raise UnavailableError(elsewhere)
@@ -80,7 +79,7 @@ def _tried(nodes: Sequence[Object]) -> str:
 
 
 def is_elsewhere(node: Object, boot_id: Path = _BOOT_ID) -> str:
-    """Return why a node is not on this machine, by the boot that its kubelet reports; "" if it may be."""
+    """Return why a node is not on this machine, by the boot ID that its kubelet reports; "" if it may be."""
     reported = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", "")
     try:
         same = reported == boot_id.read_text("ascii").strip()

@@ -1,4 +1,4 @@
-"""A worker's share of a kind cluster: like any cluster, and its components and nodes can be changed."""
+"""A worker's share of a kind cluster: like any cluster, with components and nodes that can be changed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.any_cluster.pod_runner import LATE_SECONDS
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
+from harness.backends.containers.backend import PacketsBackend
 from harness.backends.kind.kube_proxies import RELEASE_LABEL
 from harness.backends.kind.proxy_exits import ProxyExits
 from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
@@ -22,8 +23,8 @@ from harness.eventually import eventually
 from harness.guest import liveness
 from harness.model.release import Component, Release
 
-NOTICED = 180.0  # seconds until a node that is off counts as lost: 40 to 50 s, more with a busy control plane
-BOOTED = 300.0  # seconds until one that is on again is ready
+NOTICED = 180.0  # seconds until a stopped node counts as lost: 40 to 50 s, more with a busy control plane
+BOOTED = 300.0  # seconds until a restarted node is ready
 
 _OTHER_RELEASES = ProxySelector(KUBE_PROXY.name, KUBE_PROXY.namespace, RELEASE_LABEL)
 
@@ -35,9 +36,9 @@ class Components(Protocol):
     """Changes API server, controller, proxies and nodes in place. Methods raise `UnavailableError` if that fails."""
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Run a component as one of this release, in place of one that runs; return when it is ready.
+        """Replace a component by one of this release, and return when it is ready.
 
-        `nodes` are those whose proxies are meant, by the names that scenarios use.
+        `nodes` are those whose proxies are replaced, by the names of the topology.
         """
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
@@ -47,18 +48,16 @@ class Components(Protocol):
         """Return the controller's metrics in Prometheus text. Raises `InconclusiveError`."""
 
     def stop_node(self, node: str) -> None:
-        """Switch a node off, as a power failure would; do not wait for the control plane to notice."""
+        """Switch a node off, as a power failure would; do not wait until the control plane notices."""
 
     def start_node(self, node: str) -> None:
-        """Switch it on again; do not wait for its kubelet."""
+        """Switch a node on again; do not wait for its kubelet."""
 
     def close(self) -> None:
         """Restore the components of a cluster that is kept. Idempotent."""
 
 
 class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetrics):
-    """One worker's share of a kind cluster."""
-
     _kubelet_patience = LATE_SECONDS
     _root = "`docker exec -it {node} bash`, or podman"
 
@@ -83,20 +82,20 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._endings: ProxyExits | None = None
 
     def settle(self) -> float:
-        """As on any cluster. Raises `EndedError` if a proxy has ended by itself, though it may run again by now."""
+        """Raise `EndedError` also if a proxy has crashed, though it may run again by now."""
         if self._endings is None:
             self._endings = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
         with self._noticing_ends():
             return super().settle()
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` if a proxy has ended by itself, and `DistrustError` if a node has gone."""
+        """Raise `EndedError` also if a proxy has crashed."""
         super().check_instruments()
         self._expect_running()
 
     @contextlib.contextmanager
     def _noticing_ends(self) -> Iterator[None]:
-        """Raise `EndedError` after the block if a proxy has ended by itself, which explains errors of the block."""
+        """Raise `EndedError` after the block if a proxy has crashed, which explains errors of the block."""
         try:
             yield
         except InconclusiveError as error:
@@ -107,7 +106,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
 
     def _expect_running(self, because: Exception | None = None) -> None:
         if self._endings and (said := self._endings.news()):
-            self._barrier.expect_news()  # who begins again lists anew
+            self._barrier.expect_news()  # a restarted proxy lists again
             raise EndedError(said, Component.PROXY) from because
 
     def close(self) -> None:
@@ -118,10 +117,10 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             super().close()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Start a component as one of this release. Raises `UnavailableError` if it cannot be started.
+        """Replace a component. Raises `UnavailableError` if it cannot be started.
 
-        Proxies and kubelets take up to a minute to connect to an API server that was away. Later steps wait for them
-        where they matter: for proxies before an observation or a replacement, for kubelets when they run a pod.
+        Proxies and kubelets take up to a minute to reconnect to an API server that was away. Later steps wait for them
+        where needed: for proxies before an observation or a replacement, for kubelets when they run a pod.
         """
         self._components.start(component, release, nodes)
         if component is Component.PROXY:
@@ -138,7 +137,6 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             self.settle()
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component."""
         self._components.stop(component, nodes)
         if component is Component.PROXY:
             self._without_proxy.update(nodes)
@@ -146,7 +144,6 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             self._without_controller = True
 
     def controller_metrics(self) -> str:
-        """Return the EndpointSlice controller's metrics in Prometheus text. Raises `InconclusiveError`."""
         return self._components.controller_metrics()
 
     def stop_node(self, name: str) -> None:
@@ -163,7 +160,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self.settle()
 
     def start_node(self, name: str) -> None:
-        """Switch a node on again; its pods come back under the same names. Raises `InconclusiveError`."""
+        """Switch a node on again; its pods return under the same names. Raises `InconclusiveError`."""
         self._components.start_node(name)
         eventually(
             lambda: not liveness.not_ready(self.api, [name]),
@@ -178,11 +175,11 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._look_up_addresses()
         self._barrier.expect_news()
         if self._endings:
-            self._endings.news()  # what ended with the node, or because its address is another one, did so for a reason
+            self._endings.news()  # skip exits that the stop of the node or its new address caused
         self.settle()
 
     def _is_silent(self, node: str) -> bool:
-        """Return whether the control plane counts a node as lost, and every pod of the run on it as not ready."""
+        """Return whether the control plane reports a node as lost, and every pod of the run on it as not ready."""
         return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
 
     def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
@@ -200,3 +197,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             return ask_pod(node, f"{url}/{path}", seconds)
 
         return ask
+
+
+class KindPacketsBackend(PacketsBackend, KindBackend):
+    """One worker's share of a kind cluster whose containers are on this machine: probed with packets."""

@@ -1,7 +1,7 @@
-"""Makes one kind cluster, waits until it is ready, and deletes it, whatever happens in between.
+"""Creates one kind cluster, waits until it is ready, and deletes it in any case.
 
-The user's own ~/.kube/config is not touched: the kubeconfig is in the cluster's own folder. kind ends with this
-process, also after `kill -9`; `remove_leftovers` finds the containers that it had made.
+~/.kube/config is not touched: the kubeconfig is in the cluster's own folder. kind ends with this process, even after
+`kill -9`; `remove_leftovers` finds the containers that it created.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from harness.recipes.installation import Installation, images_in
 from harness.recipes.objects import parse_objects
 from harness.recipes.recipe import Recipe
 
-CREATE_SECONDS = 1200.0  # before the time scale; most of it is the node image on its way over a slow line
+CREATE_SECONDS = 1200.0  # before the time scale; most of it downloads the node image over a slow line
 READY_SECONDS = 300.0
 _LOOK = 0.5
 _TAIL = 12  # lines of kind's output in an error
-_NOISE = re.compile(r"[^\x20-\x7e]+")  # kind adds small pictures
+_NOISE = re.compile(r"[^\x20-\x7e]+")  # kind prints emojis
 _NO_IMAGE = re.compile(r'failed to pull image "([^"]+)"')
 
 
 class KindCluster:
-    """A cluster of one topology. Not started twice; `close` deletes it unless it is to be kept.
+    """A cluster of one topology. Not started twice; `close` deletes it unless it is kept.
 
     `node_names` maps nodes of the topology to kind's names: `{"a1": "trafficdist-…-worker", …}`.
     """
@@ -76,11 +76,11 @@ class KindCluster:
         proxy: Recipe | None = None,
         say: Say = silent,
     ) -> None:
-        """`image` is the node image of all nodes, or by role (see `parse_images`); kind's default unless given.
+        """`image` is the node image of all nodes, or by role (see `parse_images`); default: kind's own.
 
-        `cni` is a file of manifests in place of kind's own network plugin; with "none" the recipe brings one.
-        `proxy` is a recipe that is installed in place of kube-proxy; `mode` is its own then.
-        `say` is called with lines about the progress. Raises `UsageError`.
+        `cni` is a manifest file in place of kind's network plugin; with "none" the recipe brings one. `proxy` is a
+        recipe to install in place of kube-proxy; `mode` is its own then. `say` gets lines about the progress. Raises
+        `UsageError`.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode
@@ -99,18 +99,17 @@ class KindCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The kubeconfig file of the cluster."""
         return self._state.kubeconfig
 
     def found(self) -> Self:
-        """Use the cluster that another process of the run has started. Raises `UnavailableError` with the remedy."""
+        """Use the cluster that another process of the run created. Raises `UnavailableError` with the remedy."""
         self._tools = require(self.wanted)
         return self
 
     def start(self) -> Self:
-        """Make the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy.
+        """Create the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy.
 
-        A cluster that does not come up is deleted, unless it is to be kept.
+        A cluster that does not become ready is deleted unless it is kept.
         """
         self._tools = tools = require(self.wanted)
         if self._proxy:
@@ -128,7 +127,7 @@ class KindCluster:
             if installing:
                 installing.apply(self._state.log)
                 brings_network = not self.wanted.default_cni and not self._cni
-                waits.insert(0 if brings_network else 1, installing.wait)  # which tells why a node does not get ready
+                waits.insert(0 if brings_network else 1, installing.wait)  # its error explains nodes that are not ready
             for wait in waits:
                 wait()
             for node in self.node_names.values():
@@ -147,13 +146,13 @@ class KindCluster:
         self.close()
 
     def naming_exhausted_limit(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context that adds to errors the resource that its nodes ran out of."""
+        """Return a context manager that adds an exhausted limit of the machine to errors."""
         return naming_exhausted_limit(self._engine, {self.control_plane, *self.node_names.values()})
 
     def components(
         self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
     ) -> KindComponents:
-        """Return the object that changes its components; `booted` is the release that its node images are of."""
+        """Return the object that changes its components; `booted` is the release of its node images."""
         own = self._installation.daemon_sets if self._installation else ()
         return KindComponents(
             self._engine,
@@ -167,25 +166,25 @@ class KindCluster:
         )
 
     def proxy_places(self, api: Api) -> tuple[ProxySelector, ...]:
-        """Return where the pods of its proxies are."""
+        """Return the selectors of its proxies' pods."""
         ready = self._installation.ready if self._installation else ()
         found = [ProxySelector(each.name, each.namespace, selector_of(api, each)) for each in ready]
         return tuple(found) or (KUBE_PROXY,)
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What scenarios can do with it beside what they can with any cluster."""
+        """The abilities beside those of any cluster."""
         stays = self._installation is not None and not self._installation.daemon_sets
         return ABILITIES - {Ability.RESTART_PROXY} if stays else ABILITIES
 
     @property
     def services(self) -> Mapping[str, Any]:
-        """What each Service of the run gets."""
+        """The fields that each Service of the run gets."""
         return self._proxy.services if self._proxy else {}
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts about it that reports have beside those of any cluster."""
+        """The facts for reports beside those of any cluster."""
         if self.wanted.default_cni:
             return {}
         who = self._cni or self._proxy
@@ -212,7 +211,7 @@ class KindCluster:
         )
 
     def _bring_images(self, tools: Tools) -> None:
-        """Bring the images of the recipe, and of the network plugin, to the nodes."""
+        """Load the images of the recipe and of the network plugin on the nodes."""
         objects = tuple(parse_objects([str(self._cni.absolute())], Path("/"))) if self._cni else ()
         named = [*images_in(objects), *(images_of(self._proxy) if self._proxy else [])]
         if named:
@@ -244,7 +243,7 @@ class KindCluster:
             )
         finally:
             running.stop()
-        if not self.kubeconfig.exists():  # which kind writes last
+        if not self.kubeconfig.exists():  # kind writes it last
             raise explain(running.said(), tools.notes)
 
     def _command(self, kind: Path) -> list[str | Path]:
@@ -252,7 +251,7 @@ class KindCluster:
         return [kind, "create", "cluster", "--name", self.name, *files, *(["--retain"] if self._keep else [])]
 
     def _install_network(self, file: Path) -> None:
-        """Apply the manifests of a network plugin, by the kubectl that each node image has."""
+        """Apply the manifests of a network plugin with the kubectl of the node image."""
         self._say(f"network plugin of {file.name} is installed")
         command = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "apply", "--filename=-")
         try:
@@ -261,7 +260,7 @@ class KindCluster:
             raise UnavailableError(f"--cni {file}: the API server does not take it\n{error}") from None
 
     def _has_ended(self, running: process.Process) -> bool:
-        alive = running.alive  # asked first: what it says as it ends is heard too
+        alive = running.alive  # read first, so that the last output is not missed
         for line in running.news().splitlines():
             if said := spoken(line):
                 self._say(said)
@@ -303,23 +302,23 @@ class KindCluster:
 
 
 def spoken(line: str) -> str:
-    """Return the step of the progress in a line of kind's output, "" for other lines."""
+    """Return the progress step in a line of kind's output, "" for other lines."""
     text = " ".join(_NOISE.sub(" ", line).split())
     begins = line.lstrip()[:1]
     if begins in ("✓", "✗"):
-        return ""  # a step ended, which was reported when it began
+        return ""  # the end of a step; its begin was reported
     return text.removesuffix(" ...") if begins == "•" else ""
 
 
 def without_stacks(lines: Sequence[str]) -> list[str]:
-    """Return the lines without Go's call stacks, which kubeadm writes after each error: a function, then its place."""
+    """Return the lines without Go's call stacks, which kubeadm prints after errors: a function, then its location."""
     places = [line.startswith("\t") and ".go:" in line for line in lines]
     functions = [*places[1:], False]
     return [line for line, *stack in zip(lines, places, functions, strict=True) if not any(stack)]
 
 
 def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
-    """Return the error for kind's output when it failed, with the remedy."""
+    """Return the error, with the remedy, for the output of a failed kind."""
     lines = without_stacks([line for line in words.splitlines() if line.strip()])
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it said nothing"

@@ -3,8 +3,8 @@
     $XDG_STATE_HOME/trafficdist/kind/CLUSTER/   (else ~/.local/state/…)
         lock  cluster.yaml  kubeconfig  kind.log  kept  network
 
-The process that made a cluster holds the lock. The kernel releases it when that process ends, however it ends: a
-cluster with a free lock and without the mark `kept` is a leftover. The mark `network` means that kind made a network
+The process that created a cluster holds the lock, which the kernel releases when that process ends in any way. A
+cluster with a free lock and without the mark `kept` is a leftover. The mark `network` means that kind created a network
 for this cluster.
 """
 
@@ -23,20 +23,17 @@ PREFIX = "trafficdist-"
 
 
 def state_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of all that this suite keeps for this user."""
+    """Return the folder of everything that this suite stores for this user."""
     base = environment.get("XDG_STATE_HOME") or ""
     place = Path(base) if base.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".local" / "state"
     return place / "trafficdist"
 
 
 def root(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of all kind clusters of this user."""
     return state_home(environment) / "kind"
 
 
 class ClusterFolder:
-    """The folder of one cluster."""
-
     def __init__(self, cluster: str) -> None:
         self.folder = root() / cluster
         self.manifest = self.folder / "cluster.yaml"
@@ -45,7 +42,7 @@ class ClusterFolder:
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Make the folder if needed, and take the lock. Returns False if it is taken. Raises `UnavailableError`."""
+        """Create the folder if needed, and take the lock. Returns False if it is taken. Raises `UnavailableError`."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -77,12 +74,11 @@ class ClusterFolder:
         (self.folder / word).touch()
 
     def has(self, word: str) -> bool:
-        """Return whether the mark is set."""
         return (self.folder / word).exists()
 
 
 def known() -> list[str]:
-    """Return the names of the clusters that have a folder."""
+    """Return the names of clusters that have a folder."""
     with contextlib.suppress(OSError):
         return sorted(each.name for each in root().iterdir() if each.is_dir())
     return []

@@ -1,15 +1,15 @@
 """Starts, stops and changes the components of a kind cluster, like the manual downgrade procedures of the KEPs.
 
 API server and controller manager are static pods of the control plane node; kube-proxies are pods of DaemonSets. An
-image is pulled before anything is changed, so that a missing version leaves the cluster as it is.
+image is pulled before anything changes, so that a missing version leaves the cluster as it is.
 
 While the API server is replaced, controller manager and scheduler are stopped: leader election ends them after ten
-seconds without it anyway, and a kubelet waits longer before each restart. Without elections they would go on with old
-data for up to a minute, and count nodes as dead whose heartbeats they have not received.
+seconds without it anyway, and a kubelet waits longer before each restart. Without leader election they would continue
+with old data for up to a minute, and report nodes as dead whose heartbeats they did not receive.
 
-A release of version "" is of the version that was booted; "1.30" is its newest patch that the control plane node has an
-image of, else its newest of all, unless `patches` names another.
-Where the EndpointSlice controller is stopped, the other controllers of the controller manager go on.
+A release of version "" has the version that was booted. "1.30" is its newest patch among the control plane node's
+images, else its newest of all, unless `patches` names another. While the EndpointSlice controller is stopped, the other
+controllers of the controller manager continue.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ ABILITIES = frozenset(
 START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
 PULL_SECONDS = 600.0
 _LOOK = 0.5
-_ENTER_SECONDS = 10.0  # for an engine to begin a command on a node
-_MANIFESTS, _ASIDE = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is at once
+_ENTER_SECONDS = 10.0  # for an engine to start a command on a node
+_MANIFESTS, _ASIDE = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is atomic
 _CLIENT = "/run/trafficdist-client"
 _WRITE_CERTIFICATE = "umask 077; " + "; ".join(
     f"sed -n 's/^ *client-{word}-data: //p' /etc/kubernetes/admin.conf | base64 -d > {_CLIENT}.{suffix}"
@@ -101,7 +101,7 @@ class KindComponents:
     ) -> None:
         """`booted` is the release of all components at boot; `patches` maps minor versions to patches.
 
-        `stays`: the cluster is kept when the run is over. `own_proxies` are in place of kube-proxy.
+        `stays`: the cluster is kept after the run. `own_proxies` replace kube-proxy.
         """
         self._shell = shell
         self._control_plane = control_plane
@@ -116,20 +116,18 @@ class KindComponents:
         self._may_ask = False
         self._texts: dict[str, str] = {}  # the original manifests of changed static pods
         self._away: set[str] = set()  # static pods whose manifests are moved away
-        self._manager: Object | None = None  # the controller manager that was last asked for
+        self._manager: Object | None = None  # the controller manager that was last started
         self._proxies = ProxyPods(shell, api)
         self._own_proxies = own_proxies
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """See `Components`."""
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
         else:
             self._start_static(component, release)
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
-        """See `Components`."""
         match component:
             case Component.API_SERVER:
                 self._prepare_nodes()
@@ -141,21 +139,20 @@ class KindComponents:
                 (self._own_proxies or self._proxies).stop([self._node_names[node] for node in nodes])
 
     def stop_node(self, node: str) -> None:
-        """See `Components`: its container is killed."""
         self._off.add(node)
         self._shell.switch_off(self._node_names[node])
 
     def start_node(self, node: str) -> None:
-        """See `Components`."""
         self._shell.switch_on(self._node_names[node])
         refuse_always(self._shell, self._node_names[node])
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests on a cluster that is kept; any other cluster is deleted anyway.
+        """Restore kubeadm's manifests on a cluster that is kept; others are deleted anyway.
 
         Scenarios restore releases, but not everything: the control plane's pods have a short grace period, the
-        controller manager elects no leader, and kube-proxy's DaemonSet replaces pods only when they are deleted.
+        controller manager runs without leader election, and kube-proxy's DaemonSet replaces pods only when they are
+        deleted.
         """
         if not self._stays:
             return
@@ -169,14 +166,13 @@ class KindComponents:
         (self._own_proxies or self._proxies).close()
 
     def controller_metrics(self) -> str:
-        """Return the controller manager's metrics in Prometheus text. Raises `InconclusiveError`."""
         try:
             return self._get(_MANAGER, "/metrics")
         except UnavailableError as error:
             raise InconclusiveError(f"the metrics of {Component.CONTROLLER} cannot be read: {error}") from error
 
     def ask_pod(self, node: str, url: str, seconds: float) -> Response:
-        """Return a pod's answer to a GET request from its node, which works without the API server too.
+        """Return a pod's response to a GET request from its node, which works without the API server too.
 
         Raises `InconclusiveError`.
         """
@@ -222,18 +218,18 @@ class KindComponents:
             self._wait(lambda: self._says(name, tag), f"{name} to be changed")
 
     def _prepare_nodes(self) -> None:
-        """Note which nodes are ready before the API server goes, and let their clients wait for an answer."""
+        """Note which nodes are ready before the API server stops, and drop their SYNs to it."""
         self._ready |= ready_nodes(list_nodes(self._api))
         self._port.close()
 
     def _run_manager(self, pod: Object) -> None:
-        """Run this controller manager, after the API server is back if it is away."""
+        """Run this controller manager, or wait for the API server to return if it is away."""
         self._manager = pod
         if _SERVER not in self._away:
             self._run({_MANAGER: pod})
 
     def _nodes_are_back(self) -> bool:
-        """Return True when the nodes of before are ready again: without reports for 40 s a node counts as gone."""
+        """Return True when the nodes of before are ready again: without reports for 40 s a node counts as lost."""
         missing = self._ready - ready_nodes(list_nodes(self._api))
         if missing:
             raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
@@ -241,8 +237,8 @@ class KindComponents:
         return True
 
     def _run(self, wanted: Mapping[str, Object]) -> None:
-        """Run these static pods in place of those of the same names."""
-        start = time.time_ns() // 1000  # never twice, whichever worker of a run starts it
+        """Replace the static pods of these names."""
+        start = time.time_ns() // 1000  # unique over all workers of a run
         for name, pod in wanted.items():
             self._write(name, yaml.safe_dump(static_pods.marked(pod, start), sort_keys=False))
         for name, pod in wanted.items():
@@ -256,13 +252,13 @@ class KindComponents:
         return pod
 
     def _write(self, name: str, text: str) -> None:
-        """Put a manifest in place by a rename: a kubelet would read a partial file."""
+        """Write a manifest by a rename: a kubelet would read a partial file."""
         self._on_control_plane("cp", "/dev/stdin", f"{_ASIDE}/{name}.next.yaml", text=text)
         self._on_control_plane("mv", "-f", f"{_ASIDE}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
         self._away.discard(name)
 
     def _put_away(self, *names: str) -> None:
-        """End these static pods: move their manifests away."""
+        """Stop these static pods by moving their manifests away."""
         for name in names:
             self._original(name)
             if name not in self._away:
@@ -270,7 +266,7 @@ class KindComponents:
                 self._away.add(name)
 
     def _is_up(self, name: str, start: int) -> bool:
-        """Return True if just the pod of this start runs and is healthy, else raise `AssertionError`."""
+        """Return True if only the pod of this start runs and is healthy, else raise `AssertionError`."""
         starts = self._pods_of(name)
         if starts != [start]:
             raise AssertionError(f"pods of starts {starts} run, and that of start {start} is awaited")
@@ -297,7 +293,7 @@ class KindComponents:
         return True
 
     def _get(self, name: str, path: str) -> str:
-        """Send a GET request to a component from its own node, as kubeadm's administrator."""
+        """Send a GET request to a component from its own node, with kubeadm's admin credentials."""
         if not self._may_ask:
             self._on_control_plane("sh", "-c", _WRITE_CERTIFICATE)
             self._may_ask = True
@@ -340,7 +336,7 @@ class KindComponents:
     # Both
 
     def _tag(self, release: Release, booted: str) -> str:
-        """Return the image tag of a release: of its newest patch on the nodes, else of the newest there is.
+        """Return the image tag of a release: its newest patch on the nodes, else its newest of all.
 
         `booted` is kubeadm's image. Raises `UnavailableError`, `UsageError`.
         """
@@ -379,7 +375,7 @@ class KindComponents:
         def look() -> bool:
             try:
                 return check()
-            except UnavailableError as error:  # curl and crictl, while everything is on its way
+            except UnavailableError as error:  # of curl and crictl, while the component starts
                 raise AssertionError(str(error)) from None
 
         eventually(look, within=START_SECONDS, every=_LOOK, describe=what, error=UnavailableError)

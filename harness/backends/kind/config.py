@@ -1,8 +1,8 @@
-"""Returns the manifest from which kind makes a cluster of a topology, as a value.
+"""Returns the manifest with which kind creates a cluster of a topology.
 
-One control plane node, which has no zone and takes no pods of scenarios, and a worker for each node of the topology. A
-worker has its zone as its label, and its own name in label `trafficdist.dev/node`: kind names nodes by role and order,
-which does not tell a1 from b2.
+One control plane node, which has no zone and runs no pods of scenarios, and a worker for each node of the topology. A
+worker has its zone as a label, and its name in label `trafficdist.dev/node`: kind names nodes by role and order, which
+does not tell a1 from b2.
 
 Pure: the same function makes the files of `kind-configs/` and the clusters of a run.
 """
@@ -37,8 +37,8 @@ _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before tha
 class KindConfig:
     """The description of a kind cluster.
 
-    `images` are node images by role, "control-plane" and "worker"; kind's own default for a missing role. `gates` are
-    set in all components. Without `default_cni` somebody else connects pods. Raises `UsageError`.
+    `images` are node images by role, "control-plane" and "worker"; default: kind's own. `gates` are set in all
+    components. Without `default_cni` kind installs no network plugin. Raises `UsageError`.
     """
 
     topology: Topology
@@ -87,13 +87,13 @@ def _node(role: str, images: Mapping[str, str], labels: Mapping[str, str]) -> di
 
 
 def required_gates(mode: str, images: Mapping[str, str]) -> dict[str, bool]:
-    """Return the gates without which kube-proxy does not start in this mode, for the oldest of these images."""
+    """Return the gates that kube-proxy of the oldest of these images needs to start in this mode."""
     versions = [version for image in images.values() if (version := version_of_image(image))]
     return gates_for_mode(mode, min(versions)) if versions else {}
 
 
 def gates_for_mode(mode: str, version: Version) -> dict[str, bool]:
-    """Return the gates without which kube-proxy of this version does not start in this mode."""
+    """Return the gates that kube-proxy of this version needs to start in this mode."""
     return {"NFTablesProxyMode": True} if mode == "nftables" and version < _NFTABLES_WITHOUT_GATE else {}
 
 
@@ -104,7 +104,7 @@ def version_of_image(image: str) -> Version | None:
 
 
 def parse_images(text: str) -> dict[str, str]:
-    """Parse "IMAGE" for all nodes, or "ROLE=IMAGE" for those of a role, or several with commas; the last one wins.
+    """Parse "IMAGE" for all nodes, "ROLE=IMAGE" for one role, or several with commas; the last one wins.
 
     "" means none. Raises `UsageError`.
     """

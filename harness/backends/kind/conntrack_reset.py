@@ -1,12 +1,12 @@
-"""Connections of nodes to an API server that is replaced: they get no answer, in place of a refusal.
+"""Drops connection attempts of nodes to an API server that is being replaced, in place of refusing them.
 
-A client that is refused tries again after 30 to 60 s in the end, and so long do kubelets and proxies miss what the next
-API server says. A client without an answer sends its SYN again after a second or more (TCP), and goes on at once.
+A refused client backs off for 30 to 60 s in the end, and kubelets and proxies miss the next API server for as long. A
+client without an answer repeats its SYN after a second or more (TCP), and continues at once.
 
-This holds for every address of a node: on a network with two IP families, clients try the other one if the first does
-not answer at once. The suite's own connections come from the gateway of the engine's network, or from the node itself;
-they are refused as before. So are clients on the server's own node: its kubelet deletes mirror pods while it starts
-static pods, and would wait for each answer.
+This covers every address of a node: on dual-stack networks clients try the other family if the first does not answer at
+once. The suite's own connections come from the gateway of the engine's network or from the node itself, and are refused
+as before. So are clients on the server's own node: its kubelet deletes mirror pods while it starts static pods, and
+would wait for each answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FAMILIES = (("4", "iptables", "tcp"), ("6", "ip6tables", "tcp6"))
 
 
 class SilentPort:
-    """A TCP port of a node that answers no SYN of other nodes while it is closed. In the node's own netns."""
+    """A TCP port of a node that drops SYNs of other nodes while it is closed, by a rule in the node's netns."""
 
     def __init__(self, shell: Shell, node: str, port: int) -> None:
         self._shell = shell
@@ -30,13 +30,13 @@ class SilentPort:
         self._is_closed = False
 
     def close(self) -> None:
-        """Answer no other node until `open`. Idempotent. Raises `UnavailableError`."""
+        """Drop SYNs until `open`. Idempotent. Raises `UnavailableError`."""
         if not self._is_closed:
             self._is_closed = True
             self._change(_INSERT)
 
     def open(self) -> None:
-        """Answer all again. Idempotent. Raises `UnavailableError`."""
+        """Accept all again. Idempotent. Raises `UnavailableError`."""
         if self._is_closed:
             self._change(_DELETE)
             self._is_closed = False

@@ -1,8 +1,8 @@
-"""Finds out whether the nodes of a cluster ran out of inotify instances, which a timeout would not say.
+"""Detects that the nodes of a cluster ran out of inotify instances, which a timeout does not show.
 
-Nodes of kind share the limits of one kernel. When the last inotify instance is taken, by a second cluster for example,
-each new kube-proxy ends at once and is restarted again and again, and a wait for it times out. Its log names the error,
-and so do those of kubelet and containerd.
+Kind nodes share the limits of one kernel. When the last inotify instance is taken, for example by a second cluster,
+each new kube-proxy crashes again and again, and a wait for it times out. Its log names the error, and so do those of
+kubelet and containerd.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK = (  # prints the path of a recent log with the error, /var/log/pods/POD/C
 def exhausted_limit(shell: Shell, nodes: Collection[str]) -> str:
     """Return a sentence with the remedy if the logs of these nodes name an exhausted limit of the machine, else ""."""
     for node in sorted(nodes):
-        with contextlib.suppress(UnavailableError):  # a node that cannot be asked
+        with contextlib.suppress(UnavailableError):  # the node does not answer
             found = shell.execute(node, "sh", "-c", _LOOK, seconds=_SECONDS).strip()
             if found:
                 path = found.splitlines()[0].split("/")

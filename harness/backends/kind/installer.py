@@ -1,4 +1,4 @@
-"""Brings a recipe's proxy to a kind cluster that has none: images, objects and a command. Waits until it is ready."""
+"""Installs a recipe's proxy on a kind cluster without one: images, objects and a command. Waits until it is ready."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """A recipe, and the cluster that it is brought to. `nodes` are the names of its nodes, by kind's."""
+    """A recipe, and the cluster that gets it. `nodes` maps kind's names of its nodes to names for people."""
 
     recipe: Recipe
     mode: str
@@ -47,7 +47,7 @@ class Installer:
         return self.recipe.installation
 
     def apply(self, log: Path) -> None:
-        """Apply the objects, and run the command. Raises `StartError` with what is refused, or the first error."""
+        """Apply the objects, and run the command. Raises `StartError` with the rejected object or the first error."""
         self.say(f"{self.recipe.name} is installed, where kind has brought no proxy")
         known = self._values()
         api = Api(Kubeconfig(str(self.kubeconfig)))
@@ -61,7 +61,7 @@ class Installer:
             process.start(who, self._what.command_with(known), log=log, environment=environment).finish(INSTALL_SECONDS)
 
     def wait(self) -> None:
-        """Wait until all that the recipe names is ready. Raises `StartError` with the pod, its node and its log."""
+        """Wait until all workloads of the recipe are ready. Raises `StartError` with the pod, its node and its log."""
         api = Api(Kubeconfig(str(self.kubeconfig)))
         missing = ""
 
@@ -107,7 +107,7 @@ class Installer:
 
 
 def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Say) -> None:
-    """Bring images to all nodes: those of these names that the engine has, and archives. Nodes pull all others.
+    """Load on all nodes the named images that the engine has, and archives. Nodes pull all others.
 
     Raises `StartError` with the first error of kind's output.
     """

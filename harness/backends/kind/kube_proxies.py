@@ -1,12 +1,12 @@
 """kube-proxies of different releases on different nodes, as DaemonSets.
 
-kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So each other release gets a DaemonSet and a
-ConfigMap of its own, and kubeadm's excludes the nodes of those. Nodes are named in the affinity, by field
-`metadata.name`, and not chosen by a label: proxies and controllers watch labels of nodes, and a change would disturb
-what is judged. A node that no DaemonSet names has no proxy.
+kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So each other release gets its own DaemonSet
+and ConfigMap, and kubeadm's DaemonSet excludes their nodes. The affinity names nodes by field `metadata.name`, not by a
+label: proxies and controllers watch labels of nodes, and a change would disturb them. A node that no DaemonSet names
+has no proxy.
 
-kubeadm's DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are left out: else a change of its
-affinity would restart the proxies of all others.
+kubeadm's DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are excluded: otherwise a change
+of its affinity would restart the proxies of all others.
 
 Pure: from objects to objects.
 """
@@ -29,13 +29,13 @@ CONFIGURATION = "config.conf"  # kubeadm's key in the ConfigMap
 
 
 def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
-    """Return the name of a release's DaemonSet and ConfigMap: the same for the same release."""
+    """Return the name of a release's DaemonSet and ConfigMap, which is the same for the same release."""
     digest = hashlib.sha256(repr((tag, sorted(gates.items()))).encode()).hexdigest()
     return f"{NAME}-{tag.replace('.', '-')}-{digest[:6]}"
 
 
 def left_out(daemon_set: Object, nodes: Sequence[str]) -> Object:
-    """Return a JSON merge patch for a DaemonSet, after which it runs on all of its nodes but these."""
+    """Return a JSON merge patch that excludes these nodes from a DaemonSet."""
     before = daemon_set["spec"]["template"]["spec"].get("affinity")
     required = ((before or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     fields = [_field("NotIn", node) for node in sorted(nodes)]
@@ -82,7 +82,7 @@ def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], nodes: Sequ
 
 
 def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool]) -> Object:
-    """Return a copy of kubeadm's ConfigMap with just these feature gates, under the name of the DaemonSet."""
+    """Return a copy of kubeadm's ConfigMap with exactly these feature gates, under the name of the DaemonSet."""
     name = variant_name(tag, gates)
     data = dict(config_map["data"])
     configuration = yaml.safe_load(data[CONFIGURATION])
@@ -102,7 +102,7 @@ def mode_of(config_map: Object) -> str:
 
 
 def _field(operator: str, node: str) -> Object:
-    return {"key": "metadata.name", "operator": operator, "values": [node]}  # exactly one value is allowed here
+    return {"key": "metadata.name", "operator": operator, "values": [node]}  # the API allows exactly one value
 
 
 def _affinity(terms: Sequence[Object]) -> Object:

@@ -16,11 +16,11 @@ def silent(text: str) -> None:
 
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEngine | None = None) -> list[str]:
-    """Delete clusters of runs that are over, and return their names. `say` is called with the reason why one stays.
+    """Delete clusters of finished runs, and return their names. `say` gets the reason for each one that stays.
 
-    Without `run_id`: all clusters of this user whose process has ended and that are not to be kept. With it: the
-    cluster of this run, whoever made it and even if it was to be kept, unless its process still runs. Without an engine
-    there is nothing to delete. Raises `UnavailableError` if the engine does not answer.
+    Without `run_id`: all clusters of this user whose process has ended and that are not kept. With it: the cluster of
+    this run, even if it is kept, unless its process still runs. Without an engine there is nothing to delete. Raises
+    `UnavailableError` if the engine does not answer.
     """
     try:
         found = engine or find_engine()
@@ -50,7 +50,7 @@ def _remove(engine: ContainerEngine, name: str, say: Say, *, even_kept: bool) ->
 def remove(engine: ContainerEngine, name: str, state: ClusterFolder) -> None:
     """Delete a cluster, its network if no other cluster uses it, and its folder.
 
-    Node images stay: they are the engine's cache, and the next cluster needs them.
+    Node images stay: they are the engine's cache for the next cluster.
     """
     engine.remove_cluster(name)
     if state.has("network"):

@@ -1,4 +1,4 @@
-"""The nodes of a kind cluster: their readiness, and their limit of ICMP errors."""
+"""The nodes of a kind cluster: their readiness, and their rate limit for ICMP errors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def list_nodes(api: Api) -> list[Object]:
 
 
 def ready_nodes(nodes: Sequence[Object]) -> set[str]:
-    """Return the names of ready nodes without the node controller's taints: those where pods may run."""
+    """Return the names of ready nodes without taints of the node controller."""
     return {node["metadata"]["name"] for node in nodes if has_condition(node, "Ready") and not _is_held_back(node)}
 
 
 def refuse_always(shell: Shell, node: str) -> None:
-    """Lift the limit of ICMP errors of a node, so that it refuses every connection. Raises `UnavailableError`.
+    """Lift the rate limit of a node's ICMP errors, so that it refuses every connection. Raises `UnavailableError`.
 
-    By default its kernel sends one ICMP error a second to each client. The setting ends with the node's netns.
+    By default its kernel sends one ICMP error per second to each client. The setting ends with the node's netns.
     """
     shell.execute(
         node, "sh", "-ec", "; ".join(f"[ ! -e {file} ] || echo {kinds} > {file}" for file, kinds in _LIMITED.items())

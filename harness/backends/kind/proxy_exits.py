@@ -1,7 +1,7 @@
-"""Has a proxy ended by itself? On a real cluster its kubelet starts it again at once, and nobody would know.
+"""Detects crashes of proxies: on a real cluster their kubelet restarts them at once.
 
-A kubelet tells how each container last ended. What scenarios do is told apart: a proxy that they replace has a new pod,
-and one whose node was switched off has ended for a reason that its kubelet does not know.
+A kubelet reports how each container last ended. Changes by scenarios are told apart: a replaced proxy has a new pod,
+and a proxy on a node that was switched off ended for a reason that its kubelet does not know.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from harness.api.client import Api, Object, log_of_pod
 from harness.backends.any_cluster.node_evidence import ProxySelector
 from harness.errors import InconclusiveError
 
-_UNKNOWN = "Unknown"  # the reason that containerd gives for a container that was gone when it began
+_UNKNOWN = "Unknown"  # containerd's reason for a container that was gone when containerd started
 _LINES = "20"
 
 
 class ProxyExits:
-    """The containers of proxies, and which ends of them were seen already."""
+    """The containers of proxies, and their known exits."""
 
     def __init__(self, api: Api, places: Sequence[ProxySelector]) -> None:
         self._api = api
@@ -26,7 +26,7 @@ class ProxyExits:
         self.news()
 
     def news(self) -> str:
-        """Return which proxy has ended by itself since the last call, or waits to be started again; "" if none.
+        """Return which proxy has crashed since the last call, or waits for its restart; "" if none.
 
         "" too while the API server is away.
         """
@@ -40,7 +40,7 @@ class ProxyExits:
         return next(iter(found), "")
 
     def _ended(self, pod: Object) -> Iterator[Object]:
-        """Yield the containers of a pod that have ended by themselves since the last look, or do not run again yet."""
+        """Yield the containers of a pod that have crashed since the last look, or do not run again yet."""
         for each in (pod.get("status") or {}).get("containerStatuses") or ():
             end = _end(each)
             if not end or end.get("reason") == _UNKNOWN or "deletionTimestamp" in pod["metadata"]:
@@ -64,7 +64,6 @@ class ProxyExits:
 
 
 def _end(container: Object) -> Object:
-    """Return how a container ended when it last did."""
     for key in ("state", "lastState"):
         if found := (container.get(key) or {}).get("terminated"):
             return dict(found)

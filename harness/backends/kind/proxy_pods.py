@@ -26,14 +26,14 @@ _HEALTH = "http://localhost:10256/healthz"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The tag of the image of a node's proxy, and its feature gates."""
+    """The image tag of a node's proxy, and its feature gates."""
 
     tag: str
     gates: tuple[tuple[str, bool], ...] = ()
 
 
 class ProxyPods:
-    """The proxies of one cluster. Nodes are named as the API server names them."""
+    """The proxies of one cluster. Node names are those of the API server."""
 
     def __init__(self, shell: Shell, api: Api) -> None:
         self._shell = shell
@@ -47,17 +47,14 @@ class ProxyPods:
 
     @cached_property
     def config_map(self) -> Object:
-        """kubeadm's ConfigMap."""
         return self._api.get("configmaps", sets.NAMESPACE, sets.NAME)
 
     @property
     def image(self) -> str:
-        """The image of kubeadm's DaemonSet."""
         return str(self.daemon_set["spec"]["template"]["spec"]["containers"][0]["image"])
 
     @property
     def tag(self) -> str:
-        """The tag of that image."""
         return tag_at(self.image)
 
     def start(self, nodes: Sequence[str], running: Running | None) -> None:
@@ -79,7 +76,7 @@ class ProxyPods:
             )
 
     def stop(self, nodes: Sequence[str]) -> None:
-        """Run no proxy on these nodes; rules in the kernel stay."""
+        """Stop the proxies of these nodes; rules in the kernel stay."""
         self._elsewhere |= dict.fromkeys(nodes)
         self._apply()
 
@@ -156,5 +153,4 @@ class ProxyPods:
 
 
 def _is_at_work(pod: Object) -> bool:
-    """Return whether a pod is ready and is not being deleted."""
     return has_condition(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]

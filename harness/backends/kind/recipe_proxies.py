@@ -1,6 +1,6 @@
-"""Stops and starts the proxies that a recipe has installed, on single nodes: their DaemonSets leave these nodes out.
+"""Stops and starts a recipe's proxies on single nodes: their DaemonSets exclude these nodes.
 
-As for kubeadm's kube-proxy (`kube_proxies`), nodes are named in the affinity: nothing that proxies watch changes.
+As for kubeadm's kube-proxy (`kube_proxies`), the affinity names nodes: nothing that proxies watch changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK = 0.25
 
 
 class RecipeProxies:
-    """The DaemonSets of a recipe. Nodes are named as the API server names them."""
+    """The DaemonSets of a recipe. Node names are those of the API server."""
 
     def __init__(self, api: Api, name: str, workloads: Sequence[Workload]) -> None:
         self._api = api
@@ -30,14 +30,14 @@ class RecipeProxies:
         self._without: set[str] = set()
 
     def start(self, nodes: Sequence[str]) -> None:
-        """Replace the proxies of these nodes. Raises `UnavailableError` if they do not get ready."""
+        """Replace the proxies of these nodes. Raises `UnavailableError` if they do not become ready."""
         self.stop(nodes)
         self._without -= set(nodes)
         self._apply()
         self._wait(nodes, there=True)
 
     def stop(self, nodes: Sequence[str]) -> None:
-        """Run no proxy on these nodes; rules in the kernel stay."""
+        """Stop the proxies of these nodes; rules in the kernel stay."""
         self._without |= set(nodes)
         self._apply()
         self._wait(nodes, there=False)
@@ -57,7 +57,7 @@ class RecipeProxies:
             self._ask("PATCH", each, sets.left_out(self._before[each], sorted(self._without)))
 
     def _wait(self, nodes: Sequence[str], *, there: bool) -> None:
-        """Wait until each DaemonSet that runs on one of these nodes has a pod there that is ready, or none at all."""
+        """Wait until each DaemonSet has a ready pod on each of these nodes, or none at all."""
         selectors = {each: selector_of(self._api, each) for each in self._workloads}
 
         def done() -> bool:

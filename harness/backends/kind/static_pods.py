@@ -1,7 +1,7 @@
-"""Changes to kubeadm's static pods of the control plane: image, feature gates, and the list of controllers.
+"""Changes kubeadm's static pods of the control plane: image, feature gates, and the list of controllers.
 
-A kubelet runs the manifests in /etc/kubernetes/manifests, and takes a changed file for another pod. So a label with the
-number of the start causes a restart, and tells the new pod from the old one.
+A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as another pod. So a label with the
+number of the start causes a restart, and identifies the new pod.
 
 Pure: from one manifest to another.
 """
@@ -18,11 +18,11 @@ START_LABEL = "trafficdist.dev/start"
 _GATES, _CONTROLLERS, _ELECT = "--feature-gates", "--controllers", "--leader-elect"
 _GRACE = 3  # seconds
 _EVERYTHING = "*"
-_SLICES = "endpointslice"  # the name up to 1.27, an alias since
+_SLICES = "endpointslice"  # its name up to 1.27, an alias since
 
 
 def marked(pod: Object, start: int) -> Object:
-    """Return the pod with the label of start number `start` and a short grace period.
+    """Return the pod with label `START_LABEL` and a short grace period.
 
     An API server waits for all watches to end, and so for its whole grace period, 30 s, whenever it is replaced.
     """
@@ -33,7 +33,7 @@ def marked(pod: Object, start: int) -> Object:
 
 
 def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
-    """Return the pod with image tag `tag`, and these feature gates and no others. Raises `UnavailableError`."""
+    """Return the pod with image tag `tag` and exactly these feature gates. Raises `UnavailableError`."""
     changed = copy.deepcopy(pod)
     container = _container(changed)
     container["image"] = image_at(container["image"], tag)
@@ -45,8 +45,8 @@ def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
 def alone(pod: Object) -> Object:
     """Return the controller manager's pod without leader election.
 
-    There is only one; with elections its successor would wait until the old lease expires, and it would end whenever
-    the API server is away for ten seconds.
+    There is only one. With leader election its successor would wait until the old lease expires, and it would exit
+    whenever the API server is away for ten seconds.
     """
     changed = copy.deepcopy(pod)
     _set(_container(changed)["command"], _ELECT, "false")
@@ -56,7 +56,7 @@ def alone(pod: Object) -> Object:
 def without_slices(pod: Object) -> Object:
     """Return the controller manager's pod without the EndpointSlice controller.
 
-    The other controllers go on: with all of them away, no pod of a DaemonSet would be replaced and no namespace end.
+    The other controllers continue: otherwise no pod of a DaemonSet would be replaced and no namespace would be deleted.
     """
     changed = copy.deepcopy(pod)
     command = _container(changed)["command"]
@@ -71,7 +71,6 @@ def tag_of(pod: Object) -> str:
 
 
 def image_of(pod: Object) -> str:
-    """Return the pod's image."""
     return str(_container(pod)["image"])
 
 

@@ -1,4 +1,4 @@
-"""Are the pods of a DaemonSet or the like ready, and if not, which one, where, and what does its log say?"""
+"""Reports whether the pods of a workload are ready, and if not, which pod is not, where, and why by its log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG_BYTES = "1000000"
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why it is not ready, in words, with the log of the pod that keeps it from that, by file name."""
+    """Why a workload is not ready, and the log of the pod that is not, by file name."""
 
     said: str
     log: Mapping[str, str]
@@ -30,14 +30,14 @@ def url_of(workload: Workload) -> str:
 
 
 def selector_of(api: Api, workload: Workload) -> str:
-    """Return the selector of its pods; "" if it is not there."""
+    """Return the selector of its pods; "" if the workload does not exist."""
     spec = api.request("GET", url_of(workload)).body.get("spec") or {}
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def lacking(api: Api, workload: Workload) -> str:
-    """Return what keeps it from being ready, in a few words; "" if nothing does."""
+    """Return what keeps a workload from being ready, in a few words; "" if nothing does."""
     answer = api.request("GET", url_of(workload))
     if answer.code == 404:
         return "it is not there"
@@ -55,7 +55,7 @@ def lacking(api: Api, workload: Workload) -> str:
 
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
-    """Return what is wrong with a workload that is not ready. `nodes` are names for people, by the cluster's own."""
+    """Return why a workload is not ready. `nodes` maps the cluster's names of nodes to names for people."""
     said = f"{workload}: {lacking(api, workload) or 'it was late'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
@@ -72,7 +72,7 @@ def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
 
 
 def _log(api: Api, pod: Object) -> str:
-    """Return the log of the first container that does not run well, as it was before it was started again."""
+    """Return the log of the first container that does not run well, from before its last restart."""
     status = pod.get("status") or {}
     for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = ((each.get("state") or {}).get("terminated") or {}).get("exitCode")

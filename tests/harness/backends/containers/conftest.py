@@ -14,7 +14,7 @@ import pytest
 from emulator.kubelet.kubelet import Kubelet
 from harness.backends.containers.reachability import ABILITIES
 from harness.backends.implementation import Implementation, reference
-from harness.backends.kind.packets import KindPacketsBackend
+from harness.backends.kind.backend import KindPacketsBackend
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History
 from harness.model.abilities import Ability
