@@ -12,12 +12,12 @@ from harness.settings.options import BY_NAME, resolve_some
 
 _CODES = """\b
 Exit codes, of the verdicts that are derived:
-   0  every selected MUST is met; a SHOULD that is not is a warning
+   0  every selected MUST is met; a SHOULD that is not met is a warning
    1  at least one MUST is not met, or with --warnings-as-errors a SHOULD
    4  RUN is no history, or a line of it was changed or removed
    5  no requirement was selected
-  10  nothing failed, but of a MUST it could not be told
-  11  nothing failed, but a MUST that is claimed did not run
+  10  nothing failed, but a MUST is inconclusive
+  11  nothing failed, but a claimed MUST did not run
   12  a verdict or message is not what the run stated, or the run did not trust itself"""
 
 _EXAMPLES = examples(

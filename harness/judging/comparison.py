@@ -19,7 +19,7 @@ mapping. The second number may be `None`: no upper limit."""
 def compare(
     what: str, expected: Any, observed: Any, *, relation: Relation = "equal", unknown: str = ""
 ) -> tuple[Any, Any, Judgement]:
-    """Return both values as JSON, and the judgement. `unknown` says why nothing could be observed, if so.
+    """Return both values as JSON, and the judgement. `unknown` is the reason why nothing could be observed, if any.
 
     Raises `TypeError` for values that JSON does not have.
     """
@@ -28,7 +28,6 @@ def compare(
 
 
 def judge(what: str, expected: Any, observed: Any, *, relation: str = "equal", unknown: str = "") -> Judgement:
-    """Return the judgement on two JSON values."""
     if unknown:
         return Judgement(Verdict.INCONCLUSIVE, f"{what}: could not be told: {unknown}")
     if relation == "within":

@@ -16,7 +16,7 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class UnmetError(AssertionError):
-    """A judgement that failed, on its way to the report. Its text is for a person, and nobody reads it again."""
+    """A judgement that failed, raised by a scenario. Its text is for people; no code parses it."""
 
     def __init__(self, judgement: Judgement, text: str) -> None:
         super().__init__(text)
@@ -24,7 +24,7 @@ class UnmetError(AssertionError):
 
 
 class UntoldError(InconclusiveError):
-    """The same for a judgement that could not tell, or that failed before or after the test itself."""
+    """An inconclusive judgement, or one that failed before or after the test itself."""
 
     def __init__(self, judgement: Judgement, text: str) -> None:
         super().__init__(text)
@@ -32,12 +32,12 @@ class UntoldError(InconclusiveError):
 
 
 def raise_for(judgement: Judgement, text: str) -> NoReturn:
-    """Have a scenario end with a judgement that is not passed."""
+    """End a scenario with a judgement that is not passed."""
     raise (UntoldError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, text)
 
 
 class Cause(enum.StrEnum):
-    """The cause of a verdict on a test; verdicts of all causes but the first are stated, and cannot be derived."""
+    """The cause of a verdict on a test. Only verdicts with the first cause can be derived."""
 
     OBSERVED = "observed"
     NOT_TRIED = "not tried: skipped"
@@ -85,7 +85,7 @@ def _decisive(judgements: Sequence[Judgement]) -> Judgement | None:
 
 
 def outside_call(phase: str, text: str) -> str:
-    """Return the message of an assertion that fails before or after the test itself, and so judges nothing."""
+    """Return the message of an assertion that fails in set-up or tear-down, and so is no judgement."""
     return f"during {phase}: {text}"
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 
 class ExitCode(enum.IntEnum):
-    """The exit code of the process."""
-
     PASSED = 0
     FAILED = 1
     INTERRUPTED = 2
@@ -26,15 +24,15 @@ class ExitCode(enum.IntEnum):
 
 
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.PASSED: "every selected MUST is met; a SHOULD that is not is a warning",
+    ExitCode.PASSED: "every selected MUST is met; a SHOULD that is not met is a warning",
     ExitCode.FAILED: "at least one MUST is not met, or with --warnings-as-errors a SHOULD",
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.INTERNAL_ERROR: "an internal error in pytest or in a plugin",
     ExitCode.USAGE: "wrong options",
     ExitCode.NOTHING_SELECTED: "no requirement was selected",
-    ExitCode.INCONCLUSIVE: "nothing failed, but of a MUST it could not be told",
-    ExitCode.PARTIAL: "nothing failed, but a MUST that is claimed did not run",
-    ExitCode.DISTRUST: "the suite does not trust its own instruments; rely on nothing it said",
+    ExitCode.INCONCLUSIVE: "nothing failed, but a MUST is inconclusive",
+    ExitCode.PARTIAL: "nothing failed, but a claimed MUST did not run",
+    ExitCode.DISTRUST: "the suite does not trust its own instruments; rely on none of its verdicts",
 }
 
 
@@ -53,7 +51,7 @@ class Situation:
 
 
 def exit_code(situation: Situation) -> ExitCode:
-    """Return the exit code: internal error, usage, interruption; then distrust, failed, inconclusive, and so on."""
+    """Return the exit code of the first situation in this order."""
     ordered = (
         (situation.pytest_status == ExitCode.INTERNAL_ERROR, ExitCode.INTERNAL_ERROR),
         (situation.usage_error or situation.pytest_status == ExitCode.USAGE, ExitCode.USAGE),

@@ -10,8 +10,6 @@ from harness.model.texts import as_table, column_widths
 
 
 class Mark(enum.Enum):
-    """The mark of a cell in the grid."""
-
     NONE = "·"
     RIGHT = "✓"
     WRONG = "✗ not allowed"

@@ -16,7 +16,8 @@ at worst with a torn last line, and a reader reports both.
     comparison    an expected value and the one that was read, and the verdict
     verdict       verdict on a phase of a test, and whether it follows from the judgements since the verdict before;
                   without a phase it is the final verdict of the run, and overrides earlier ones
-    took          the seconds of all phases of a test
+    took          the seconds of all phases of a test, and its start
+    steps         steps and attachments of a test, in Allure's form; not in a merged history
     not-run       tests that never began, with their verdict and message
     broken-off    in a merged history: a worker's part stopped here, without its end
     end
@@ -29,7 +30,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -80,11 +81,9 @@ class History:
             self._digest = digest
 
     def run(self, **facts: Any) -> None:
-        """Record facts about the run: arguments, versions, seed."""
         self.write("run", facts=facts)
 
     def change(self, what: str, **facts: Any) -> None:
-        """Record a change of the cluster, now."""
         self.changes.append(Change(time.monotonic(), what, facts))
         self.write("change", what=what, facts=facts)
 
@@ -117,7 +116,6 @@ class History:
         return judgement
 
     def judged(self, window: int, judgement: Judgement) -> None:
-        """Record the verdict on a window."""
         self.write("judged", window=window, verdict=judgement.verdict, message=judgement.message)
         self._judged.append(judgement)
 
@@ -139,9 +137,8 @@ class History:
         self._judged.clear()
         self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
 
-    def took(self, test: str, parameters: str, seconds: float) -> None:
-        """Record how long a test took, over all its phases."""
-        self.write("took", test=test, parameters=parameters, seconds=seconds)
+    def took(self, test: str, parameters: str, seconds: float, start: float) -> None:
+        self.write("took", test=test, parameters=parameters, seconds=seconds, start=start)
 
     def close(self) -> None:
         """End the file. Idempotent."""
@@ -160,9 +157,9 @@ class History:
 
 
 class Window:
-    """A measuring window: it counts and records observations, and judges them.
+    """A measuring window: it counts, records and judges observations.
 
-    `plans` say what each client is to be asked for, and what it is judged by.
+    `plans` is the number of probes of each client, with error rates.
     """
 
     def __init__(self, history: History, number: int, expectation: Expectation, rates: Rates) -> None:
@@ -199,7 +196,6 @@ class Window:
         return judge(self._expectation, self.tallies, self.plans)
 
     def judge(self) -> Judgement:
-        """Judge all observations, and record the judgement."""
         judgement = self.judgement()
         self._history.judged(self._number, judgement)
         return judgement
@@ -245,27 +241,72 @@ def read(path: Path) -> Recorded:
     return recorded
 
 
-def read_parts(paths: Sequence[Path]) -> Recorded:
-    """Read the histories of the workers of a run before they are merged, in order of time, without their ends.
+class Parts:
+    """Reads the histories of the processes of a run before they are merged, also while they are written."""
 
-    A part without its end gets a record that says so. Raises `UsageError` for a part that was changed.
-    """
-    workers: list[str] = []
-    entries: list[dict[str, Any]] = []
-    for path in sorted(paths):
-        recorded = _read(path)
-        first, last = (recorded.records[0], recorded.records[-1]) if recorded.records else ({}, {"mono": 0, "wall": 0})
-        workers.append(first.get("worker") or path.stem.removeprefix("history-"))
-        entries += [{**record, "worker": workers[-1]} for record in recorded.records if record["kind"] != "end"]
-        if not recorded.complete:
+    def __init__(self) -> None:
+        self._parts: dict[Path, _Part] = {}
+
+    def new(self, paths: Iterable[Path]) -> list[dict[str, Any]]:
+        """Return the records of these files that were added since the last call, each file's in their order.
+
+        Raises `UsageError` for a file that was changed.
+        """
+        return [record for path in sorted(paths) for record in self._parts.setdefault(path, _Part(path)).new()]
+
+    def recorded(self) -> Recorded:
+        """Return all records in order of time, without the ends; a part without its end gets a record of that."""
+        parts = list(self._parts.values())
+        entries = [record for part in parts for record in part.entries()]
+        entries.sort(key=lambda record: float(record["mono"]))  # stable: each worker's records keep their order
+        return Recorded(tuple(entries), complete=False, workers=tuple(part.worker for part in parts))
+
+
+class _Part:
+    """The history of one process, as far as it was read."""
+
+    def __init__(self, path: Path) -> None:
+        self.worker = path.stem.removeprefix("history-")
+        self._path = path
+        self._records: list[dict[str, Any]] = []
+        self._read, self._digest, self._torn = 0, b"", b""
+
+    def new(self) -> list[dict[str, Any]]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                *lines, self._torn = file.read().split(b"\n")
+        except OSError as error:
+            raise UsageError(f"history {self._path}: cannot be read: {error.strerror}") from error
+        known = len(self._records)
+        for line in lines:
+            record, self._digest = _opened(line, self._digest, f"{self._path}, line {len(self._records) + 1}")
+            if not self._records:
+                self.worker = record.get("worker") or self.worker
+            self._records.append({**record, "worker": self.worker})
+            self._read += len(line) + 1
+        return self._records[known:]
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return all records but the end and those for Allure; where the end is missing, one that says so."""
+        found = [record for record in self._records if record["kind"] not in ("end", "steps")]
+        last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
+        if last["kind"] != "end":
+            torn = self._torn.decode("utf-8", "replace")
             times = {"mono": last["mono"], "wall": last["wall"]}
-            entries.append({"kind": "broken-off", **times, "worker": workers[-1], "torn": recorded.torn})
-    entries.sort(key=lambda record: float(record["mono"]))  # stable: each worker's records keep their order
-    return Recorded(tuple(entries), complete=False, workers=tuple(workers))
+            found.append({"kind": "broken-off", **times, "worker": self.worker, "torn": torn})
+        return found
+
+
+def read_parts(paths: Iterable[Path]) -> Recorded:
+    """Read the histories of the processes of a killed run. Raises `UsageError` for a history that was changed."""
+    parts = Parts()
+    parts.new(paths)
+    return parts.recorded()
 
 
 def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Write what `read_parts` read as one history, with new digests.
+    """Write the parts of a run as one history, with new digests.
 
     `closing` are the last records, which get the last time: they hold facts about the run as a whole.
     """
@@ -319,9 +360,9 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write all data, mostly by one call; on a full disk the kernel may take less, and the next call raises.
+    """Write all data, usually by one call. On a full disk the kernel may write less, and the next call raises an error.
 
-    Then what it took is taken back: where there is room again, the next line follows upon a whole one.
+    The partial line is removed then, so that a later line follows a whole one.
     """
     before = os.fstat(fd).st_size
     try:

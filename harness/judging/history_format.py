@@ -16,7 +16,6 @@ _WORDS: Mapping[str, Expected] = {"TIMED_OUT": TIMED_OUT, "REFUSED": REFUSED, "N
 
 
 def observation(value: Observation) -> Any:
-    """Return an observation with all its fields."""
     match value:
         case Reached(pod, client_address):
             return {"reached": pod, "from": client_address}
@@ -29,7 +28,7 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """Return an expectation: a sorted list of pods, of which all, any, or all equally are expected, or a word."""
+    """Return an expectation: a sorted list of pods that must all answer, a mapping for other sets, or a word."""
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}
@@ -45,7 +44,6 @@ def expected(value: Expected) -> Any:
 
 
 def read_expected(value: Any) -> Expected:
-    """Read an expectation that `expected` wrote."""
     match value:
         case {"anyOf": pods}:
             return AnyOf(frozenset(pods))
@@ -55,7 +53,6 @@ def read_expected(value: Any) -> Expected:
 
 
 def tally(value: Tally) -> dict[str, Any]:
-    """Return counts, without zeros."""
     return {
         "pods": dict(sorted(value.pods.items())),
         **({"timedOut": value.timed_out} if value.timed_out else {}),
@@ -67,7 +64,6 @@ def tally(value: Tally) -> dict[str, Any]:
 
 
 def read_tally(value: Mapping[str, Any]) -> Tally:
-    """Read counts that `tally` wrote."""
     return Tally(
         Counter(value["pods"]),
         value.get("timedOut", 0),
@@ -82,9 +78,9 @@ _FIRST = ord("a")  # of the letters that stand for outcomes
 
 
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:
-    """Return the questions of steady traffic: when the first was asked, the ms between them, and what came of each.
+    """Return steady traffic: the time of the first request, the ms between requests, and a letter for each outcome.
 
-    That is a letter each, which stands for an outcome: "a" for the first of `outcomes`.
+    "a" is the first of `outcomes`.
     """
     if not samples:
         return {"at": 0.0, "ms": [], "outcomes": [], "saw": ""}
@@ -102,7 +98,7 @@ def flow(samples: Sequence[Timed]) -> dict[str, Any]:
 
 
 def read_flow(value: Mapping[str, Any]) -> list[Timed]:
-    """Read the questions that `flow` wrote; their times are right to half a ms."""
+    """Read the requests that `flow` wrote. Their times are exact to half a millisecond."""
     outcomes = [read_observation(each) for each in value["outcomes"]]
     seen = [outcomes[ord(letter) - _FIRST] for letter in value["saw"]]
     times = [value["at"] + ms / 1000 for ms in accumulate(value["ms"], initial=0)]
@@ -110,7 +106,6 @@ def read_flow(value: Mapping[str, Any]) -> list[Timed]:
 
 
 def read_observation(value: Any) -> Observation:
-    """Read an observation that `observation` wrote."""
     match value:
         case {"reached": pod, "from": client_address}:
             return Reached(pod, client_address)
@@ -126,17 +121,16 @@ def read_observation(value: Any) -> Observation:
 
 
 def counts(value: Tally) -> dict[str, float]:
-    """Return counts as the report shows them: answers by pod, and of the others those that there are."""
+    """Return counts as the report shows them: answers by pod, and the other outcomes that occurred."""
     others: dict[str, float] = {"timedOut": value.timed_out, "refused": value.refused}
     others |= {"unknown": value.unknown.total(), "longestGapMs": value.gap_ms}
     return {**dict(sorted(value.pods.items())), **{name: count for name, count in others.items() if count}}
 
 
 def rates(value: Rates) -> dict[str, float]:
-    """Return all error rates."""
     return {"leak": value.leak, "miss": value.miss, "alone": value.alone, "chances": value.chances}
 
 
 def read_rates(value: Mapping[str, float]) -> Rates:
-    """Read error rates that `rates` wrote; at first each client saw `leak` by itself, and no look counted."""
+    """Read error rates that `rates` wrote. Older histories lack `alone` and `chances`."""
     return Rates(value["leak"], value["miss"], value.get("alone", value["leak"]), int(value.get("chances", 1)))

@@ -1,7 +1,7 @@
-"""Judges a run again from its history alone: derives the verdict and the message of each requirement.
+"""Derives the verdict and the message of each requirement from the history, during the run and at any time later.
 
-Verdicts that follow from observations are derived anew, by the functions that the run itself used. Others (after a
-skip, an exception, a failure of a scenario's own code) are taken as the run stated them, and marked by their cause.
+Verdicts that follow from observations are derived by the same functions each time. Verdicts with another cause (a skip,
+an exception, a failure of a scenario's own code) are taken as the run states them, and marked by their cause.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.judging import comparison, verdict
 from harness.judging import history_format as as_json
 from harness.judging.conclusion import Cause, cause, conclude
 from harness.judging.flow import longest_gap
-from harness.judging.results import CONVERGENCE, CaseResult, Result, severity
+from harness.judging.results import CaseResult, Result, severity
 from harness.judging.story import SETTLED, Compared, Story, WindowStory
 from harness.judging.timeline import Change
 from harness.judging.verdict import Judgement, Tally, Verdict
@@ -42,7 +42,7 @@ class Rejudged:
     number: int  # among the cases of its requirement, as planned
 
     def take_in(self, other: Rejudged) -> None:
-        """Add a later phase, or a repetition: the worse verdict stays, as in the run."""
+        """Add a later phase, or a repetition. The worse verdict stays, as in the run."""
         if severity(other.stated.verdict) > severity(self.stated.verdict):
             self.cause = other.cause
         self.stated.worsen(other.stated)
@@ -60,44 +60,52 @@ class Judged:
     report: Mapping[str, Any] = field(default_factory=dict)
     """What the report says of the run as a whole; empty for runs of older releases."""
     seconds: dict[Key, float] = field(default_factory=dict)
-    """How long each case took; no entry for what never began."""
+    """The duration of each case that has ended."""
+    starts: dict[Key, float] = field(default_factory=dict)
+    """When each case began (Unix time)."""
+    allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
+    """Steps and attachments of each case, in Allure's form."""
     stories: dict[Key, Story] = field(default_factory=dict)
     """What happened in each case that came to its end."""
     contradictions: list[str] = field(default_factory=list)
     """What no run writes, though each record alone is one that a run could write."""
 
     def stated(self) -> list[Result]:
-        """Return the stated results, ordered by id."""
         return self._results({key: each.stated for key, each in self.cases.items()})
 
     def derived(self) -> list[Result]:
-        """Return the derived results, ordered by id."""
         return self._results({key: each.derived for key, each in self.cases.items()})
 
     def causes(self) -> dict[str, Cause]:
-        """Return the cause of the verdict on each requirement: OBSERVED only if it holds for all its cases."""
+        """Return the cause of the verdict on each requirement: OBSERVED only if all its cases have that cause."""
         found: dict[str, Cause] = {}
         for (requirement, _), each in self.cases.items():
             if found.get(requirement, Cause.OBSERVED) is Cause.OBSERVED:
                 found[requirement] = each.cause
         return found
 
+    def case(self, key: Key) -> CaseResult:
+        """Return the derived result of a case."""
+        return self._completed(key, self.cases[key].derived)
+
     def _results(self, cases: Mapping[Key, CaseResult]) -> list[Result]:
         of: dict[str, list[CaseResult]] = {}
         for key in sorted(cases, key=lambda key: self.cases[key].number):
-            of.setdefault(key[0], []).append(replace(cases[key], duration=self.seconds.get(key, 0.0)))
+            of.setdefault(key[0], []).append(self._completed(key, cases[key]))
         return [Result(self.requirements[each], tuple(of[each])) for each in sorted(of)]
+
+    def _completed(self, key: Key, case: CaseResult) -> CaseResult:
+        steps, attachments = self.allure.get(key, ([], []))
+        times = {"start": self.starts.get(key, 0.0), "duration": self.seconds.get(key, 0.0)}
+        return replace(case, **times, steps=steps, attachments=attachments)
 
 
 def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
-    """Judge the records of a history. Raises `UsageError`, with the line, for one that no run writes."""
-    reader = _Reader()
+    """Judge the records of a history. Raises `UsageError`, with the line, for a record that no run writes."""
+    judge = Judge()
     for number, record in enumerate(records, start=1):
-        try:
-            reader.read(record)
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise UsageError(f"{where}, line {number}: not a record that a run writes ({error!r})") from error
-    return reader.judged
+        judge.read(record, f"{where}, line {number}")
+    return judge.judged
 
 
 _LONGEST = 1e6  # seconds of a test
@@ -118,17 +126,25 @@ class _Worker:
     """That of its present test."""
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return the counts of each window of its present test, by client."""
         tallies = [each.tallies for each in self.story.windows]
         return [{client: as_json.counts(tally) for client, tally in each.items()} for each in tallies]
 
 
-class _Reader:
+class Judge:
+    """Judges a history record by record. `judged` is what follows from the records so far."""
+
     def __init__(self) -> None:
         self.judged = Judged()
         self._workers: dict[str, _Worker] = {}
 
-    def read(self, record: Mapping[str, Any]) -> None:
+    def read(self, record: Mapping[str, Any], where: str) -> None:
+        """Take in the next record of any worker. Raises `UsageError` with the place for one that no run writes."""
+        try:
+            self._read(record)
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise UsageError(f"{where}: not a record that a run writes ({error!r})") from error
+
+    def _read(self, record: Mapping[str, Any]) -> None:
         for name, value in record.items():
             if not isinstance(value, str) and name in _TEXTS:
                 raise TypeError(f"{name} is no text")
@@ -142,7 +158,10 @@ class _Reader:
                 if not 0 <= seconds < _LONGEST:
                     raise ValueError(f"{seconds} s")
                 self.judged.seconds[key] = self.judged.seconds.get(key, 0.0) + seconds
+                self.judged.starts.setdefault(key, float(record.get("start", 0.0)))
                 self._keep(key, worker)
+            case "steps":
+                self.judged.allure[record["test"], record["parameters"]] = record["steps"], record["attachments"]
             case "not-run":
                 for key, result in _never_began(record):
                     self._note(key[0], record)
@@ -156,7 +175,6 @@ class _Reader:
                 self._tell(record, worker)
 
     def _tell(self, record: Mapping[str, Any], worker: _Worker) -> None:
-        """Take in what a scenario did and saw."""
         match record["kind"]:
             case "window":
                 told = _window(record)
@@ -193,7 +211,6 @@ class _Reader:
                 self.judged.contradictions.append(f"the counts of {told} are not those of its questions")
 
     def _keep(self, key: Key, worker: _Worker) -> None:
-        """Keep the story of a case that has ended."""
         if key in self.judged.cases:
             worker.story.give_titles(self.judged.cases[key].stated.observed)
             self.judged.stories[key] = worker.story
@@ -201,7 +218,8 @@ class _Reader:
 
     def _take_in(self, record: Mapping[str, Any], worker: _Worker) -> None:
         why = Cause(record["cause"])
-        stated = _stated(record)
+        never_began = record["cause"] == Cause.NOT_RUN
+        stated = CaseResult.from_record(record, never_began=never_began, worker=record.get("worker", ""))
         derived = replace(stated)
         self._doubt(record, why, worker)
         if why is Cause.OBSERVED:
@@ -219,10 +237,7 @@ class _Reader:
             self.judged.cases[key] = new
 
     def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
-        """Note a cause that is not that of the judgements, and a last word that is better than what it overrides.
-
-        And counts that are none of those of the test's windows.
-        """
+        """Note contradictions: a cause without its judgements, counts that no window has, a better last verdict."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
         left = worker.counts()
@@ -241,7 +256,6 @@ class _Reader:
             found.append(f"{name} is said to be skipped, and was judged")
 
     def _note(self, requirement_id: str, record: Mapping[str, Any]) -> None:
-        """Keep the facts about a requirement. The history has its sentence only if it was not met."""
         feature = Feature("", Profile(record["profile"]), bool(record["core"]), "")
         sentence, source = record.get("sentence", ""), record.get("source", "")
         if sentence or requirement_id not in self.judged.requirements:
@@ -261,7 +275,6 @@ def _window(record: Mapping[str, Any]) -> WindowStory:
 
 
 def judge_comparison(record: Mapping[str, Any]) -> Judgement:
-    """Return the judgement on a recorded comparison."""
     return comparison.judge(
         record["what"],
         record["expected"],
@@ -272,7 +285,6 @@ def judge_comparison(record: Mapping[str, Any]) -> Judgement:
 
 
 def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
-    """Return the verdict from the new judgements of a phase."""
     concluded = conclude(judgements, phase)
     if concluded is None:
         raise ValueError("it says that it follows from observations, and there is none")
@@ -281,29 +293,6 @@ def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) 
         return Judgement(Verdict.INCONCLUSIVE, text)
     grid = next((each.grid for each in judgements if each.verdict is not Verdict.PASSED), "")
     return replace(concluded, grid=grid)
-
-
-def _stated(record: Mapping[str, Any]) -> CaseResult:
-    return CaseResult(
-        "",
-        record["test"],
-        record.get("parameters", ""),
-        verdict=Verdict(record["verdict"]),
-        reason=record.get("reason", ""),
-        message=record["message"],
-        never_began=record["cause"] == Cause.NOT_RUN,
-        explanation=record.get("explanation", ""),
-        rerun=record.get("rerun", ""),
-        check=dict(record.get("check", {})),
-        observed=_observed(record.get("observed", {})),
-        evidence=list(map(str, record.get("evidence", ()))),
-    )
-
-
-def _observed(said: Mapping[str, Any]) -> dict[str, Any]:
-    if CONVERGENCE in said:
-        float(said[CONVERGENCE]["slowestSeconds"])
-    return dict(said)
 
 
 def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
@@ -330,10 +319,7 @@ def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
 
 
 def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the records that complete a history to these results: those that its workers lack or state otherwise.
-
-    The last one has the facts about the run.
-    """
+    """Return the records that complete a history to these results, and then the facts about the run."""
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
     began = {requirement_id for requirement_id, _ in judged.cases}
@@ -375,14 +361,9 @@ def _last_word(requirement: Requirement, case: CaseResult, number: int) -> dict[
 
 
 def _cause(case: CaseResult) -> Cause:
-    """Return the cause of a case's verdict by the results of the run, whatever its workers wrote."""
     return Cause.NOT_RUN if case.never_began else cause((), Verdict(case.verdict), None)
 
 
 def described(requirement: Requirement, case: CaseResult) -> dict[str, Any]:
-    """Return the facts in the record of a verdict: about its requirement, and after a failure the explanation."""
     story = case.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
-    more: dict[str, Any] = {"parameters": case.parameters, "reason": case.reason}
-    more |= {"check": case.check, "observed": case.observed, "evidence": case.evidence, "rerun": case.rerun}
-    more |= {"explanation": case.explanation} if story else {}
-    return {**facts(requirement, story=story), **{key: value for key, value in more.items() if value}}
+    return {**facts(requirement, story=story), **case.recorded()}

@@ -13,38 +13,36 @@ from harness.model.requirements import Level
 
 
 class Outcome(enum.StrEnum):
-    """The meaning of a verdict."""
-
     MET = "met"
     FAILURE = "failure"
     """A MUST is not met."""
-    UNTOLD = "untold"
-    """Of a MUST it could not be told, or the run ended before any requirement."""
+    INCONCLUSIVE = "inconclusive"
+    """A MUST is inconclusive, or the run ended before a requirement of any level."""
     WARNING = "warning"
-    """A SHOULD is not met, or it could not be told."""
+    """A SHOULD is not met or inconclusive."""
     NOTE = "note"
-    """The same of a MAY."""
+    """A MAY is not met or inconclusive."""
     NOT_RUN = "not run"
 
 
-DECISIVE = frozenset({Outcome.FAILURE, Outcome.UNTOLD})
-"""Outcomes that fail a run, or leave it open."""
+DECISIVE = frozenset({Outcome.FAILURE, Outcome.INCONCLUSIVE})
+"""Outcomes that keep a run from passing."""
 
 _UNMET: Mapping[Level, Mapping[Verdict, Outcome]] = {
-    Level.MUST: {Verdict.FAILED: Outcome.FAILURE, Verdict.INCONCLUSIVE: Outcome.UNTOLD},
+    Level.MUST: {Verdict.FAILED: Outcome.FAILURE, Verdict.INCONCLUSIVE: Outcome.INCONCLUSIVE},
     Level.SHOULD: {Verdict.FAILED: Outcome.WARNING, Verdict.INCONCLUSIVE: Outcome.WARNING},
     Level.MAY: {Verdict.FAILED: Outcome.NOTE, Verdict.INCONCLUSIVE: Outcome.NOTE},
 }
 
 
 def outcome(verdict: str, level: str, *, never_began: bool = False) -> Outcome:
-    """Return the meaning of a verdict. A requirement that the run ended before is untold at any level."""
+    """Return the meaning of a verdict. A requirement that the run ended before is inconclusive at any level."""
     match Verdict(verdict):
         case Verdict.PASSED:
             return Outcome.MET
         case Verdict.SKIPPED:
             return Outcome.NOT_RUN
         case Verdict.INCONCLUSIVE if never_began:
-            return Outcome.UNTOLD
+            return Outcome.INCONCLUSIVE
         case unmet:
             return _UNMET[Level(level)][unmet]

@@ -38,7 +38,6 @@ class Case:
 
     @property
     def to_run(self) -> bool:
-        """True if it is planned to run."""
         return not self.reason
 
     @property
@@ -51,32 +50,50 @@ class Case:
 class CaseResult:
     """The result of one case. `message` is one line, `explanation` the whole text.
 
-    `never_began` is true of what was planned to run and did not, since the run ended before it.
-    `rerun` is the command that runs it again, if it did not pass; the explanation ends with it.
+    `never_began` is true for a case that was planned to run, and that the run ended before.
+    `rerun` is the command that runs the case again, if it did not pass; the explanation ends with it.
     """
 
     nodeid: str
     requirement: str
     parameters: str = ""
     verdict: str = Verdict.PASSED
-    reason: str = ""
     message: str = ""
-    explanation: str = ""
-    rerun: str = ""
     never_began: bool = False
     start: float = 0.0  # seconds since 1970; 0 for a case that never began
     duration: float = 0.0
     worker: str = ""
+    steps: list[dict[str, Any]] = field(default_factory=list)  # in Allure's form, as are attachments
+    attachments: list[dict[str, Any]] = field(default_factory=list)
+    # The record of a verdict holds these fields under their own names, without empty ones.
+    reason: str = ""
+    explanation: str = ""
+    rerun: str = ""
     check: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
     evidence: list[str] = field(default_factory=list)
     needs: dict[str, Any] = field(default_factory=dict)
-    steps: list[dict[str, Any]] = field(default_factory=list)  # in Allure's form, as are attachments
-    attachments: list[dict[str, Any]] = field(default_factory=list)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the fields for the record of the verdict in the history."""
+        values = {name: getattr(self, name) for name in ("parameters", *_RECORDED)}
+        return {name: value for name, value in values.items() if value}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], **others: Any) -> CaseResult:
+        """Read the record of a verdict. Raises `KeyError`, `TypeError` and `ValueError` for one that no run writes."""
+        made = cls("", record["test"], record.get("parameters", ""), Verdict(record["verdict"]), record["message"])
+        for name in _RECORDED:
+            value = record.get(name, empty := getattr(made, name))
+            setattr(made, name, type(empty)(value))
+        made.evidence = [str(path) for path in made.evidence]
+        if CONVERGENCE in made.observed:
+            float(made.observed[CONVERGENCE]["slowestSeconds"])
+        return dataclasses.replace(made, **others)
 
     @property
     def left_out(self) -> bool:
-        """True if the options of the run left it out, so that it never began."""
+        """True if options of the run left it out. Reports count such requirements, and do not list them."""
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: CaseResult) -> None:
@@ -94,10 +111,12 @@ class CaseResult:
         self.attachments = other.attachments or self.attachments
 
 
+_RECORDED = [each.name for each in dataclasses.fields(CaseResult)]
+_RECORDED = _RECORDED[_RECORDED.index("reason") :]
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one requirement."""
-
     requirement: Requirement
     cases: tuple[CaseResult, ...]
 
@@ -108,20 +127,17 @@ class Result:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the requirement."""
         return Verdict(self.worst.verdict)
 
     @property
     def outcome(self) -> Outcome:
-        """What its verdict means for the run."""
         return self.outcome_of(self.worst)
 
     def outcome_of(self, case: CaseResult) -> Outcome:
-        """Return what the verdict of one of its cases means."""
         return outcome(case.verdict, self.requirement.level, never_began=case.never_began)
 
     def message_of(self, case: CaseResult) -> str:
-        """Return the message of one of its cases, after what keeps it from being a pass or a failure, if anything."""
+        """Return the message of a case, with the reason or the level before it unless it passed or failed a MUST."""
         match self.outcome_of(case):
             case Outcome.NOT_RUN:
                 return f"{case.reason}: {case.message}"
@@ -131,27 +147,23 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """The reason why it did not run, or ""."""
         return self.worst.reason
 
     @property
     def duration(self) -> float:
-        """The seconds of all cases together."""
         return sum(case.duration for case in self.cases)
 
     @property
     def parametrized(self) -> bool:
-        """True if any of its cases has parameters."""
         return any(case.parameters for case in self.cases)
 
     @property
     def left_out(self) -> bool:
-        """True if the options of the run left out all of it: such requirements are counted, not listed."""
+        """True if options of the run left it out. Reports count such requirements, and do not list them."""
         return all(case.left_out for case in self.cases)
 
     @property
     def selected(self) -> bool:
-        """True if it was claimed and selected, so that it counts."""
         return self.reason not in (SkipReason.UNSUPPORTED, SkipReason.DESELECTED)
 
 
@@ -161,12 +173,11 @@ def severity(verdict: str) -> int:
 
 
 def count(results: Sequence[Result]) -> dict[Outcome, int]:
-    """Return the number of requirements with each outcome; all are present."""
     return {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> Situation:
-    """Return what results alone say for the exit code. With `strict`, a SHOULD decides as a MUST does."""
+    """Return the situation by results alone. With `strict`, a SHOULD decides as a MUST does."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}
@@ -197,12 +208,11 @@ def rests_on(results: Sequence[Result]) -> str:
 
 
 def left_out(results: Sequence[Result]) -> dict[str, int]:
-    """Return the number of requirements that options left out, by the message that names the option."""
+    """True if options of the run left it out. Reports count such requirements, and do not list them."""
     return dict(Counter(result.worst.message for result in results if result.left_out))
 
 
 def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
-    """Return a requirement as plain values, in the catalogue's own shape."""
     return {
         "id": requirement.id,
         "sentence": requirement.sentence,
@@ -218,7 +228,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
 
 
 def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
-    """Read a requirement that `requirement_to_json` wrote; it kills nobody unless `kills` was added."""
+    """Read a requirement that `requirement_to_json` wrote. `kills` is optional."""
     features = tuple(
         Feature(each["name"], Profile(each["profile"]), each["core"], each["description"])
         for each in values["features"]
@@ -238,7 +248,7 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
 
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:
-    """How many seconds a scenario waited at most until something was as expected, and which; `None` if none did."""
+    """Return the longest wait of a scenario for an expected state in seconds, and its requirement; None without any."""
     waited = [
         (float(case.observed[CONVERGENCE]["slowestSeconds"]), result.requirement.id)
         for result in results

@@ -22,7 +22,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from harness.report.summary import Line, Style
+from harness.report.outcomes import Style
+from harness.report.summary import Line
 
 SILENCE = 3.0
 """The longest time without output in seconds, plus the time between two looks."""

@@ -31,8 +31,6 @@ LONGEST = 400_000
 
 @dataclass(slots=True)
 class Gathered:
-    """The values from the fixtures of one test."""
-
     texts: dict[str, str | bytes] = field(default_factory=dict)
     check: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +39,7 @@ class Gathered:
 
 
 def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> Gathered:
-    """Gather from every fixture value: evidence and environment only if they are wanted."""
+    """Gather from every fixture value; evidence and environment only on request."""
     gathered = Gathered()
     for name, value in sorted(fixtures.items()):
         if isinstance(value, type) or name == "request":
@@ -96,7 +94,7 @@ def _explained(value: Any) -> Callable[[], Iterator[tuple[str, str | bytes]]] | 
 
 
 def bounded(text: str) -> str:
-    """Return a text without its middle lines if it is too long."""
+    """Return a text without its middle lines if it has more than `LONGEST` characters."""
     if len(text) <= LONGEST:
         return text
     head, tail = text[: LONGEST // 2].rpartition("\n")[0], text[-LONGEST // 2 :].partition("\n")[2]

@@ -36,7 +36,6 @@ GROUP = "disruptive"
 
 
 def disrupts(needs: Needs) -> bool:
-    """Return whether a requirement with these needs is disruptive."""
     return not DISRUPTIVE.isdisjoint(needs.abilities)
 
 

@@ -33,7 +33,7 @@ COLLECTIONS = (10_000, 20, 20)
 
 
 class Backends:
-    """The booted backends of a session: one a topology, booted at the first use."""
+    """The booted backends of a session, by topology; each is booted at its first use."""
 
     def __init__(self, run: Run | None) -> None:
         self._run = run
@@ -42,7 +42,6 @@ class Backends:
         self._hint_facts: dict[str, bool] = {}  # the answer to the first question, on the first of them
 
     def __call__(self, topology: Topology) -> Backend:
-        """Return the backend of a topology."""
         if topology.name not in self._booted:
             self._booted[topology.name] = _boot(self._run, topology)
             try:  # before anything is asked: who is broken is not judged by
@@ -56,16 +55,14 @@ class Backends:
         return self._booted[topology.name]
 
     def releases(self, topology: Topology) -> Releases | None:
-        """Return the note of components that scenarios changed; None where workers share them, so none may be left."""
+        """Return the record of components that scenarios changed; None where workers share them."""
         shared = self._run is not None and self._run.target and self._run.worker
         return None if shared else self._releases.setdefault(topology.name, {})
 
     def environment(self) -> dict[str, Any]:
-        """Return the facts about the cluster from before the first test, for the report."""
         return dict(self._hint_facts)
 
     def close(self) -> None:
-        """Close all backends."""
         for each in self._booted.values():
             each.close()
 
@@ -78,7 +75,6 @@ class Backends:
 
 @pytest.fixture(scope="session")
 def backends(request: pytest.FixtureRequest) -> Iterator[Backends]:
-    """The booted backends, by topology; each is booted at its first use, and closed with the session."""
     made = Backends(run_of(request.config))
     yield made
     made.close()
@@ -102,7 +98,6 @@ def _boot(run: Run | None, topology: Topology) -> Backend:
 
 
 def _prefix(run: Run | None) -> str:
-    """Return the prefix of this process's Kubernetes namespaces."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     run_id = f"{run.target['run_id']}-" if run is not None and run.target else ""
     return f"td-{run_id}{worker}-"
@@ -110,7 +105,6 @@ def _prefix(run: Run | None) -> str:
 
 @pytest.fixture(scope="session")
 def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    """The history that this process writes."""
     run = run_of(request.config)
     if run is not None:  # the plugin ends it, after the last verdict
         yield run.history
@@ -126,7 +120,7 @@ def _numbers() -> Iterator[int]:
 
 @pytest.fixture
 def generation(request: pytest.FixtureRequest) -> Generation | None:
-    """Which cases a test is to make; None for those that the suite has."""
+    """The cases that a test generates; None for the cases of the suite."""
     made: Generation | None = getattr(request, "param", None)
     return made
 

@@ -32,11 +32,10 @@ PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 
 
 def hint_facts(backend: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
-    """Return as facts for the report whether hints keep traffic from an endpoint in another zone; {} if unknown.
+    """Return facts for the report: whether hints keep traffic from an endpoint in another zone. {} if unknown.
 
-    Where those that come to a living slice do not, a slice that has them from the beginning is asked. The Services ask
-    for hints as those of scenarios do: by the field, or by annotations where the API server has none. `namespace` is
-    created for the question, and deleted afterwards.
+    If added hints change nothing, a slice that has hints from the beginning is tested. `namespace` is created for the
+    test, and deleted afterwards. The Services ask for hints by the field, or by annotations on an older API server.
     """
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
@@ -70,7 +69,6 @@ def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> dict[str, bool]:
 
 
 def _publish(backend: Backend, namespace: str, name: str, pods: list[Pod], *, hinted: bool) -> Probe:
-    """Create a Service and its slice, and return a probe of it from the node of the first pod."""
     made = backend.api.create("services", namespace, manifests.service(name, trafficDistribution="PreferClose"))
     if "trafficDistribution" not in made["spec"]:
         annotations = dict.fromkeys(HINT_ANNOTATIONS, "Auto")

@@ -30,9 +30,9 @@ _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReaso
 
 @contextlib.contextmanager
 def told_apart(phase: str) -> Iterator[None]:
-    """Turn every exception of a phase into one that all of pytest's reporters understand alike.
+    """Turn every exception of a phase into one that pytest's reporters understand.
 
-    Assertion: failed. Skip: skipped. Anything else: an error; where the machine ran out of something, distrust.
+    Assertion: failed. Skip: skipped. Anything else: an error. A lack of files, memory or disk: distrust.
     """
     with _told_of_shortage(), _told_by_kind(phase):
         yield
@@ -78,15 +78,15 @@ def _told_by_kind(phase: str) -> Iterator[None]:
 
 
 def _is_time_limit(error: BaseException) -> bool:
-    """Return whether pytest-timeout raised it, which has no exception of its own."""
+    """Return whether pytest-timeout raised it. It has no exception of its own."""
     return any(frame.f_globals.get("__name__") == "pytest_timeout" for frame, _ in walk_tb(error.__traceback__))
 
 
 @contextlib.contextmanager
 def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
-    """Before an assertion fails, ask for all threads, and `check_instruments()` of every fixture: they may raise.
+    """Before an assertion fails, check all threads, and call `check_instruments()` of every fixture; both may raise.
 
-    A proxy that has ended by itself gives no answers, but that tells nothing about its routing.
+    A proxy that has exited gives no answers, but that is no evidence about its routing.
     """
     try:
         yield
@@ -110,7 +110,6 @@ def look_again(fixtures: Mapping[str, Any]) -> None:
 
 
 def judge(report: pytest.TestReport, error: BaseException | None, case: Case) -> CaseResult:
-    """Return the result of one phase (set-up, call, teardown) of the test of this case."""
     result = CaseResult(case.nodeid, case.requirement, case.parameters, start=report.start, duration=report.duration)
     judgement = judgement_of(error)
     if report.skipped and not hasattr(report, "wasxfail"):
@@ -128,7 +127,7 @@ def judge(report: pytest.TestReport, error: BaseException | None, case: Case) ->
 
 
 def sentence(error: BaseException | None) -> str:
-    """Return the first line of an exception's text, with its type if it is not one of ours."""
+    """Return the first line of an exception, with its type if it is not one of ours."""
     if error is None:
         return "the test failed without a word"
     first = first_line(str(error))
@@ -138,7 +137,7 @@ def sentence(error: BaseException | None) -> str:
 
 
 def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
-    """Return the exception's whole text, and where it was raised, unless the text explains itself."""
+    """Return the whole text of an exception, with its place unless the text is enough."""
     text = str(error).strip() if error is not None else ""
     if isinstance(error, HarnessError):
         return text
@@ -148,27 +147,25 @@ def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
 
 
 def _place(report: pytest.TestReport, error: BaseException) -> str:
-    """Return the line of the test at which it failed; "" if it failed elsewhere."""
     frames = [each for each in extract_tb(error.__traceback__) if each.filename.endswith(report.location[0])]
     return f"At {report.location[0]}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 def end_with(result: CaseResult, rerun: str) -> None:
-    """Append the command that runs it again to the explanation of a case that did not pass."""
     if result.explanation:
         result.rerun = rerun
         result.explanation += f"\n\nAgain:\n{rerun}"
 
 
 def end_of(error: BaseException | None) -> EndedError | None:
-    """Return the end of a component that led to this error, if one did."""
+    """Return the exit of a component that led to this error, if there is one."""
     while error is not None and not isinstance(error, EndedError):
         error = error.__cause__ or error.__context__
     return error
 
 
 def logs_of(error: BaseException | None) -> Mapping[str, str]:
-    """Return the logs that this error carries, by file name: those of a cluster that did not boot."""
+    """Return the logs in this error by file name: those of a cluster that did not boot."""
     while error is not None:
         if isinstance(error, HarnessError) and error.logs:
             return error.logs
@@ -177,24 +174,22 @@ def logs_of(error: BaseException | None) -> Mapping[str, str]:
 
 
 def is_distrust(error: BaseException | None) -> bool:
-    """Return whether the error says that the suite does not trust itself."""
     return isinstance(error, DistrustError)
 
 
 def why_broken_off(error: BaseException) -> str:
-    """Return why a process of the run cannot go on; "" where that is not known, and so a defect."""
+    """Return why a process of the run cannot continue; "" if the reason is unknown, which is a defect."""
     if isinstance(error, EOFError):  # execnet's
         return "a worker ended while it was started"
     return why_it_cannot_go_on(error) or (sentence(error) if isinstance(error, HarnessError) else "")
 
 
 def judgement_of(error: BaseException | None) -> Judgement | None:
-    """Return the judgement that this exception carries, if any."""
     return error.judgement if isinstance(error, (UnmetError, UntoldError)) else None
 
 
 def _why_skipped(error: BaseException | None) -> tuple[str, str]:
-    """Return reason and thing of one of our errors, or of the skip that it led to. Any other skip is unavailable."""
+    """Return reason and details. A skip that is not by one of our errors is `unavailable`."""
     for each in (error, getattr(error, "__cause__", None)):
         for kind, reason in _SKIPPED.items():
             if isinstance(each, kind):

@@ -1,4 +1,8 @@
-"""Collects the results of all tests in the controller; at the end it writes the reports and sets the exit code."""
+"""Reads the results of all tests from the history, at any time of a run; at its end writes reports and exit code.
+
+Workers write the history, and only they see what happens in a test. The controller adds the cases without a result:
+a worker that crashed, a run that ended early.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,15 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DistrustError
+from harness.errors import DistrustError, UsageError
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
+from harness.judging.history import Parts
+from harness.judging.judge import Judge, Judged
 from harness.judging.results import Case, CaseResult, Result, situation
 from harness.judging.verdict import SkipReason, Verdict
+from harness.model.privacy import private
 from harness.plugin import judging
-from harness.plugin.recorder import PROPERTY
+from harness.plugin.recorder import DISTRUST
 from harness.report import rerun
 from harness.report.writer import write_reports
 from harness.run import durations
@@ -27,43 +34,59 @@ _END_SECONDS = 5.0
 
 
 class Ledger:
-    """The part of the plugin that collects results. `results` may be called at any time."""
+    """The part of the plugin that knows all results. `results` may be called at any time."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._cases: dict[str, CaseResult] = {}
-        self._through: set[str] = set()  # node ids of cases whose teardown was seen
+        self._parts = Parts()
+        self._judge = Judge()
+        self._crashed: dict[str, CaseResult] = {}  # by node id
         self._other_failures = 0
         self._stopped = ""
-        self._broke_off = False  # it could not go on, for a reason that is known
+        self._broke_off = False  # it could not go on, for a known reason
         self.exit_code: ExitCode | None = None
         self.report: Path | None = None  # once it is written
 
     def results(self) -> list[Result]:
-        """Return one result a requirement, by id. A planned case that did not run is inconclusive or skipped."""
-        plan = self._run.known_plan() or Plan()
+        """Return one result per requirement, by id. A planned case that did not run is inconclusive or skipped."""
+        plan, judged = self._plan, self._judged()
         found: dict[str, list[CaseResult]] = {requirement_id: [] for requirement_id in plan.requirements}
         for case in plan.cases:
-            found[case.requirement].append(self._result_of(case))
+            found[case.requirement].append(self._result_of(case, judged))
         return [Result(plan.requirements[each], tuple(found[each])) for each in sorted(found) if found[each]]
 
     def result(self, requirement_id: str) -> Result:
-        """Return the present result of one planned requirement."""
-        plan = self._run.known_plan() or Plan()
-        cases = tuple(self._result_of(case) for case in plan.cases_of(requirement_id))
+        plan, judged = self._plan, self._judged()
+        cases = tuple(self._result_of(case, judged) for case in plan.cases_of(requirement_id))
         return Result(plan.requirements[requirement_id], cases)
 
-    def _result_of(self, case: Case) -> CaseResult:
-        result = self._cases.get(case.nodeid)
-        if result is None or (case.nodeid not in self._through and result.verdict == Verdict.PASSED):
-            result = CaseResult(case.nodeid, case.requirement, case.parameters)
-            self._explain_absence(result, case.reason, case.thing)
-        return result
+    @property
+    def _plan(self) -> Plan:
+        return self._run.known_plan() or Plan()
 
-    def _explain_absence(self, result: CaseResult, reason: str, thing: str) -> None:
-        if reason:
-            result.verdict, result.reason, result.message = Verdict.SKIPPED, reason, thing
-            return
+    def _judged(self) -> Judged:
+        try:
+            for record in self._parts.new(self._run.folder.histories()):
+                self._judge.read(record, f"worker {record['worker']}")
+        except UsageError as error:
+            self._distrust(f"the history of the run: {error}")
+        return self._judge.judged
+
+    def _result_of(self, case: Case, judged: Judged) -> CaseResult:
+        """Return the result of a case. A case that passed counts once its tear-down is over."""
+        key = (case.requirement, private(case.parameters))
+        known = replace(judged.case(key), nodeid=case.nodeid) if key in judged.cases else None
+        if known is None or (known.verdict == Verdict.PASSED and key not in judged.seconds):
+            return self._crashed.get(case.nodeid) or self._absent(case)
+        if crashed := self._crashed.get(case.nodeid):
+            known.worsen(crashed)
+        return known
+
+    def _absent(self, case: Case) -> CaseResult:
+        result = CaseResult(case.nodeid, case.requirement, private(case.parameters))
+        if case.reason:
+            result.verdict, result.reason, result.message = Verdict.SKIPPED, case.reason, case.thing
+            return result
         result.never_began = True
         if self._run.settings.fail_fast and not self._run.interrupted and not self._run.distrust:
             result.verdict, result.reason = Verdict.SKIPPED, SkipReason.DESELECTED
@@ -71,27 +94,28 @@ class Ledger:
         else:
             result.verdict = Verdict.INCONCLUSIVE
             result.message = result.explanation = f"not run: {self._stopped or 'the run ended before it'}"
+        return result
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Keep the session, which --fail-fast ends."""
         self._session = session
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record one phase of one test."""
+        """Note what the history does not say: distrust, crashes, and failures of tests without a requirement."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
-        payload = dict(report.user_properties).get(PROPERTY)
-        if isinstance(payload, dict):
-            self._record(dict(payload))
-        elif report.failed and (case := self._planned().get(report.nodeid)) is not None:
-            self._crashed(case, str(report.longrepr))
-        else:
+        if distrust := dict(report.user_properties).get(DISTRUST):
+            self._distrust(str(distrust))
+        case = next((case for case in self._plan.cases if case.nodeid == report.nodeid), None)
+        if case is None:
             self._other_failures += report.failed
+        elif report.when not in judging.PHASES and report.failed:  # a report by xdist, of a worker that crashed
+            self._note_crash(case, str(report.longrepr))
         if self._run.settings.fail_fast and report.failed:
             self._end_if_decided()
 
     def _end_if_decided(self) -> None:
         """End the session once its exit code cannot be 0 any more. pytest's own limit counts warnings too."""
-        begun = [self.result(each) for each in {case.requirement for case in self._cases.values()}]
+        begun = [each for each in self.results() if not all(case.never_began for case in each.cases)]
         found = situation(begun, strict=self._run.settings.warnings_as_errors)
         if not (found.failed or found.inconclusive or self._other_failures):
             return
@@ -101,40 +125,22 @@ class Ledger:
         else:
             workers.shouldstop = "--fail-fast"
 
-    def _record(self, payload: dict[str, Any]) -> None:
-        distrust = payload.pop("distrust")
-        if distrust:
-            self._distrust(distrust)
-        if payload.pop("phase") == "teardown":
-            self._through.add(payload["nodeid"])
-        self._take_in(CaseResult(**payload))
-
-    def _take_in(self, result: CaseResult) -> None:
-        known = self._cases.setdefault(result.nodeid, result)
-        if known is not result:
-            known.worsen(result)
-
-    def _planned(self) -> dict[str, Case]:
-        plan = self._run.known_plan() or Plan()
-        return {case.nodeid: case for case in plan.cases}
-
-    def _crashed(self, case: Case, message: str) -> None:
-        result = CaseResult(case.nodeid, case.requirement, case.parameters, verdict=Verdict.INCONCLUSIVE)
-        result.message = result.explanation = message
-        judging.end_with(result, rerun.again(self._run.settings, case, arguments=self._run.arguments))
-        self._take_in(result)
+    def _note_crash(self, case: Case, message: str) -> None:
+        result = CaseResult(case.nodeid, case.requirement, private(case.parameters), verdict=Verdict.INCONCLUSIVE)
+        result.message = result.explanation = private(message)
+        judging.end_with(result, private(rerun.again(self._run.settings, case, arguments=self._run.arguments)))
+        self._crashed[case.nodeid] = result
 
     def _distrust(self, why: str) -> None:
         if why not in self._run.distrust:
             self._run.distrust.append(why)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Distrust a suite that cannot be collected whole."""
         if report.failed:
             self._distrust(f"{report.nodeid or 'the suite'} could not be collected")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Tell Ctrl-C from pytest's own ways to stop, which use the same exception."""
+        """Distinguish Ctrl-C from pytest's own ways to stop, which use the same exception."""
         self._stopped = str(excinfo.value)
         by_hand = type(excinfo.value) in (KeyboardInterrupt, pytest.exit.Exception)
         if by_hand or "keyboard-interrupt" in self._stopped:  # the latter is xdist's text for a worker
@@ -143,7 +149,7 @@ class Ledger:
             self._run.interrupt_workers()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-        """Tell in one line, in place of a traceback, if it is known why the run cannot go on."""
+        """Print one line in place of a traceback if the reason is known."""
         told = judging.why_broken_off(excinfo.value)
         if told:
             self._distrust(told)
@@ -152,14 +158,14 @@ class Ledger:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """End the run if a worker has ended itself because it could not go on; it has said why."""
+        """End the run if a worker exited because it could not continue. The worker has printed the reason."""
         if error and error != "keyboard-interrupt" and _ended_itself(node.gateway):
             self._distrust(f"worker {node.gateway.id} could not go on")
             self._session.config.pluginmanager.getplugin("dsession").shouldstop = self._run.distrust[-1]
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
-        """Write all reports, whatever became of the clean-up, then set the exit code."""
+        """Write all reports, even after errors in the clean-up, then set the exit code."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  it keeps nobody from the report
@@ -172,7 +178,7 @@ class Ledger:
         session.exitstatus = self.exit_code
 
     def finish(self, pytest_status: int) -> None:
-        """Write the reports, then compute the exit code: a report that could not be written changes it."""
+        """Write the reports, then compute the exit code, which depends on errors in writing."""
         plan = self._run.known_plan()
         if plan is not None and plan.error:
             self._run.usage_error = plan.error
@@ -180,6 +186,8 @@ class Ledger:
             self._run.folder.abandon()
             self.exit_code = ExitCode.USAGE
             return
+        with contextlib.suppress(OSError, UsageError):  # a full disk: the history is without an end
+            self._run.close_history()
         results = self.results()
         durations.remember(self._run.settings, self._run.suite, results)
         try:
@@ -192,10 +200,10 @@ class Ledger:
         self._run.when_decided(self.exit_code)
 
     def _write(self, results: list[Result]) -> None:
-        """Write the reports, again if a signal came meanwhile: it was said that the run was not interrupted."""
+        """Write the reports, again if a signal arrived meanwhile: the first ones say "not interrupted"."""
         while not self._run.sealed:
             said = self._run.interrupted
-            self.report = write_reports(self._run, results)
+            self.report = write_reports(self._run, results, self._judged(), self._parts.recorded())
             self._run.sealed = self._run.interrupted == said
 
     def _situation(self, pytest_status: int, results: list[Result]) -> Situation:
@@ -210,7 +218,7 @@ class Ledger:
 
 
 def _ended_itself(gateway: Any) -> bool:
-    """Return whether a worker whose pipe is closed ended because it could not go on: see `Recorder`."""
+    """Return whether a worker whose pipe is closed exited because it could not continue: see `Recorder`."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         return bool(gateway._io.popen.wait(_END_SECONDS) == ExitCode.DISTRUST)
     return False

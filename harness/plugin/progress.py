@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from harness.judging.outcome import Outcome, outcome
 from harness.judging.results import Case, Result
 from harness.judging.verdict import SkipReason, Verdict
 from harness.plugin.display import Display, Status
-from harness.plugin.eta import Eta
 from harness.plugin.ledger import Ledger
-from harness.plugin.recorder import PROPERTY
 from harness.report import summary
 from harness.report.conformance import certifiable_reasons
 from harness.report.environment import suite_version
+from harness.report.outcomes import MARKS, PLAIN_MARKS, SHOWN
 from harness.report.summary import Line
 from harness.run import durations
 from harness.run.plan import Plan
@@ -29,12 +28,9 @@ from harness.run.run import Run
 
 _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
 _ENDING = 0.0075  # seconds after the last case, for each case: 3.9 s were measured for 511 cases on two processors
+_TRUST = 5.0  # the weight of expected durations, in seconds of this run's own durations
 _WIDEST = 100
 _SHORTEST = 12  # letters of a reason that is cut
-_PYTESTS = {
-    Outcome.WARNING: ("warned", "w", ("WARNED", {"yellow": True})),
-    Outcome.NOTE: ("noted", "n", ("NOTED", {"yellow": True})),
-}
 
 
 def hush(config: pytest.Config) -> None:
@@ -46,8 +42,6 @@ def hush(config: pytest.Config) -> None:
 
 
 class Progress:
-    """The part of the plugin that writes to the terminal."""
-
     def __init__(self, run: Run, ledger: Ledger, config: pytest.Config) -> None:
         self._run = run
         self._ledger = ledger
@@ -74,12 +68,12 @@ class Progress:
         )
 
     def pytest_report_header(self) -> list[str]:
-        """With -v: return the settings for pytest's own header."""
+        """With -v, return the settings for pytest's own header."""
         return [line.text for line in self._header() if line.text]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Without -v: show the state until there are lines."""
+        """Without -v, show the state until there are lines."""
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if terminal is None:
             return
@@ -91,12 +85,12 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
-        """Without -v: show the settings, once the suite is known to have the selected names."""
+        """Without -v, show the settings once the suite is known to have the selected names."""
         self._show_header()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
-        """Without -v: show the settings, with workers, which collect in our place."""
+        """Without -v, show the settings in a run with workers, which collect."""
         self._show_header()
 
     def _show_header(self) -> None:
@@ -110,24 +104,23 @@ class Progress:
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
-        """Suppress pytest's letters, and its own list of failures, for tests of requirements.
+        """Suppress pytest's letters and list of failures for tests of requirements.
 
-        With -v: give warnings and notes categories of their own, where pytest would count failures.
+        With -v, give warnings and notes their own categories; pytest would count failures.
         """
         if not isinstance(report, pytest.TestReport):
             return None
-        said, case = dict(report.user_properties).get(PROPERTY), self._planned().get(report.nodeid)
+        case = self._planned().get(report.nodeid)
         if self._ours:
-            return ("requirement", "", "") if said or case else None
-        plan = self._run.known_plan()
-        if isinstance(said, dict) and case and plan is not None and not report.passed:
-            found = outcome(said["verdict"], plan.requirements[case.requirement].level)
-            if found in _PYTESTS:
-                return _PYTESTS[found]
-        return None
+            return ("requirement", "", "") if case else None
+        if case is None or report.passed:
+            return None
+        result = self._ledger.result(case.requirement)
+        mine = next(each for each in result.cases if each.nodeid == report.nodeid)
+        word = SHOWN[result.outcome_of(mine)].pytest
+        return (word, word[0], (word.upper(), {"yellow": True})) if word else None
 
     def _planned(self) -> dict[str, Case]:
-        """Return the cases by node id; none until the suite is collected."""
         if not self._cases and (plan := self._run.known_plan()) is not None:
             self._cases = {case.nodeid: case for case in plan.cases}
             for case in plan.cases:
@@ -138,7 +131,6 @@ class Progress:
         return self._cases
 
     def status(self) -> Status:
-        """Return the present state. Called by other threads."""
         cases, now = self._planned(), time.monotonic()
         wanted = {case.requirement for case in cases.values() if case.to_run}
         if self._eta is None or not wanted:
@@ -149,7 +141,6 @@ class Progress:
         return Status("", len(wanted & self._shown), len(wanted), self._eta.left(now), named)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note a test that begins, here or in a worker."""
         if nodeid in self._planned() and self._eta is not None:
             self._eta.begin(nodeid, time.monotonic())
 
@@ -175,7 +166,7 @@ class Progress:
                 self._noted = True
                 self._write(Line(f"Note: {note}", "yellow"))
         if self._display is not None:
-            self._write(Line(_line(result, self._display), summary.STYLES[result.outcome]))
+            self._write(Line(_line(result, self._display), SHOWN[result.outcome].style))
 
     def _write(self, line: Line) -> None:
         if self._display is not None:
@@ -183,7 +174,6 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self) -> None:
-        """Show the summary: counts, failures, skipped requirements, and the report's path."""
         if self._display is not None:
             self._display.stop()
         code = self._ledger.exit_code
@@ -199,9 +189,46 @@ class Progress:
             self._write(line)
 
 
+class Eta:
+    """Estimates the end of a run from the expected seconds of each case, by node id, with so many running `at_once`.
+
+    `ending` is the time after the last case, in which clusters are closed and reports are written.
+    """
+
+    def __init__(self, expected: Mapping[str, float], *, at_once: int, ending: float = 0.0) -> None:
+        self._ending = ending
+        self._todo = dict(expected)  # cases that have not ended
+        self._at_once = max(1, at_once)
+        self._took = 0.0
+        self._expected = 0.0  # of cases that have ended
+        self.running: dict[str, float] = {}  # their starts
+
+    def begin(self, nodeid: str, now: float) -> None:
+        self.running[nodeid] = now
+
+    def end(self, nodeid: str, now: float) -> None:
+        since = self.running.pop(nodeid, now)
+        if (expected := self._todo.pop(nodeid, None)) is not None:
+            self._expected += expected
+            self._took += now - since
+
+    def left(self, now: float) -> float:
+        """Return the estimated seconds until the end of the run.
+
+        Expected durations are scaled by the ratio that ended and running cases of this run have taken so far, since a
+        machine may be busy, and workers slow each other down.
+        """
+        running, todo = self.running.copy(), self._todo.copy()  # others may begin and end meanwhile
+        late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
+        took = _TRUST + self._took + sum(late.values())
+        times = took / (_TRUST + self._expected + sum(todo.get(each, 0.0) for each in late))
+        rest = {each: max(0.0, s * times - (now - running.get(each, now))) for each, s in todo.items()}
+        return self._ending + max(sum(rest.values()) / self._at_once, *(rest.get(each, 0.0) for each in running), 0.0)
+
+
 def _line(result: Result, display: Display) -> str:
-    """Return the line of a requirement. Its id is whole, so that it can be copied; on a terminal the reason is cut."""
-    marks = summary.MARKS if display.can_write("".join(summary.MARKS.values())) else summary.PLAIN_MARKS
+    """Return the line of a requirement. A terminal gets a long reason cut, and always the whole id."""
+    marks = MARKS if display.can_write("".join(MARKS.values())) else PLAIN_MARKS
     text = f"  {marks[result.outcome]} {result.requirement.id}"
     width = min(display.width, _WIDEST)
     if result.verdict != Verdict.SKIPPED:
@@ -210,7 +237,7 @@ def _line(result: Result, display: Display) -> str:
     reason = f"{result.reason}: {result.worst.message}"
     room = max(width - len(text) - 2, _SHORTEST)
     if display.draws and len(reason) > room:
-        reason = reason[: room - 1] + ("…" if marks is summary.MARKS else ".")
+        reason = reason[: room - 1] + ("…" if marks is MARKS else ".")
     return f"{text}  {reason}"
 
 
@@ -219,14 +246,14 @@ def _name(case: Case) -> str:
 
 
 def _silence_xdist(config: pytest.Config) -> None:
-    """Suppress xdist's messages about the start of workers: our header names their number."""
+    """Suppress xdist's messages about the start of workers; our header has their number."""
     reporter: Any = config.pluginmanager.getplugin("terminaldistreporter")
     if reporter is not None:
         reporter.ensure_show_status = reporter.rewrite = lambda *_, **__: None
 
 
 def _short(path: str) -> str:
-    """Return a path relative to this folder if it is below; "" stays."""
+    """Return a path relative to this folder if it is below it; "" for ""."""
     if not path:
         return ""
     relative = os.path.relpath(path)

@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Resolve the settings before xdist reads its options; print an error that keeps a run from beginning."""
+    """Resolve the settings before xdist reads its options, and print an error that prevents the run."""
     if not hasattr(config, "workerinput"):
         try:
             _take_charge(config)
@@ -118,7 +118,7 @@ def _take_charge(config: pytest.Config) -> None:
 
 
 def _set_workers(config: pytest.Config, run: Run) -> str:
-    """Set xdist's number of workers. Returns the number and its reason, for a person."""
+    """Set xdist's number of workers. Returns the number and its reason for the header."""
     if (asked := getattr(config.option, "numprocesses", None)) is not None:
         return f"{asked or 'none'}: asked for with -n"
     workers = run.settings.workers
@@ -156,7 +156,7 @@ def _arguments(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
-    """Return whether the whole published suite is collected, and nothing else."""
+    """Return whether exactly the published suite is collected."""
     found = importlib.util.find_spec(SUITE)
     places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
     arguments = [argument for argument in config.args if argument != SUITE or not config.option.pyargs]
@@ -188,15 +188,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if not run.distributed:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
         if config.pluginmanager.hasplugin("allure_pytest"):
-            steps.watch(config, run.folder)
+            steps.watch(config, run)
     if importlib.util.find_spec(_FIXTURES) is not None:
         config.pluginmanager.register(importlib.import_module(_FIXTURES), _FIXTURES)
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
-    """Set the time limit of scenarios: longer where real components are replaced, which takes minutes.
+    """Set the time limit of scenarios; a longer one where real components are replaced, which takes minutes.
 
-    A limit on the command line or in PYTEST_TIMEOUT is kept.
+    A limit on the command line or in PYTEST_TIMEOUT stays.
     """
     said = getattr(config.option, "timeout", 0)
     if said is not None or "PYTEST_TIMEOUT" in os.environ or not (usual := float(config.getini("timeout") or 0)):
@@ -206,9 +206,9 @@ def _limit_scenarios(config: pytest.Config, run: Run) -> None:
 
 
 def _end_with_controller() -> None:
-    """Let the kernel kill this worker with its controller.
+    """Have the kernel kill this worker when its controller dies.
 
-    After `kill -9` it would go on for seconds, on a real cluster with more objects during `trafficdist cleanup`.
+    After `kill -9` it would continue for seconds, on a real cluster with new objects during `trafficdist cleanup`.
     """
     import ctypes
     import signal
@@ -220,16 +220,15 @@ def _end_with_controller() -> None:
 
 
 def _set_up(config: pytest.Config, run: Run) -> None:
-    """Check this machine or take the cluster, before any test runs."""
     from harness.checks.check import require
     from harness.checks.machine import LIMITS
-    from harness.plugin import selection
+    from harness.plugin.suite import require_selection
     from harness.settings.implementations import of_settings
 
     try:
         require([LIMITS], None)
         if run.settings.backend == "kind":
-            selection.require_some(config, run.settings)
+            require_selection(config, run.settings)
         run.folder.prepare()
         if run.settings.backend == "netns":
             from harness.model.cluster_options import OF_BOTH_FAMILIES
@@ -279,14 +278,13 @@ def _register_controller(config: pytest.Config, run: Run) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Have a worker that is killed while it is started be started again, as xdist has one that is killed later."""
+    """Restart a worker that is killed while it starts, as xdist restarts one that is killed later."""
     if run_of(config) is not None:
         manager = config.pluginmanager.getplugin("dsession").nodemanager
         manager.setup_node = functools.partial(_start_worker, manager.setup_node, manager.group)
 
 
 def _start_worker(set_up: Callable[..., Any], group: Any, spec: Any, putevent: Any) -> Any:
-    """Start a worker, three times at most."""
     for _ in range(2):
         try:
             return set_up(spec, putevent)
@@ -300,7 +298,6 @@ def _start_worker(set_up: Callable[..., Any], group: Any, spec: Any, putevent: A
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Send the run's settings to an xdist worker."""
     run = run_of(node.config)
     if run is not None:
         node.workerinput[_WORKER_INPUT] = run.to_json()
@@ -309,13 +306,12 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def _send_if_alive(send: Callable[..., None], name: str, **values: Any) -> None:
-    """Send a command to a worker; one that was killed gets none, and xdist hears of its end by itself."""
+    """Send a command to a worker unless it was killed; xdist notices its end by itself."""
     with contextlib.suppress(OSError):
         send(name, **values)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Split each test that makes cases into the parts that the run asks for."""
     run = run_of(metafunc.config)
     marker = metafunc.definition.get_closest_marker("generates")
     asked = run.settings.generation if run is not None else None

@@ -1,13 +1,11 @@
 """Watches tests where they run: plans at collection, judges each phase, and gathers evidence while fixtures are up.
 
-A worker writes only its parts and evidence; the result of a test goes to the controller in the report's
-`user_properties`.
+A worker writes evidence and its part of the history, from which the controller reads the result of each test.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import random
@@ -35,19 +33,18 @@ from harness.run.plan import Plan
 from harness.run.run import Run
 from harness.run.shortage import shortage
 
-PROPERTY = "trafficdist"
+DISTRUST = "trafficdist_distrust"
+"""The user property of a test's report that says why the suite distrusts itself."""
 
 
 class Recorder:
-    """The part of the plugin that handles items."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._plan = Plan()
         self._estimates: dict[str, float] = {}
         self._deselected: list[pytest.Item] = []
         self._lost = ""
-        self._seconds = 0.0  # of the phases of the present test so far
+        self._start = self._seconds = 0.0  # start and duration of the present test so far
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -74,7 +71,6 @@ class Recorder:
         )
 
     def pytest_collection_finish(self) -> None:
-        """Publish the plan."""
         self._plan.cases.extend(
             Case(item.nodeid, requirement.id, parameters_of(item), SkipReason.DESELECTED, plan.BY_PYTEST)
             for item in self._deselected
@@ -95,7 +91,7 @@ class Recorder:
         self._check_generation(items)
 
     def _check_generation(self, items: Sequence[pytest.Item]) -> None:
-        """Raise `UsageError` for a file of cases that is not right, and where nothing makes any."""
+        """Raise `UsageError` for a wrong file of cases, and for a suite without generated cases."""
         asked = self._run.settings.generation
         if asked is None:
             return
@@ -106,33 +102,30 @@ class Recorder:
             check(asked)
 
     def _choose_quick(self, items: Sequence[pytest.Item]) -> None:
-        """Choose what a quick run asks, of what the other options, the implementation and the cluster leave."""
+        """Choose the requirements of a quick run from what options, implementation and cluster leave."""
         if self._run.settings.quick:
             owned = [(item, requirement) for item in items if (requirement := requirement_of(item)) is not None]
             asked = {each.id: each for item, each in owned if not self._why_not(item, each)[0]}
             self._plan.quick = quick.choose(asked.values(), self._estimates, self._run.settings)
 
     def _length(self, item: pytest.Item) -> float:
-        """Return a key that sorts the longest first if workers share the tests: a long one at the end runs alone."""
+        """Return a sort key: the longest come first if workers share the tests, since a long last one runs alone."""
         requirement = requirement_of(item)
         if not self._run.worker or requirement is None:
             return 0.0
         return -self._plan.seconds.get(requirement.id, 0.0)
 
     def _disrupts(self, item: pytest.Item) -> bool:
-        """Return whether a test disrupts a cluster that other workers use."""
         return bool(self._run.target) and exclusive.disrupts(self._needs(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Run a disruptive test alone on a cluster that workers share."""
         if not self._run.target:
             return (yield)
         with exclusive.turn(self._run.folder.parts / "turn.lock", alone=self._disrupts(item)):
             return (yield)
 
     def _needs(self, item: pytest.Item) -> Needs:
-        """Return the needs of a test, from the table beside its suite."""
         requirement = requirement_of(item)
         if requirement is None:
             return Needs()
@@ -167,14 +160,12 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Translate exceptions of the set-up, before any reporter sees them."""
         random.seed(f"{self._run.settings.seed} {item.nodeid}")  # the same in any order, and in any worker
         with judging.told_apart("set-up"):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Translate exceptions of the test itself."""
         fixtures = getattr(item, "funcargs", {})
         with judging.told_apart("call"), judging.doubted(fixtures):
             returned = yield
@@ -183,7 +174,6 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        """Translate exceptions of the teardown."""
         with judging.told_apart("teardown"):
             return (yield)
 
@@ -191,7 +181,7 @@ class Recorder:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Judge the phase; unless it passed, gather evidence now, since teardown comes later."""
+        """Judge the phase, and gather evidence of a failure now, since tear-down comes later."""
         report = yield
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None
@@ -203,7 +193,6 @@ class Recorder:
             number, case = next(each for each in cases if each[1].nodeid == item.nodeid)
             result = judging.judge(report, error, case)
             judging.end_with(result, rerun.again(self._run.settings, case, arguments=self._run.arguments))
-            result.worker = self._run.worker
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
                 try:
                     prefix = "teardown-" if report.when == "teardown" else ""
@@ -216,25 +205,26 @@ class Recorder:
                 facts = {"ended_by": ended_by, "number": number, **described(requirement, result)}
                 distrust = self._write_down(result, phase, facts) or distrust
             distrust = self._time(report, requirement, item) or distrust
-            _send(report, result, distrust)
+            if distrust:
+                report.user_properties = [*report.user_properties, (DISTRUST, distrust)]
         if distrust:
             item.session.shouldfail = distrust
         return report
 
     def _write_down(self, result: CaseResult, phase: str, facts: Mapping[str, Any]) -> str:
-        """Write the verdict on a phase to the history. Returns an error text, or ""."""
         verdict = Verdict(result.verdict)
         return self._written(
             lambda history: history.verdict(result.requirement, phase, verdict, result.message, **facts)
         )
 
     def _time(self, report: pytest.TestReport, requirement: Requirement, item: pytest.Item) -> str:
-        """Add up the phases of a test, and write down the sum after the last. Returns an error text, or ""."""
-        self._seconds = report.duration if report.when == "setup" else self._seconds + report.duration
+        if report.when == "setup":
+            self._start, self._seconds = report.start, 0.0
+        self._seconds += report.duration
         if report.when != "teardown":
             return ""
-        parameters, seconds = parameters_of(item), self._seconds
-        return self._written(lambda history: history.took(requirement.id, parameters, seconds))
+        took = parameters_of(item), self._seconds, self._start
+        return self._written(lambda history: history.took(requirement.id, *took))
 
     def _written(self, write: Callable[[History], None]) -> str:
         try:
@@ -245,13 +235,13 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """End the history of a worker; without workers it ends before the reports."""
+        """End the history of a worker. Without workers it ends before the reports."""
         if self._run.worker:
             with contextlib.suppress(OSError):  # a full disk: then it has no end, which the controller sees
                 self._run.close_history()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """End a worker that cannot go on, for a reason that is known: what xdist would do is an internal error."""
+        """Exit if a worker cannot continue for a known reason; xdist would report an internal error."""
         told = judging.why_broken_off(excinfo.value) if self._run.worker else ""
         if told:
             os.write(2, f"error: worker {self._run.worker}: {told}\n".encode())
@@ -266,9 +256,9 @@ class Recorder:
         return self._lost
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str, logs: Mapping[str, str]) -> None:
-        """Write the fixtures' evidence to files with this prefix, so that a failing teardown replaces none.
+        """Write the evidence of the fixtures, and these logs, to files with this prefix.
 
-        And these logs, of what is no fixture since it did not boot.
+        The prefix keeps a failing tear-down from replacing files.
         """
         gathered = gather(
             getattr(item, "funcargs", {}),
@@ -293,7 +283,6 @@ class Recorder:
 
 
 def requirement_of(item: pytest.Item) -> Requirement | None:
-    """Return the requirement of a test; None if it has none."""
     marker = item.get_closest_marker("requirement")
     if marker is None:
         return None
@@ -308,7 +297,7 @@ def _is_last(item: pytest.Item) -> bool:
 
 
 def _document_of(item: pytest.Item) -> tuple[bool, str, int]:
-    """Return a key that sorts tests by document, and keeps their order within one."""
+    """Return a sort key by document, which keeps the order within one."""
     requirement = requirement_of(item)
     kind, _, number = requirement.document.partition("-") if requirement is not None else ("", "", "")
     return requirement is None, kind, int(number or 0)
@@ -325,23 +314,16 @@ def _is_kept(result: CaseResult, keep: str) -> bool:
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Return what JSON makes of a value: report and history say the same."""
+    """Return the JSON form of a value, so that report and history are equal."""
     return dict(json.loads(json.dumps(value, default=str)))
 
 
-def _send(report: pytest.TestReport, result: CaseResult, distrust: str) -> None:
-    """Attach the result to the report, which goes to the controller."""
-    payload = _plain({**dataclasses.asdict(result), "phase": report.when, "distrust": distrust})
-    report.user_properties = [*report.user_properties, (PROPERTY, payload)]
-
-
 def sentence_of_distrust(error: BaseException | None) -> str:
-    """Return why the suite distrusts itself, or ""."""
     return judging.sentence(error) if judging.is_distrust(error) else ""
 
 
 def _ended() -> str:
-    """Return which thread of the embedded cluster has ended by itself, "" if none has."""
+    """Return which thread of the embedded cluster has ended unexpectedly; "" if none has."""
     try:
         threads.require()
     except DistrustError as error:

@@ -13,69 +13,65 @@ from typing import Any
 
 import pytest
 
-from harness.judging.outcome import DECISIVE, Outcome, outcome
-from harness.judging.verdict import Verdict, combine
-from harness.plugin.recorder import PROPERTY
+from harness.judging.outcome import DECISIVE, Outcome
+from harness.plugin.ledger import Ledger
 from harness.run.plan import Plan
 from harness.run.run import Run, run_of
 
 TIMEOUT = 1.0
 INTERVAL = 1.0
-"""Seconds that one update may take, and between two of them."""
+"""Seconds that one update may take, and between two updates."""
 
 MOST_ERRORS = 3
-"""After this many errors in a row it stops."""
+"""The number of errors in a row after which it stops."""
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch the run, in the process that collects the results of all workers."""
-    run, port = run_of(config), os.environ.get("SONOBUOY_PROGRESS_PORT", "")
-    if run is not None and port and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(SonobuoyProgress(run, port), "trafficdist_sonobuoy")
+    """Watch the run, in the process that knows the results of all workers."""
+    run, ledger = run_of(config), config.pluginmanager.getplugin("trafficdist_ledger")
+    port = os.environ.get("SONOBUOY_PROGRESS_PORT", "")
+    if run is not None and ledger is not None and port:
+        config.pluginmanager.register(SonobuoyProgress(run, ledger, port), "trafficdist_sonobuoy")
 
 
 class SonobuoyProgress:
-    """Counts ended cases. As with Sonobuoy's own tests, `completed` leaves out failures, and has warnings."""
+    """Counts cases that have ended. As with Sonobuoy's own tests, `completed` includes warnings, but not failures."""
 
-    def __init__(self, run: Run, port: str) -> None:
-        self._run = run
+    def __init__(self, run: Run, ledger: Ledger, port: str) -> None:
+        self._run, self._ledger = run, ledger
         self._url = f"http://localhost:{port}/progress"
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # never through a proxy
-        self._verdicts: dict[str, Verdict] = {}
-        self._said = -INTERVAL
+        self._last = -INTERVAL
         self._errors = 0
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the verdict on one case, and send an update at most once per `INTERVAL`."""
-        payload: Any = dict(report.user_properties).get(PROPERTY)
-        if payload is None:
-            return
-        before = self._verdicts.get(report.nodeid, Verdict.SKIPPED)  # set-up, test and tear-down say one each
-        self._verdicts[report.nodeid] = combine((before, Verdict(payload["verdict"])))
-        if time.monotonic() - self._said >= INTERVAL:
-            self._say(f"{payload['requirement']}: {payload['verdict']}")
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Send an update, at most once per `INTERVAL`."""
+        if time.monotonic() - self._last >= INTERVAL:
+            self._send(nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """Send the last update, with all counts."""
-        self._say("reports are written")
+        self._send("reports are written")
 
     def update(self, message: str) -> dict[str, Any]:
         """Return the update for the worker."""
         plan = self._run.known_plan() or Plan()
-        wanted = {case.nodeid: plan.requirements[case.requirement] for case in plan.cases if case.to_run}
-        ended = {nodeid: verdict for nodeid, verdict in self._verdicts.items() if nodeid in wanted}
-        found = {nodeid: outcome(verdict, wanted[nodeid].level) for nodeid, verdict in ended.items()}
-        decisive = {kind: [wanted[nodeid].id for nodeid, each in found.items() if each is kind] for kind in DECISIVE}
+        wanted = {case.nodeid for case in plan.cases if case.to_run}
+        cases = [(each, case) for each in self._ledger.results() for case in each.cases if case.nodeid in wanted]
+        ended = [(result.requirement.id, result.outcome_of(case)) for result, case in cases if not case.never_began]
+        decisive = {kind: [name for name, outcome in ended if outcome is kind] for kind in DECISIVE}
         return {
             "msg": message,
-            "total": len(wanted),
-            "completed": sum(each not in DECISIVE for each in found.values()),
+            "total": len(cases),
+            "completed": sum(outcome not in DECISIVE for _, outcome in ended),
             "failures": decisive[Outcome.FAILURE],
-            "errors": decisive[Outcome.UNTOLD],
+            "errors": decisive[Outcome.INCONCLUSIVE],
         }
 
-    def _say(self, message: str) -> None:
+    def _send(self, message: str) -> None:
         if self._errors >= MOST_ERRORS:
             return
         body = json.dumps(self.update(message)).encode()
@@ -85,4 +81,4 @@ class SonobuoyProgress:
             self._errors = 0
         except OSError:
             self._errors += 1
-        self._said = time.monotonic()
+        self._last = time.monotonic()

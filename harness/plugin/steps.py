@@ -1,11 +1,12 @@
 """Records the steps and attachments of tests, captured output included, with allure-pytest's listener.
 
 The listener's own results are not written, since it knows neither verdicts nor tests that never ran: steps and
-attachments go with our own results, and at the end `harness.report.allure` writes all of them.
+attachments go into the history, and at the end `harness.report.allure` writes all results.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from typing import Any
 
@@ -13,32 +14,31 @@ import allure_commons
 import pytest
 from allure_pytest.listener import AllureListener
 
-from harness.plugin.recorder import PROPERTY
-from harness.run.folder import OutputFolder
+from harness.errors import UsageError
+from harness.plugin.recorder import parameters_of, requirement_of
+from harness.run.run import Run
 
 
-def watch(config: pytest.Config, folder: OutputFolder) -> None:
+def watch(config: pytest.Config, run: Run) -> None:
     """Watch all tests of this process. With --alluredir, allure-pytest's own listener is used."""
     listener = config.pluginmanager.getplugin("allure_listener")
     if listener is None:
         listener = AllureListener(config)
         config.pluginmanager.register(listener, "allure_listener")
         _register(config, listener)
-    _register(config, _Attachments(folder))
-    config.pluginmanager.register(_Steps(listener), "trafficdist_steps")
+    _register(config, _Attachments(run))
+    config.pluginmanager.register(_Steps(listener, run), "trafficdist_steps")
 
 
 def _register(config: pytest.Config, plugin: object) -> None:
-    """Register a plugin with Allure until the run ends: without that its plugins outlive a run."""
+    """Register a plugin with Allure until the run ends; otherwise it outlives the run."""
     allure_commons.plugin_manager.register(plugin)
     config.add_cleanup(lambda: allure_commons.plugin_manager.unregister(plugin))
 
 
 class _Attachments:
-    """Writes the attachments of tests."""
-
-    def __init__(self, folder: OutputFolder) -> None:
-        self._folder = folder
+    def __init__(self, run: Run) -> None:
+        self._folder = run.folder
 
     @allure_commons.hookimpl
     def report_attached_data(self, body: str | bytes, file_name: str) -> None:
@@ -50,23 +50,30 @@ class _Attachments:
 
 
 class _Steps:
-    """Adds the listener's steps and attachments to the result of a phase."""
+    """Writes the listener's steps and attachments of a test to the history, after each phase that has any."""
 
-    def __init__(self, listener: AllureListener) -> None:
-        self._listener = listener
+    def __init__(self, listener: AllureListener, run: Run) -> None:
+        self._listener, self._run = listener, run
+        self._written: tuple[Any, ...] = ()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        result = dict(report.user_properties).get(PROPERTY)
-        seen = self._listener.allure_logger.get_test(None)
-        if isinstance(result, dict) and seen is not None:
-            result["steps"], result["attachments"] = _plain(seen.steps), _plain(seen.attachments)
+        requirement, seen = requirement_of(item), self._listener.allure_logger.get_test(None)
+        if requirement is None or seen is None:
+            return report
+        steps, attachments = _plain(seen.steps), _plain(seen.attachments)
+        found = item.nodeid, steps, attachments
+        if (steps or attachments) and found != self._written:
+            self._written = found
+            facts = {"test": requirement.id, "parameters": parameters_of(item)}
+            with contextlib.suppress(OSError, UsageError):  # the recorder reports a history that cannot be written
+                self._run.history.write("steps", **facts, steps=steps, attachments=attachments)
         return report
 
 
 def _plain(value: Any) -> Any:
-    """Return lists and dicts for Allure's objects, without empty values, and without traces: a result has one."""
+    """Return lists and dicts for Allure's objects, without empty values and without traces, which results have."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dict__"):

@@ -6,18 +6,21 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
 import pytest
 
-from harness.errors import DistrustError, UsageError
+from harness.errors import DistrustError, NothingSelectedError, UsageError
+from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.model.requirements import Requirement
 from harness.plugin.recorder import requirement_of
+from harness.run.plan import check_names, reason_to_skip
 from harness.run.run import run_of
 from harness.run.signals import Signals
 from harness.run.suite_files import SUITE, place_of
+from harness.settings.settings import Settings
 
 _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
 
@@ -42,7 +45,7 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
 
 
 class _Command:
-    """Marks a run by the command, tells signals how far it is, and turns pytest's usage errors into the command's."""
+    """Marks a run by the command, informs signal handlers of its progress, and translates pytest's usage errors."""
 
     __name__ = "trafficdist_command"  # the plugin's name in pytest
 
@@ -50,7 +53,7 @@ class _Command:
         self._signals = signals
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Let a signal that comes after the last test, and before the report is whole, mark the run."""
+        """Mark the run as interrupted by a signal between the last test and the finished report."""
         run = run_of(config)
         if run is not None:
             self._signals.late = run.interrupt
@@ -61,7 +64,7 @@ class _Command:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        """From its end on, however it ends, nothing is broken off."""
+        """From the end of the tests on, signals interrupt nothing."""
         try:
             return (yield)
         finally:
@@ -69,7 +72,6 @@ class _Command:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """The same if it did not come as far as the tests."""
         self._signals.begin_end()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -93,31 +95,58 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
 
     Raises `DistrustError` with pytest's output if the suite cannot be collected.
     """
-    collector = _Collector()
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), _without_options():
-        code = run_pytest(
-            ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="], suite=suite, plugins=[collector]
-        )
+    arguments = ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="]
+    with _without_options():
+        found = _collect(lambda collector: run_pytest(arguments, suite=suite, plugins=[collector]))
+    return sorted({each.id: each for each in found.known}.values(), key=lambda each: each.id)
+
+
+def require_selection(config: pytest.Config, settings: Settings) -> None:
+    """Raise `NothingSelectedError` if the run would select nothing, and `UsageError` for unknown names.
+
+    A kind cluster takes a minute to make, and the plan is made after it. Raises `DistrustError` when the suite cannot
+    be collected.
+    """
+    arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # makes no run, starts no workers
+    found = _collect(lambda collector: int(pytest.main(arguments, plugins=[collector])))
+    check_names(settings, found.known)
+    reasons = [reason_to_skip(each, settings) for each in found.chosen]
+    if all(reason for reason, _ in reasons):
+        things = "; ".join(sorted({thing for _, thing in reasons}))
+        why = f": {things}" if things else ""
+        raise NothingSelectedError(f"{MEANINGS[ExitCode.NOTHING_SELECTED]}{why}")
+
+
+def _collect(start: Callable[[_Collector], int]) -> _Collector:
+    """Collect silently. Raises `DistrustError` with pytest's output if that fails."""
+    collector, output = _Collector(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        code = start(collector)
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        raise DistrustError(f"the suite cannot be collected:\n{said.getvalue()}")
-    return [collector.found[each] for each in sorted(collector.found)]
+        raise DistrustError(f"the suite cannot be collected:\n{output.getvalue()}")
+    return collector
 
 
 class _Collector:
     def __init__(self) -> None:
-        self.found: dict[str, Requirement] = {}
+        self.chosen: list[Requirement] = []
+        self._deselected: list[Requirement] = []
 
+    @property
+    def known(self) -> list[Requirement]:
+        return [*self.chosen, *self._deselected]
+
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
-        for item in items:
-            requirement = requirement_of(item)
-            if requirement is not None:
-                self.found[requirement.id] = requirement
+        self.chosen = [found for item in items if (found := requirement_of(item)) is not None]
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._deselected += [found for item in items if (found := requirement_of(item)) is not None]
 
 
 @contextlib.contextmanager
-def _without_options():  # type: ignore[no-untyped-def]
-    """Remove the environment variables with options of a run for the block, which only collects."""
+def _without_options() -> Iterator[None]:
+    """Remove environment variables with options of a run for the block."""
     ours = {name: value for name, value in os.environ.items() if name.startswith(("TRAFFICDIST_", "PYTEST_ADDOPTS"))}
     for name in ours:
         del os.environ[name]

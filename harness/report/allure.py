@@ -22,20 +22,10 @@ from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import SkipReason
 from harness.model.escaping import for_line, for_terminal, for_viewer
 from harness.model.requirements import Level, Requirement
+from harness.report.outcomes import SHOWN
 from harness.report.reactions import Numbers, as_csv
 from harness.run.folder import OutputFolder
 from harness.settings.settings import Settings
-
-STATUS: Mapping[Outcome, str] = {
-    Outcome.MET: "passed",
-    Outcome.FAILURE: "failed",
-    Outcome.UNTOLD: "broken",
-    Outcome.WARNING: "unknown",
-    Outcome.NOTE: "unknown",
-    Outcome.NOT_RUN: "skipped",
-}
-"""Allure has five statuses, and none for a warning. "unknown" is the one that it shows and counts apart from passes,
-failures and skips; two categories say which of it are warnings, and which notes."""
 
 _SEVERITY = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
 
@@ -49,10 +39,7 @@ def write(
     place: Mapping[str, Any],
     transitions: Numbers,
 ) -> None:
-    """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`.
-
-    `transitions` are the numbers of steady traffic, by case.
-    """
+    """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`."""
     for each in (folder.path / "allure-results").glob("*-result.json"):  # of an earlier try in this run
         each.unlink()
     for result in (each for each in results if not each.left_out):
@@ -82,7 +69,7 @@ def _result(result: Result, case: CaseResult, settings: Settings) -> dict[str, A
         "fullName": name,
         "name": f"{name}: {requirement.sentence}",
         "titlePath": [requirement.document, requirement.section],
-        "status": STATUS[result.outcome_of(case)],
+        "status": SHOWN[result.outcome_of(case)].allure,
         "statusDetails": {"message": result.message_of(case), "trace": case.explanation},
         "stage": "finished",
         **(times if case.start else {}),
@@ -94,7 +81,7 @@ def _result(result: Result, case: CaseResult, settings: Settings) -> dict[str, A
 
 
 def _parameters(case: CaseResult, settings: Settings) -> dict[str, str]:
-    """Return the parameters that tell results of one requirement apart, even in one report of several runs."""
+    """Return the parameters that distinguish results of one requirement, even in one report of several runs."""
     own = {"case": case.parameters} if case.parameters else {}
     return {
         **own,
@@ -132,13 +119,13 @@ def _labels(requirement: Requirement, case: CaseResult, settings: Settings) -> l
 
 
 def link(requirement: Requirement) -> str:
-    """Return a link to the source, "" if it is no KEP: KEPs have a short address by number."""
+    """Return a link to the KEP of a requirement; "" if its source is no KEP."""
     kep = re.search(r"KEP-(\d+)", requirement.source)
     return f"https://kep.k8s.io/{kep[1]}" if kep else ""
 
 
 def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
-    """Copy the evidence into Allure's folder, as it reads nothing outside, and return the attachments."""
+    """Copy the evidence into Allure's folder, since it reads no other, and return the attachments."""
     found = []
     for path in map(PurePath, case.evidence):
         source = f"{uuid.uuid4()}-attachment{path.suffix}"
@@ -148,7 +135,7 @@ def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
 
 
 def _table(folder: OutputFolder, changes: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Write the numbers of steady traffic as a table, which Allure shows as one, and return the attachment."""
+    """Write the numbers of steady traffic as a CSV file, which Allure shows as a table, and return the attachment."""
     if not changes:
         return []
     source = f"{uuid.uuid4()}-attachment.csv"
@@ -156,9 +143,16 @@ def _table(folder: OutputFolder, changes: Sequence[Mapping[str, Any]]) -> list[d
     return [{"name": "transitions.csv", "source": source, "type": _TYPES[".csv"]}]
 
 
-def _category(name: str, outcome: Outcome, message: str = "") -> dict[str, Any]:
-    return {"name": name, "matchers": {"statuses": [STATUS[outcome]], **({"message": message} if message else {})}}
+def _category(name: str, status: str, message: str = "") -> dict[str, Any]:
+    return {"name": name, "matchers": {"statuses": [status], **({"message": message} if message else {})}}
 
+
+_SKIPPED = {
+    SkipReason.UNSUPPORTED: "Not claimed",
+    SkipReason.INELIGIBLE: "Cluster not suited",
+    SkipReason.DESELECTED: "Deselected",
+    SkipReason.UNAVAILABLE: "Not available here",
+}
 
 # Allure 3 reads categories from here, and from nowhere else.
 CONFIGURATION = {
@@ -166,20 +160,18 @@ CONFIGURATION = {
     "output": "allure-report",
     "plugins": {"awesome": {"options": {"reportName": "trafficdist", "singleFile": True}}},
     "categories": [
-        _category("Requirement not met", Outcome.FAILURE),
-        _category("Could not be told (inconclusive)", Outcome.UNTOLD),
-        _category("Warning: SHOULD not met", Outcome.WARNING, f"^{Outcome.WARNING}, "),
-        _category("Note: MAY not met", Outcome.NOTE, f"^{Outcome.NOTE}, "),
-        _category("Not claimed", Outcome.NOT_RUN, f"^{SkipReason.UNSUPPORTED}: "),
-        _category("Cluster unsuited", Outcome.NOT_RUN, f"^{SkipReason.INELIGIBLE}: "),
-        _category("Deselected", Outcome.NOT_RUN, f"^{SkipReason.DESELECTED}: "),
-        _category("Not available here", Outcome.NOT_RUN, f"^{SkipReason.UNAVAILABLE}: "),
+        *(
+            _category(shown.category, shown.allure, f"^{outcome}, " if shown.allure == "unknown" else "")
+            for outcome, shown in SHOWN.items()
+            if shown.category
+        ),
+        *(_category(name, SHOWN[Outcome.NOT_RUN].allure, f"^{reason}: ") for reason, name in _SKIPPED.items()),
     ],
 }
 
 
 def executor(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the executor, for Allure's widget: a CI system that the environment names, or a run by hand."""
+    """Return the executor for Allure's widget: the CI system that the environment names, or a manual run."""
     if environment.get("GITHUB_ACTIONS"):
         base = f"{environment.get('GITHUB_SERVER_URL', '')}/{environment.get('GITHUB_REPOSITORY', '')}"
         url = f"{base}/actions/runs/{environment.get('GITHUB_RUN_ID', '')}"

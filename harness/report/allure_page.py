@@ -25,8 +25,8 @@ _HOW = "Install Node 20 or newer, which has npx: https://nodejs.org, or `apt-get
 def write(run: str, out: Path | None = None) -> Path:
     """Write Allure's report of a run, by default into its folder, and return its path.
 
-    Raises `UsageError` for what is no folder of a run with Allure's results, and `UnavailableError` where Allure
-    cannot be had, with the way to get it.
+    Raises `UsageError` if the folder has no Allure results, and `UnavailableError` with the remedy if npx or Allure is
+    missing.
     """
     folder = place_of(run).parent
     for name in ("allure-results", "allurerc.json"):
@@ -44,7 +44,6 @@ def write(run: str, out: Path | None = None) -> Path:
 
 
 def _generate(folder: Path, made: str) -> None:
-    """Call Allure in the folder of a run, where it finds its configuration."""
     npx = shutil.which("npx")
     if npx is None:
         raise UnavailableError(f"Allure is a Node program, and npx is not here. {_HOW}")

@@ -15,7 +15,7 @@ from harness.report.listed import ListedRow, as_json, as_lines, as_yaml, markdow
 def write(
     requirements: Sequence[Requirement], form: str, *, of: Sequence[Requirement], suite: Path, width: int = 0
 ) -> str:
-    """Return requirements in one of the forms json, yaml, md and table.
+    """Return requirements as json, yaml, md or table.
 
     They are a selection `of` the catalogue of the suite in that folder. `width` is that of the terminal, 0 for none.
     """
@@ -35,7 +35,6 @@ def write(
 
 
 def as_data(requirements: Sequence[Requirement], *, of: Sequence[Requirement], suite: Path) -> dict[str, Any]:
-    """Return requirements as plain values, with the digest of the whole catalogue, which reports quote."""
     return {
         "suite": {**name_and_version(suite), "catalogueDigest": catalogue_digest(of)},
         "requirements": [_values(each) for each in requirements],
@@ -43,7 +42,6 @@ def as_data(requirements: Sequence[Requirement], *, of: Sequence[Requirement], s
 
 
 def as_markdown(requirements: Sequence[Requirement], suite: Path) -> str:
-    """Return the catalogue as a Markdown page: a section a profile, a table row a requirement."""
     of = " ".join(name_and_version(suite).values())
     lines = ["# Requirements", "", f"{len(requirements)} requirements of {of}.", ""]
     for profile, mine in _by_profile(requirements):

@@ -30,26 +30,23 @@ _MOST_ALIKE = 3  # mutants that explain the same failures
 
 
 class Fault(Protocol):
-    """What is known of a mutant."""
-
     @property
     def sentence(self) -> str:
         """Its fault."""
 
     @property
     def symptom(self) -> str:
-        """A pattern for the first line of a failure that it causes."""
+        """A pattern for the first line of a failure that the mutant causes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Requirements, by id, that fail as all these mutants would; these by name, with their faults."""
+    """Requirements, by id, that fail as they would with any of these mutants; mutants by name, with their faults."""
 
     requirements: tuple[str, ...]
     mutants: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as reports have it."""
         mutants = [{"name": name, "fault": fault} for name, fault in self.mutants]
         return {"requirements": list(self.requirements), "mutants": mutants}
 
@@ -61,7 +58,7 @@ class Cause:
 
 
 def of(results: Sequence[Result]) -> list[Cause]:
-    """Return what failures have in common, by the mutants that are installed."""
+    """Return likely common causes of failures, by the installed mutants."""
     if sum(each.verdict is Verdict.FAILED for each in results) < FEWEST:
         return []
     from harness.settings.mutants import mutants  # noqa: PLC0415  they bring the reference with them
@@ -70,7 +67,7 @@ def of(results: Sequence[Result]) -> list[Cause]:
 
 
 def shared(results: Sequence[Result], faults: Mapping[str, Fault]) -> list[Cause]:
-    """Return likely causes, those of most failures first; each failure stands in one at most."""
+    """Return likely causes, by the number of failures. Each failure counts for one cause at most."""
     seen = {name: found for name, fault in faults.items() if len(found := _seen(results, name, fault)) >= FEWEST}
     causes: list[Cause] = []
     while seen:
@@ -83,7 +80,7 @@ def shared(results: Sequence[Result], faults: Mapping[str, Fault]) -> list[Cause
 
 
 def _seen(results: Sequence[Result], name: str, fault: Fault) -> frozenset[str]:
-    """Return which requirements fail with the symptom of a mutant; none where too many that would kill it are met."""
+    """Return the requirements that fail with the symptom of a mutant; none if too many that would kill it are met."""
     killers = [each for each in results if name in each.requirement.kills]
     met = sum(each.verdict is Verdict.PASSED for each in killers)
     failed = (each for each in killers if each.verdict is Verdict.FAILED)

@@ -43,14 +43,14 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """The issue to open for a change; the same change has the same title every night."""
+    """An issue for a change. The same change has the same title every night."""
 
     title: str
     body: str
 
 
 def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[VerdictChange]:
-    """Return the changes from `old` to `new`, by requirement and place; none for a place without an old report."""
+    """Return the changes from `old` to `new`, by requirement and place. A place without an old report has none."""
     return sorted(
         change for where, report in new.items() if where in old for change in _changes(where, old[where], report)
     )
@@ -88,7 +88,7 @@ def _suite(report: Report) -> str:
 
 
 def new_ones(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[str]:
-    """Return the ids of requirements that are new at some place, whatever became of them."""
+    """Return the ids of requirements that are new at some place, with any verdict."""
     both = [(old[where], report) for where, report in new.items() if where in old and not _is_quick(old[where])]
     return sorted({name for before, now in both for name in _ids(now) - _ids(before)})
 
@@ -100,7 +100,7 @@ def _ids(report: Report) -> set[str]:
 def as_markdown(
     found: Sequence[VerdictChange], news: Sequence[str] = (), refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Return one table of all changes, the ids of new requirements, and the reports that are not verified, with why."""
+    """Return a table of all changes, the ids of new requirements, and the refused reports with a reason each."""
     blocks = [_table(found) if found else "No verdict changed."]
     if news:
         more = f" and {len(news) - MOST_ROWS} more" if len(news) > MOST_ROWS else ""
@@ -121,7 +121,7 @@ def _table(found: Sequence[VerdictChange]) -> str:
 
 
 def issues(found: Sequence[VerdictChange]) -> list[Issue]:
-    """Return one issue for each requirement that changed, or a single one if they are more than `MOST_ISSUES`."""
+    """Return one issue per changed requirement, or a single one if they are more than `MOST_ISSUES`."""
     by_requirement = [list(group) for _, group in groupby(sorted(found), key=lambda each: each.requirement)]
     if len(by_requirement) > MOST_ISSUES:
         return [Issue(_MANY, f"{len(by_requirement)} requirements.\n\n{as_markdown(found)}")]

@@ -14,40 +14,35 @@ from harness.judging.outcome import Outcome, outcome
 from harness.model import judged
 from harness.model.escaping import for_code, for_markdown
 from harness.model.requirements import Profile
+from harness.report.outcomes import COLUMNS, SHOWN
 from harness.report.reactions import by_kind
 
 Report = Mapping[str, Any]
 
-MARKS = {
-    Outcome.FAILURE: "✗",
-    Outcome.UNTOLD: "?",
-    Outcome.WARNING: "!",
-    Outcome.NOTE: "i",
-    Outcome.MET: "✓",
-    Outcome.NOT_RUN: "-",
-}
+NOT_RUN = "-"
+MARKS = {outcome: NOT_RUN if outcome is Outcome.NOT_RUN else shown.mark for outcome, shown in SHOWN.items()}
 """Marks by outcome, the worst first."""
 
-MET, NOT_RUN = MARKS[Outcome.MET], MARKS[Outcome.NOT_RUN]
-KEY = "✓ met, ✗ a MUST is not met, ? it could not be told, ! a SHOULD is not met, i a MAY is not met, - did not run."
+MET = MARKS[Outcome.MET]
+KEY = ", ".join(f"{MARKS[each]} {SHOWN[each].meaning}" for each in COLUMNS) + "."
 
 
 _WITH_A_PROXY = {Profile.SERVICE_PROXY, Profile.CLUSTER}
 
 
 def judged_by(report: Report) -> str:
-    """Return what packets followed; older reports do not say it, and are all of packets."""
+    """Return what was judged, packets or decisions; older reports are all of packets."""
     return str(report.get("judges", judged.PACKETS))
 
 
 def mode_of(report: Report) -> str:
-    """Return the mode of the proxy that was judged; "" where none was, as the mode is of one beside what was."""
+    """Return the mode of the proxy; "" where no proxy was judged."""
     profiles = {each["name"].lower() for each in report.get("profiles") or ()}
     return "" if profiles and not profiles & _WITH_A_PROXY else str(report.get("mode") or "")
 
 
 def title_of(report: Report) -> str:
-    """Return the implementation of a report as a column's head: project, version, mode and, if so, "(decisions)"."""
+    """Return the implementation of a report as the head of a column: project, version, mode, and "(decisions)"."""
     implementation, by = report["implementation"], judged.mark(judged_by(report))
     parts = (implementation.get("project"), implementation.get("version"), mode_of(report), by)
     return for_markdown(" ".join(str(each) for each in parts if each))
@@ -89,7 +84,7 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
 
 
 def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, float]]]) -> list[str]:
-    """Return the table of reactions, with two columns for each report; nothing if no report has any."""
+    """Return the table of reactions, with two columns per report; nothing if no report has any."""
     kinds = sorted({kind for each in found for kind in each})
     if not kinds:
         return []
@@ -103,18 +98,17 @@ def _both(reaction: tuple[float, float] | None) -> tuple[str, str]:
 
 
 def key_of_decisions(judges: Iterable[str]) -> list[str]:
-    """Return what "(decisions)" means, where it stands in a table."""
+    """Return the explanation of "(decisions)" where a table has it."""
     return [judged.KEY, ""] if judged.DECISIONS in judges else []
 
 
 def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:
-    """Return a line for each report that is not verified, with the first reason."""
+    """Return a line with the first reason for each report that is refused."""
     lines = [f"- Not verified: {head} ({for_markdown(why)})." for head, why in zip(heads, refused, strict=False) if why]
     return [*lines, ""] if lines else []
 
 
 def _heads(reports: Sequence[Report]) -> list[str]:
-    """Return titles, with the Kubernetes version where titles are equal."""
     titles = [title_of(report) for report in reports]
     times = Counter(titles)
     return [
@@ -124,7 +118,6 @@ def _heads(reports: Sequence[Report]) -> list[str]:
 
 
 def _results(reports: Sequence[Report]) -> list[str]:
-    """Return the table with a row for each implementation and Kubernetes version, and a column for each mode."""
     cells: dict[tuple[str, str], dict[str, list[str]]] = {}
     for report in reports:
         row = (title_of({**report, "mode": ""}), _kubernetes(report))
@@ -149,7 +142,7 @@ def _by_number(version: str) -> list[int]:
 
 
 def by_feature(report: Report) -> dict[str, dict[str, str]]:
-    """Return the cell of each feature of which anything ran, by profile and name."""
+    """Return the cell of each feature that ran, by profile and name."""
     found: dict[str, dict[str, str]] = {}
     for profile, name in sorted({(each["profile"], name) for each in report["tests"] for name in each["features"]}):
         cell = _feature((each for each in report["tests"] if each["profile"] == profile), name)
@@ -163,7 +156,7 @@ def _feature(tests: Iterable[Mapping[str, Any]], name: str) -> str:
 
 
 def counted(tests: Iterable[Mapping[str, Any]]) -> str:
-    """Return a cell that counts tests of a report: "✓ 12", "✗ 3/12", "-"."""
+    """Return the cell of these tests: "✓ 12", "✗ 3/12", "-"."""
     marks = Counter(mark for test in tests if (mark := _mark(test)) != NOT_RUN)
     if not marks:
         return NOT_RUN
@@ -176,7 +169,7 @@ def _mark(test: Mapping[str, Any] | None) -> str:
 
 
 def table(first: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """Return the lines of a Markdown table; `first` heads the column of names. All texts are Markdown."""
+    """Return the lines of a Markdown table. All texts are Markdown."""
     rule = ["---"] * (len(heads) + 1)
     return [_line([first, *heads]), _line(rule), *(_line([name, *cells]) for name, cells in rows)]
 

@@ -27,6 +27,7 @@ from harness.model.files import MEGABYTE, fault_of_path, shown
 from harness.model.requirements import Level, Profile
 from harness.report import causes
 from harness.report import environment as env
+from harness.report.outcomes import SHOWN, UNMET
 from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
 
@@ -42,7 +43,7 @@ def build(
     artifacts: Sequence[dict[str, str]],
     transitions: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the report of a run, `about` which is what `describe` returned; `transitions` if there were any."""
+    """Return the report of a run. `about` is the value of `describe`."""
     values = {
         **about,
         "apiVersion": API_VERSION,
@@ -59,7 +60,7 @@ def build(
 
 
 def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, Any]:
-    """Return what a report says of a run as a whole; `duration` in seconds. The run's history says it too."""
+    """Return the report's values about a run as a whole, which the history has as well. `duration` is in seconds."""
     settings, plan = run.settings, run.known_plan() or Plan()
     place = env.environment(settings, run.known_environment())
     reported_version = place["servers"].get("apiserver", "unknown")
@@ -81,7 +82,7 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Plain(_DUMPER):  # type: ignore[misc]
-    """Writes a value that is there twice twice, without an anchor, and texts that terminals would obey in quotes."""
+    """Writes repeated values without anchors, and puts texts with control characters in quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -110,7 +111,7 @@ def check(report: Any) -> None:
 
 
 def load_report(place: str) -> dict[str, Any]:
-    """Read a report, or that in the folder of a run, which meets its schema. Raises `UsageError`."""
+    """Read a report file, or the report in the folder of a run, that matches the schema. Raises `UsageError`."""
     path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
     report = strict_yaml.read(path, what="report", most=MOST_BYTES)
     try:
@@ -123,7 +124,7 @@ def load_report(place: str) -> dict[str, Any]:
 
 
 def read_report(place: str) -> dict[str, Any]:
-    """Read a report as `load_report` does, that means one thing alone. Raises `UsageError` with the file and key."""
+    """Read a report as `load_report` does, and refuse duplicate ids. Raises `UsageError` with the file and key."""
     report = load_report(place)
     for key, name in (("tests", "id"), ("features", "name"), ("profiles", "name"), ("artifacts", "path")):
         times = Counter(each[name] for each in report[key])
@@ -137,7 +138,7 @@ def read_report(place: str) -> dict[str, Any]:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether the path of an artifact is one inside the folder, as far as its text says."""
+    """Return whether the path of an artifact is inside the folder, by its text."""
     parts = PurePath(path)
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or fault_of_path(path))
 
@@ -150,7 +151,7 @@ def _check_time(key: str, text: str) -> None:
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:
-    """Return the reports in a folder of runs, by name of the run; for a single run or file one, whose name is empty.
+    """Return the reports in a folder of runs, by name of the run. A single run or file has the name "".
 
     Raises `UsageError` if there is none, or for the first invalid one.
     """
@@ -164,15 +165,14 @@ def read_reports(place: str) -> dict[str, dict[str, Any]]:
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of the report."""
     text = resources.files("harness.report").joinpath("schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
 def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the profiles of which something was asked, ordered by name, each with the levels that have tests.
+    """Return the profiles that have selected requirements, by name, each with its levels.
 
-    `features` is the report's list of features, with what is declared.
+    `features` is the report's list of features.
     """
     declared = {each["name"] for each in features if each["declared"]}
     found = []
@@ -198,32 +198,27 @@ def _level(results: Sequence[Result]) -> dict[str, Any]:
     if not counted:
         return {}
     numbers = count(counted)
-    unproven = numbers[Outcome.UNTOLD] or any(
+    unproven = numbers[Outcome.INCONCLUSIVE] or any(
         each.requirement.level is Level.MUST and each.outcome is Outcome.NOT_RUN for each in counted
     )
     level: dict[str, Any] = {
         "result": "failure" if numbers[Outcome.FAILURE] else "partial" if unproven else "success",
         "restsOn": rests_on(counted),
         "statistics": {
-            name: numbers[outcome] for outcome, (name, _, always) in _COUNTED.items() if always or numbers[outcome]
+            SHOWN[outcome].statistic: numbers[outcome]
+            for outcome in _COUNTED
+            if SHOWN[outcome].always or numbers[outcome]
         },
     }
-    for outcome, (_, key, _) in _COUNTED.items():
+    for outcome in _COUNTED:
         ids = sorted(each.requirement.id for each in counted if each.outcome is outcome)
-        if key and ids:
-            level[key] = ids
+        if SHOWN[outcome].ids and ids:
+            level[SHOWN[outcome].ids] = ids
     return level
 
 
-_COUNTED = {
-    Outcome.MET: ("Passed", "", True),
-    Outcome.NOT_RUN: ("Skipped", "skippedTests", True),
-    Outcome.FAILURE: ("Failed", "failedTests", True),
-    Outcome.UNTOLD: ("Inconclusive", "inconclusiveTests", False),
-    Outcome.WARNING: ("Warnings", "warningTests", False),
-    Outcome.NOTE: ("Notes", "noteTests", False),
-}
-"""By outcome the names of its number and of its list of ids, and whether a number of 0 is shown."""
+_COUNTED = (Outcome.MET, Outcome.NOT_RUN, *UNMET)
+"""Outcomes in the order of Gateway API's reports."""
 
 
 def _features(results: Sequence[Result], declared: Collection[str]) -> dict[str, list[str]]:
@@ -270,7 +265,6 @@ def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
 
 
 def test_values(result: Result) -> dict[str, Any]:
-    """Return what the report says of one requirement."""
     requirement, worst = result.requirement, result.worst
     test: dict[str, Any] = {
         "id": requirement.id,

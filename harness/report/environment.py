@@ -25,7 +25,6 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def suite_version() -> str:
-    """Return the version of the installed suite."""
     return importlib.metadata.version("trafficdist")
 
 
@@ -51,9 +50,9 @@ def suite_revision() -> str:
 
 
 def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]:
-    """The suite block: which suite lies in this folder, in which version, and the digest of its catalogue.
+    """Return the suite block: name, version, and the digest of the catalogue.
 
-    The published suite has its revision; somebody's own names the trafficdist that ran it.
+    The published suite has its revision; a user's own suite has the version of trafficdist.
     """
     if place != place_of():
         more = {"harness": suite_version()}
@@ -65,7 +64,7 @@ def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]
 
 
 def name_and_version(place: Path) -> dict[str, str]:
-    """Return name and version of the suite in this folder; somebody's own suite has those of its package."""
+    """Return name and version of the suite in this folder; for a user's own suite, those of its package."""
     if place == place_of():
         return {"name": "trafficdist", "version": suite_version()}
     while (place.parent / "__init__.py").exists():
@@ -74,7 +73,7 @@ def name_and_version(place: Path) -> dict[str, str]:
 
 
 def _version_of(package: str) -> str:
-    """The version of what installed a package; "unknown" when nothing did."""
+    """Return the version of an installed package; "unknown" if it is not installed."""
     distributions = importlib.metadata.packages_distributions().get(package, [package])
     with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):
         return importlib.metadata.version(distributions[0])
@@ -82,13 +81,13 @@ def _version_of(package: str) -> str:
 
 
 def catalogue_digest(requirements: Iterable[Requirement]) -> str:
-    """Return a digest of the whole catalogue: two runs with the same digest judged the same requirements."""
+    """Return a digest of the whole catalogue. Runs with equal digests judge the same requirements."""
     rows = [requirement_to_json(each) for each in sorted(requirements, key=lambda each: each.id)]
     return "sha256:" + hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment block of the report: this machine, overridden by the values of the booted backend."""
+    """Return the environment block of the report: this machine, overridden by values of the booted backend."""
     own: dict[str, Any] = {
         "backend": settings.backend,
         "topology": settings.topology.name,
@@ -104,7 +103,7 @@ def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, An
 
 
 def implementation(settings: Settings) -> dict[str, Any]:
-    """Return the implementation block: the given options, and for the reference its own values."""
+    """Return the implementation block: the given options, with defaults for the reference."""
     own = ("The trafficdist authors", "reference", "", suite_version()) if settings.judges_reference else ("",) * 4
     given = (settings.organization, settings.project, settings.url, settings.version)
     values = [theirs or ours for theirs, ours in zip(given, own, strict=True)]

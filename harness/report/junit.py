@@ -18,15 +18,16 @@ from xml.etree import ElementTree
 from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result
 from harness.model.escaping import for_terminal
+from harness.report.outcomes import SHOWN
 
 # Characters that XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def as_xml(results: Sequence[Result], *, start: datetime.datetime, duration: float) -> bytes:
-    """Return the whole file. `duration` is in seconds."""
     cases = [(result, case) for result in results if not result.left_out for case in result.cases]
-    tags = Counter(_TAGS.get(result.outcome_of(case)) for result, case in cases)
+    outcomes = [result.outcome_of(case) for result, case in cases]
+    tags = Counter(SHOWN[outcome].junit for outcome in outcomes if outcome is not Outcome.MET)
     suites = ElementTree.Element("testsuites", name="trafficdist")
     suite = ElementTree.SubElement(
         suites,
@@ -54,22 +55,12 @@ def _add(suite: ElementTree.Element, result: Result, case: CaseResult) -> None:
     outcome = result.outcome_of(case)
     if outcome is Outcome.MET:
         return
-    detail = ElementTree.SubElement(element, _TAGS[outcome])
-    if kind := _TYPES.get(outcome):
-        detail.set("type", kind)
+    detail = ElementTree.SubElement(element, SHOWN[outcome].junit)
+    if SHOWN[outcome].junit_type:
+        detail.set("type", SHOWN[outcome].junit_type)
     detail.set("message", _clean(result.message_of(case)))
     if outcome is not Outcome.NOT_RUN:
         detail.text = _clean(f"{result.requirement.id}: {result.requirement.sentence}\n\n{case.explanation}")
-
-
-_TAGS = {
-    Outcome.FAILURE: "failure",
-    Outcome.UNTOLD: "error",
-    Outcome.WARNING: "skipped",
-    Outcome.NOTE: "skipped",
-    Outcome.NOT_RUN: "skipped",
-}
-_TYPES = {Outcome.WARNING: "trafficdist.warning", Outcome.NOTE: "trafficdist.note", Outcome.NOT_RUN: "pytest.skip"}
 
 
 def _clean(text: str) -> str:

@@ -22,7 +22,7 @@ _INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """A name, a word or two about it, and sentences."""
+    """A name, a word about it, and sentences."""
 
     name: str
     word: str
@@ -30,7 +30,7 @@ class ListedRow:
 
 
 def as_lines(rows: Sequence[ListedRow], *, width: int) -> str:
-    """Return the rows as text for a terminal that is `width` columns wide; 0: one line each."""
+    """Return the rows as text for a terminal with `width` columns; 0 for one line per row."""
     if width:
         return "\n".join(_of_terminal(rows, min(width, _WIDEST)))
     return as_table([(row.name, row.word, " ".join(row.sentences)) for row in rows])
@@ -59,15 +59,12 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def as_json(data: Any) -> str:
-    """Return plain values as JSON."""
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 def as_yaml(data: Any) -> str:
-    """Return plain values as YAML."""
     return yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True).rstrip()
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """Return one row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

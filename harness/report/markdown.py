@@ -11,14 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.judging.judge import Key
-from harness.judging.outcome import DECISIVE, Outcome
+from harness.judging.outcome import DECISIVE
 from harness.judging.results import Result, count
 from harness.judging.story import Story
 from harness.model.escaping import for_code, for_markdown, for_terminal
 from harness.report.comparison import KEY, NOT_RUN, by_feature, judged_by, key_of_decisions, table, title_of
+from harness.report.outcomes import COLUMNS, SHOWN, UNMET
 from harness.report.page import details, mermaid
 from harness.report.page.page import code_of
-from harness.report.summary import COLUMNS, MARKS, conclusion
+from harness.report.summary import conclusion
 
 MOST_WHOLE = 35_000
 """Letters of failures that are told whole, with a map; the next ones have a line each."""
@@ -30,16 +31,9 @@ _MOST_EXPLANATION = 3000  # letters
 _MOST_PICTURE = 3000
 _LONGEST = 200  # letters of a message
 
-_HEADINGS = {
-    Outcome.FAILURE: "Not met",
-    Outcome.UNTOLD: "Could not be told",
-    Outcome.WARNING: "Warnings: a SHOULD that is not met, or that could not be told",
-    Outcome.NOTE: "Notes: the same of a MAY",
-}
-
 
 def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: Mapping[Key, Story]) -> str:
-    """Return the summary: what the run comes to, what is not as it should be, then numbers."""
+    """Return the summary: the conclusion, failures, then numbers."""
     chosen = [each for each in results if not each.left_out]
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     said = conclusion(results, code_of(results, report), "", report["run"].get("certifiableReasons", ()))
@@ -47,10 +41,10 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
     for line in said:
         lines += [for_markdown(line.text), ""]
     left = MOST_WHOLE
-    for outcome, heading in _HEADINGS.items():
+    for outcome in UNMET:
         mine = [each for each in chosen if each.outcome is outcome]
         if mine:
-            lines += [f"### {MARKS[outcome]} {heading} ({len(mine)})", ""]
+            lines += [f"### {SHOWN[outcome].mark} {SHOWN[outcome].heading} ({len(mine)})", ""]
         for number, each in enumerate(mine):
             whole = "\n".join(_told(each, stories, nodes)) if outcome in DECISIVE else ""
             left -= len(whole)
@@ -63,7 +57,7 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
 
 
 def _told(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) -> Iterator[str]:
-    """Yield a failure whole: sentence, message, the map of its first bad window, and its explanation folded in."""
+    """Yield a failure: sentence, message, the map of its first failed window, and its explanation, collapsed."""
     requirement, worst = result.requirement, result.worst
     parameters = f" [{for_markdown(worst.parameters)}]" if worst.parameters else ""
     yield f"**`{for_code(requirement.id)}`**{parameters} ({requirement.level}): {for_markdown(requirement.sentence)}"
@@ -82,7 +76,7 @@ def _told(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) ->
 
 
 def _fenced(text: str) -> list[str]:
-    """Return a block of code, whose fence is longer than any in the text."""
+    """Return a block of code with a fence that is longer than any in the text."""
     shown = for_terminal(text)
     fence = "`" * max([3, *(len(each) + 1 for each in re.findall("`+", shown))])
     return [f"{fence}text", shown, fence] if shown else []
@@ -100,7 +94,7 @@ def _shortened(message: str) -> str:
 
 
 def _numbers(results: Sequence[Result]) -> list[str]:
-    heads = [name for name, _ in COLUMNS.values()]
+    heads = [SHOWN[outcome].column for outcome in COLUMNS]
     rows = []
     for profile in sorted({each.requirement.profile for each in results}):
         numbers = count([each for each in results if each.requirement.profile == profile])

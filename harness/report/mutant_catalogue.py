@@ -23,14 +23,13 @@ class Listed:
 
     @property
     def benign(self) -> bool:
-        """True for a benign variant: odd, but right."""
         return self.mutant.name in benign_variants()
 
 
 def of(requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool = False) -> list[Listed]:
-    """Return the mutants whose names match a pattern, or all; `only_killed`: just those that these requirements kill.
+    """Return the mutants whose names match a pattern, or all; with `only_killed`, those that these requirements kill.
 
-    Raises `UsageError` for a pattern that matches none, and `NothingSelectedError` if the result is empty.
+    Raises `UsageError` for a pattern without a match, and `NothingSelectedError` if the result is empty.
     """
     every = mutants()
     for pattern in patterns:
@@ -46,7 +45,7 @@ def of(requirements: Sequence[Requirement], patterns: Sequence[str], *, only_kil
 
 
 def write(listed: Sequence[Listed], form: str, *, width: int = 0) -> str:
-    """Return the mutants in one of the forms json, yaml, md and table; `width` is that of the terminal, 0 for none."""
+    """Return the mutants as json, yaml, md or table. `width` is that of the terminal, 0 for none."""
     match form:
         case "json":
             return as_json({"mutants": [_values(each) for each in listed]})

@@ -23,13 +23,12 @@ Numbers = Mapping[Key, Sequence[Mapping[str, Any]]]
 
 
 def by_case(judged: Judged) -> dict[Key, list[dict[str, Any]]]:
-    """Return the numbers of each case in which there was steady traffic."""
+    """Return the numbers of each case with steady traffic."""
     found = {key: transitions(story) for key, story in judged.stories.items()}
     return {key: each for key, each in sorted(found.items()) if each}
 
 
 def listed(numbers: Numbers) -> list[dict[str, Any]]:
-    """Return the numbers of all cases, as `transitions` in the report."""
     return [
         {"test": test, **({"parameters": parameters} if parameters else {}), **each}
         for (test, parameters), some in numbers.items()
@@ -38,7 +37,7 @@ def listed(numbers: Numbers) -> list[dict[str, Any]]:
 
 
 def rows(transition: Mapping[str, Any]) -> list[list[Any]]:
-    """Return a line for each client and change, with a cell for each of `COLUMNS`; "" for what there is none of."""
+    """Return a line per client and change, with a cell per column of `COLUMNS`; "" for missing values."""
     return [
         [
             client["client"], client["asked"], client["longestGapMs"], client["longestPauseMs"],
@@ -52,7 +51,6 @@ def rows(transition: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return all steady traffic of a case as one table."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["traffic", *COLUMNS])

@@ -1,10 +1,13 @@
-"""`trafficdist judge`: derives the verdicts of a run again from its history, without a cluster or a network."""
+"""Derives the verdicts of a run again from its history, without a cluster or a network: `trafficdist judge`.
+
+`trafficdist verify` and the page of a run start from here as well.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +19,10 @@ from harness.errors import UsageError
 from harness.judging.conclusion import Cause
 from harness.judging.exit_codes import ExitCode, exit_code
 from harness.judging.history import Recorded, read, read_parts
-from harness.judging.judge import Judged
-from harness.judging.judge import judge as judge_records
-from harness.judging.results import CaseResult, Result, situation
-from harness.model import strict_yaml
+from harness.judging.judge import Judged, judge
+from harness.judging.results import Result, situation
 from harness.model.files import is_there, shown
-from harness.report.conformance import MOST_BYTES
+from harness.report.conformance import load_report, test_values
 from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
@@ -29,107 +30,6 @@ HISTORIES = ("run.jsonl", "run.jsonl.xz", "run.jsonl.gz")
 """The names of a history in the folder of a run."""
 
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
-
-
-def show(run: str, form: str, *, strict: bool = False) -> int:
-    """Judge a run, print the results as text, json or yaml, and return the exit code. Raises `UsageError`."""
-    found = _judge(place_of(run), strict=strict)
-    if form == "text":
-        for line in found.lines():
-            click.secho(line.text, fg=_COLOURS.get(line.style), bold=line.style == "bold", dim=line.style == "faint")
-    elif form == "json":
-        click.echo(json.dumps(found.to_json(), indent=1))
-    else:
-        click.echo(yaml.safe_dump(found.to_json(), sort_keys=False, width=120), nl=False)
-    return int(found.code)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A run that was judged again, and its differences to the verdicts that the run stated."""
-
-    path: Path
-    recorded: Recorded
-    judged: Judged
-    results: list[Result]
-    reported: bool
-    differences: list[str]
-    strict: bool
-
-    @property
-    def code(self) -> ExitCode:
-        return ExitCode.DISTRUST if self.differences else self._code_of_verdicts
-
-    @property
-    def _code_of_verdicts(self) -> ExitCode:
-        told = situation(self.results, strict=self.strict)
-        return exit_code(replace(told, distrust=bool(self.judged.distrust)))
-
-    @property
-    def causes(self) -> Counter[str]:
-        """The number of requirements by the cause of their verdict."""
-        return Counter(map(str, self.judged.causes().values()))
-
-    def lines(self) -> Iterator[Line]:
-        yield Line(f"{self.path}: {len(self.recorded.records)} records, each as it was written", "bold")
-        if not self.recorded.complete:
-            yield Line(
-                "The run has not come to its end, or a worker of it died: what was written until then is judged.",
-                "yellow",
-            )
-        yield Line(self._counts())
-        yield Line("")
-        said = self.judged.distrust
-        yield from summary(self.results, code=self._code_of_verdicts, report="", reasons=(), distrust=said)
-        if not self.differences:
-            where = "the history and report.yaml state" if self.reported else "the history states"
-            yield Line(f"Each verdict and each message is what {where}, byte for byte.", "green")
-            return
-        yield Line(f"Not what the run stated (exit code {int(self.code)})", "bold")
-        for each in self.differences:
-            yield Line(f"  {each}", "red")
-
-    def _counts(self) -> str:
-        causes = self.causes
-        derived = causes.pop(Cause.OBSERVED, 0)
-        stated = "; ".join(f"{number} {name}" for name, number in causes.most_common())
-        text = f"{len(self.results)} verdicts: {derived} derived again from observations, {causes.total()} as stated"
-        return f"{text} ({stated})" if stated else text
-
-    def to_json(self) -> dict[str, Any]:
-        causes = self.judged.causes()
-        return {
-            "history": str(self.path),
-            "sha256": self.recorded.sha256,
-            "complete": self.recorded.complete,
-            "exitCode": int(self.code),
-            "verdicts": dict(Counter(str(result.verdict) for result in self.results)),
-            "causes": dict(self.causes),
-            "differences": self.differences,
-            "tests": [_test(result, causes[result.requirement.id]) for result in self.results],
-        }
-
-
-def _judge(path: Path, *, strict: bool) -> _Found:
-    """Judge a history, or the parts of one in a folder. Raises `UsageError`."""
-    recorded = read_parts(sorted(path.glob("history-*.jsonl"))) if path.is_dir() else read(path)
-    judged = judge_records(recorded.records, path)
-    report = path.parent / "report.yaml"
-    loaded = None
-    if path.name in HISTORIES and report.exists():
-        loaded = strict_yaml.read(report, what="report", most=MOST_BYTES)
-        _check_digest(path, recorded, loaded)
-    found = list(differences(judged, loaded, report))
-    return _Found(path, recorded, judged, judged.derived(), loaded is not None, found, strict)
-
-
-def differences(judged: Judged, report: Any, where: object) -> Iterator[str]:
-    """Yield what is derived otherwise than the history states, and than a report states if there is one."""
-    results = judged.derived()
-    yield from _differences(_told(judged.stated()), _told(results), "the history states")
-    if report is not None:
-        listed = [each for each in results if not each.left_out]  # the report counts what options left out
-        yield from _differences(_reported(report, where), _told(listed), "report.yaml states")
 
 
 def place_of(run: str) -> Path:
@@ -147,71 +47,142 @@ def place_of(run: str) -> Path:
     return found
 
 
-def _check_digest(path: Path, recorded: Recorded, report: Any) -> None:
-    """Compare the digest of the history with that in the report: a forger of lines can redo only those in the file."""
-    try:
-        digests = {each["path"]: each["sha256"] for each in report["artifacts"]}
-    except (KeyError, TypeError):
-        raise UsageError(f"{path.parent / 'report.yaml'}: is not the report of a run: it has no artifacts") from None
-    stated = digests.get("run.jsonl")
-    if stated != recorded.sha256:
-        raise UsageError(
-            f"{path}: is not the history that report.yaml beside it was made with: its SHA-256 is {recorded.sha256}, "
-            f"and the report says {stated or 'nothing of it'}; one of both was changed after the run"
-        )
+def derive(history: Path) -> tuple[Recorded, Judged]:
+    """Read a history, or the parts of one in a folder, and return what follows from it. Raises `UsageError`."""
+    recorded = read_parts(history.glob("history-*.jsonl")) if history.is_dir() else read(history)
+    return recorded, judge(recorded.records, history)
 
 
-Told = dict[str, tuple[str, str, str]]
+def differences(judged: Judged, report: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the verdicts and messages that the history states otherwise than derived, or a report if there is one."""
+    results = judged.derived()
+    yield from _differences(_verdicts(judged.stated()), _verdicts(results), "the history states")
+    if report is not None:
+        listed = _verdicts(each for each in results if not each.left_out)  # a report only counts the others
+        yield from _differences(_verdicts_in(report["tests"]), listed, "report.yaml states")
+
+
+Verdicts = Mapping[str, tuple[str, str, str]]
 """Verdict, reason and message by requirement, and by case if it has several."""
 
 
-def _told(results: Sequence[Result]) -> Told:
-    told: Told = {}
-    for result in results:
-        told[result.requirement.id] = _said(result.worst)
-        if result.parametrized:
-            told |= {f"{result.requirement.id}[{each.parameters or '-'}]": _said(each) for each in result.cases}
-    return told
+def _verdicts(results: Iterable[Result]) -> Verdicts:
+    return _verdicts_in(test_values(each) for each in results)
 
 
-def _said(case: CaseResult) -> tuple[str, str, str]:
-    return str(case.verdict), str(case.reason), case.message
+def _verdicts_in(tests: Iterable[Mapping[str, Any]]) -> Verdicts:
+    found = {}
+    for test in tests:
+        cases = {f"{test['id']}[{case['parameters']}]": case for case in test.get("cases", ())}
+        for name, each in {test["id"]: test, **cases}.items():
+            found[name] = (each["verdict"], each.get("reason", ""), each.get("message", ""))
+    return found
 
 
-def _reported(report: Any, where: object) -> Told:
-    told: Told = {}
-    try:
-        for test in report["tests"]:
-            for name, each in (
-                (test["id"], test),
-                *((f"{test['id']}[{c['parameters']}]", c) for c in test.get("cases", ())),
-            ):
-                told[_text(name)] = (
-                    _text(each["verdict"]),
-                    _text(each.get("reason", "")),
-                    _text(each.get("message", "")),
-                )
-    except (AttributeError, KeyError, TypeError):
-        raise UsageError(f"{where}: is not the report of a run: a test in it has no id or verdict") from None
-    return told
+def _differences(stated: Verdicts, derived: Verdicts, who: str) -> list[str]:
+    def text(verdict: tuple[str, str, str] | None) -> str:
+        return "nothing" if verdict is None else ": ".join(filter(None, verdict))
 
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _differences(stated: Told, derived: Told, who: str) -> list[str]:
     return [
-        f"{name}: {_shown(derived.get(name))} is derived, and {who} {_shown(stated.get(name))}"
+        f"{name}: {text(derived.get(name))} is derived, and {who} {text(stated.get(name))}"
         for name in sorted(stated.keys() | derived.keys())
         if stated.get(name) != derived.get(name)
     ]
 
 
-def _shown(said: tuple[str, str, str] | None) -> str:
-    return "nothing" if said is None else ": ".join(filter(None, said))
+def show(run: str, form: str, *, strict: bool = False) -> int:
+    """Judge a run, print the results as text, json or yaml, and return the exit code. Raises `UsageError`."""
+    found = _judge(place_of(run), strict=strict)
+    if form == "text":
+        for line in found.lines():
+            click.secho(line.text, fg=_COLOURS.get(line.style), bold=line.style == "bold", dim=line.style == "faint")
+    elif form == "json":
+        click.echo(json.dumps(found.to_json(), indent=1))
+    else:
+        click.echo(yaml.safe_dump(found.to_json(), sort_keys=False, width=120), nl=False)
+    return int(found.code)
+
+
+def _judge(path: Path, *, strict: bool) -> _Found:
+    recorded, judged = derive(path)
+    report = None
+    if path.name in HISTORIES and (path.parent / "report.yaml").exists():
+        report = load_report(str(path.parent))
+        _check_digest(path, recorded, report)
+    return _Found(path, recorded, judged, report is not None, list(differences(judged, report)), strict)
+
+
+def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> None:
+    """Compare the digest of the history with that in the report: a forger can only redo the digests in the history."""
+    stated = {each["path"]: each["sha256"] for each in report["artifacts"]}.get(HISTORIES[0])
+    if stated != recorded.sha256:
+        raise UsageError(
+            f"{path}: is not the history that report.yaml beside it was made with: its SHA-256 is {recorded.sha256}, "
+            f"and the report has {stated or 'none'}; one of both was changed after the run"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A run that was judged again, and the differences to the verdicts that the run stated."""
+
+    path: Path
+    recorded: Recorded
+    judged: Judged
+    reported: bool
+    differences: list[str]
+    strict: bool
+
+    @property
+    def code(self) -> ExitCode:
+        return ExitCode.DISTRUST if self.differences else self._code_of_verdicts
+
+    @property
+    def _code_of_verdicts(self) -> ExitCode:
+        told = situation(self.judged.derived(), strict=self.strict)
+        return exit_code(replace(told, distrust=bool(self.judged.distrust)))
+
+    @property
+    def causes(self) -> Counter[str]:
+        """The number of requirements by the cause of their verdict."""
+        return Counter(map(str, self.judged.causes().values()))
+
+    def lines(self) -> Iterator[Line]:
+        yield Line(f"{self.path}: {len(self.recorded.records)} records, all unchanged since they were written", "bold")
+        if not self.recorded.complete:
+            yield Line("The run did not end, or one of its workers died: this judges what was written.", "yellow")
+        yield Line(self._counts())
+        yield Line("")
+        distrust, results = self.judged.distrust, self.judged.derived()
+        yield from summary(results, code=self._code_of_verdicts, report="", reasons=(), distrust=distrust)
+        if not self.differences:
+            where = "the history and report.yaml" if self.reported else "the history"
+            yield Line(f"Each verdict and each message is the same in {where}, byte for byte.", "green")
+            return
+        yield Line(f"Differences to what the run stated (exit code {int(self.code)})", "bold")
+        for each in self.differences:
+            yield Line(f"  {each}", "red")
+
+    def _counts(self) -> str:
+        causes = self.causes
+        derived = causes.pop(Cause.OBSERVED, 0)
+        stated = "; ".join(f"{number} {name}" for name, number in causes.most_common())
+        number = len(self.judged.derived())
+        text = f"{number} verdicts: {derived} derived again from observations, {causes.total()} as stated"
+        return f"{text} ({stated})" if stated else text
+
+    def to_json(self) -> dict[str, Any]:
+        results, causes = self.judged.derived(), self.judged.causes()
+        return {
+            "history": str(self.path),
+            "sha256": self.recorded.sha256,
+            "complete": self.recorded.complete,
+            "exitCode": int(self.code),
+            "verdicts": dict(Counter(str(result.verdict) for result in results)),
+            "causes": dict(self.causes),
+            "differences": self.differences,
+            "tests": [_test(result, causes[result.requirement.id]) for result in results],
+        }
 
 
 def _test(result: Result, why: Cause) -> dict[str, Any]:

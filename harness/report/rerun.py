@@ -28,7 +28,7 @@ _ALWAYS = ("backend", "seed")  # only the command has a default for the first; t
 
 
 def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
-    """Return the command for a case of a run with these arguments; a pytest command for a suite outside of ours."""
+    """Return the command for a case of a run with these arguments; a pytest command for a user's own suite."""
     published = case.nodeid.partition("/")[0] == SUITE
     if published or "trafficdist" in arguments[:1]:
         return command(settings, case.requirement, arguments=arguments)
@@ -43,7 +43,6 @@ def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str]
 
 
 def command_of_pytest(settings: Settings, nodeid: str) -> str:
-    """Return the command for a requirement of a user's own suite, which pytest runs in place."""
     return shlex.join(["pytest", nodeid, *_words(settings, "--td-")])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.judging.outcome import Outcome
@@ -16,29 +15,10 @@ from harness.judging.results import Result, count, left_out, rests_on, slowest_c
 from harness.judging.verdict import SkipReason
 from harness.model.escaping import for_line
 from harness.report import causes
+from harness.report.outcomes import COLUMNS, SHOWN, UNMET, Style
 from harness.run.folder import PAGE
 from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
-
-Style = Literal["", "bold", "green", "red", "yellow", "faint"]
-
-MARKS = {
-    Outcome.MET: "✓",
-    Outcome.FAILURE: "✗",
-    Outcome.UNTOLD: "?",
-    Outcome.WARNING: "!",
-    Outcome.NOTE: "i",
-    Outcome.NOT_RUN: "–",  # noqa: RUF001
-}
-PLAIN_MARKS = {**MARKS, Outcome.MET: "+", Outcome.FAILURE: "x", Outcome.NOT_RUN: "-"}
-STYLES: dict[Outcome, Style] = {
-    Outcome.MET: "green",
-    Outcome.FAILURE: "red",
-    Outcome.UNTOLD: "yellow",
-    Outcome.WARNING: "yellow",
-    Outcome.NOTE: "",
-    Outcome.NOT_RUN: "faint",
-}
 
 NOTES_ON_HINTS = {
     "hintsChangeSomething": "hints change nothing here: every endpoint is used with them as without. Is the feature "
@@ -60,7 +40,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of text, in which nothing is obeyed by a terminal."""
+    """One line of text without control characters."""
 
     text: str
     style: Style = ""
@@ -72,9 +52,9 @@ class Line:
 def header(
     settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none", quick: str = ""
 ) -> list[Line]:
-    """Return the settings of a run, for its beginning.
+    """Return the settings of a run.
 
-    `reasons` say why the run cannot certify, `quick` what a quick one asks.
+    `reasons` explain why the run cannot certify, `quick` is the selection of a quick run.
     """
     nodes = " ".join(node.name for node in settings.topology.nodes)
     features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
@@ -98,7 +78,7 @@ def header(
 
 
 def _judged(settings: Settings) -> str:
-    """Return every component that is judged; for the reference the proxy alone."""
+    """Return every judged component; for the reference, only the proxy."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
     proxy += f", DNS server {settings.dns}" if settings.dns != REFERENCE else ""
     chosen = settings.components
@@ -111,17 +91,14 @@ def _judged(settings: Settings) -> str:
 def summary(
     results: Sequence[Result], *, code: ExitCode, report: str, reasons: Sequence[str], distrust: Sequence[str]
 ) -> list[Line]:
-    """Return the summary. `reasons` say why the run cannot certify, `distrust` lists faults of the suite itself.
+    """Return the summary. `reasons` explain why the run cannot certify, `distrust` lists faults of the suite itself.
 
     `report` is the file, "" if it could not be written.
     """
     chosen = [result for result in results if not result.left_out]
     return [
         *_table(chosen),
-        *_stories("Not met", chosen, Outcome.FAILURE),
-        *_stories("Could not be told", chosen, Outcome.UNTOLD),
-        *_stories("Warnings: a SHOULD that is not met, or that could not be told", chosen, Outcome.WARNING),
-        *_stories("Notes: the same of a MAY", chosen, Outcome.NOTE),
+        *(line for outcome in UNMET for line in _stories(chosen, outcome)),
         *_not_run(chosen),
         *_left_out(results),
         *(Line(f"The suite does not trust itself: {why}", "red") for why in distrust),
@@ -132,44 +109,38 @@ def summary(
 def _table(results: Sequence[Result]) -> Iterator[Line]:
     if not results:
         return
-    yield Line(f"{'':<33}" + "".join(f"{name:>{width}}" for name, width in COLUMNS.values()), "faint")
+    yield Line(f"{'':<33}" + "".join(f"{SHOWN[each].column:>{_width(each)}}" for each in COLUMNS), "faint")
     for profile in sorted({result.requirement.profile for result in results}):
         for level, core in (("core", True), ("extended", False)):
             mine = [each for each in results if (each.requirement.profile, each.requirement.core) == (profile, core)]
             if mine:
                 numbers = count(mine)
-                columns = (f"{numbers[outcome] or '.':>{width}}" for outcome, (_, width) in COLUMNS.items())
+                columns = (f"{numbers[outcome] or '.':>{_width(outcome)}}" for outcome in COLUMNS)
                 yield Line(f"{f'{profile} {level}':<33}{''.join(columns)}", _style(numbers))
     yield Line("")
 
 
-COLUMNS = {
-    Outcome.MET: ("passed", 7),
-    Outcome.FAILURE: ("failed", 7),
-    Outcome.UNTOLD: ("unclear", 8),
-    Outcome.WARNING: ("warnings", 9),
-    Outcome.NOTE: ("notes", 6),
-    Outcome.NOT_RUN: ("not run", 8),
-}
+def _width(outcome: Outcome) -> int:
+    return len(SHOWN[outcome].column) + 1
 
 
 def _style(numbers: dict[Outcome, int]) -> Style:
-    order = (Outcome.FAILURE, Outcome.UNTOLD, Outcome.WARNING, Outcome.MET, Outcome.NOTE)
-    return next((STYLES[outcome] for outcome in order if numbers[outcome]), "faint")
+    order = (*UNMET[:-1], Outcome.MET, UNMET[-1])
+    return next((SHOWN[outcome].style for outcome in order if numbers[outcome]), "faint")
 
 
-def _stories(heading: str, results: Sequence[Result], outcome: Outcome) -> Iterator[Line]:
-    chosen = [result for result in results if result.outcome is outcome]
+def _stories(results: Sequence[Result], outcome: Outcome) -> Iterator[Line]:
+    chosen, shown = [result for result in results if result.outcome is outcome], SHOWN[outcome]
     if chosen:
-        yield Line(heading, "bold")
+        yield Line(shown.heading, "bold")
     never_began = Counter(each.worst.message for each in chosen if each.worst.never_began)
     for message, number in sorted(never_began.items()):
-        yield Line(f"{MARKS[outcome]} {number} requirements {message}", STYLES[outcome])
+        yield Line(f"{shown.mark} {number} requirements {message}", shown.style)
         yield Line("")
     for result in (each for each in chosen if not each.worst.never_began):
         requirement, worst = result.requirement, result.worst
         parameters = f" [{worst.parameters}]" if worst.parameters else ""
-        yield Line(f"{MARKS[outcome]} {requirement.id}{parameters}  ({requirement.level})", STYLES[outcome])
+        yield Line(f"{shown.mark} {requirement.id}{parameters}  ({requirement.level})", shown.style)
         yield Line(f"  {requirement.sentence}")
         yield Line(f"  {requirement.source}", "faint")
         yield from _explained(worst.explanation or worst.message)
@@ -198,7 +169,7 @@ def _not_run(results: Sequence[Result]) -> Iterator[Line]:
         for result in mine:
             things[result.worst.message] = things.get(result.worst.message, 0) + 1
         if mine:
-            yield Line(f"{MARKS[Outcome.NOT_RUN]} {len(mine)} {reason}: {_REASONS[reason]}")
+            yield Line(f"{SHOWN[Outcome.NOT_RUN].mark} {len(mine)} {reason}: {_REASONS[reason]}")
         for thing, number in sorted(things.items()):
             yield Line(f"    {number} x {thing}", "faint")
     yield Line("")
@@ -213,7 +184,7 @@ def _left_out(results: Sequence[Result]) -> Iterator[Line]:
 
 
 def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
-    """Yield what the run comes to; `report` is its file, "" if there is none."""
+    """Yield the conclusion of the run. `report` is its file, "" if there is none."""
     chosen = [result for result in results if result.selected]
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
     if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in chosen):

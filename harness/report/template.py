@@ -15,7 +15,6 @@ from harness.model.escaping import for_terminal
 
 
 def environment(package: str) -> jinja2.Environment:
-    """Return the engine for the templates of a package."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader(package),
         autoescape=True,
@@ -27,15 +26,13 @@ def environment(package: str) -> jinja2.Environment:
 
 
 def file(package: str, name: str) -> str:
-    """Return the text of a file beside the templates of a package."""
     return resources.files(package).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def style(*more: str) -> Markup:
-    """Return the style of all pages, and after it more of our own."""
     return Markup("\n".join([file("harness.report.page", "page.css"), *more]))  # noqa: S704  files of ours
 
 
 def _shown(value: Any) -> Any:
-    """Return what the template writes: a text that no screen obeys."""
+    """Return the text of a value without control characters."""
     return for_terminal(value) if type(value) is str else value

@@ -18,9 +18,8 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.judging.conclusion import Cause
-from harness.judging.history import Recorded, read
+from harness.judging.history import Recorded
 from harness.judging.judge import Judged
-from harness.judging.judge import judge as judge_records
 from harness.judging.results import Result, left_out
 from harness.judging.verdict import SkipReason
 from harness.model.files import sha256_of
@@ -29,7 +28,7 @@ from harness.model.requirements import Requirement
 from harness.report import causes, conformance, published
 from harness.report.environment import catalogue_digest, suite_version
 from harness.report.reactions import by_case, listed
-from harness.report.rejudged import HISTORIES, differences
+from harness.report.rejudged import HISTORIES, derive, differences
 from harness.run.plan import Plan
 
 NAMES = ("organization", "project", "version")
@@ -44,7 +43,7 @@ _RELEASED = re.compile(r"\d+(\.\d+)+")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason why a report is not accepted: the name of the check, and a sentence."""
+    """A reason why a report is refused: the name of the check, and a sentence."""
 
     check: str
     text: str
@@ -55,8 +54,6 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A report with the history of its run, judged again, and the catalogue of the installed suite."""
-
     folder: Path
     report: Mapping[str, Any]
     recorded: Recorded
@@ -67,7 +64,7 @@ class Evidence:
 
 
 def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
-    """Return the reasons why the report in a folder is not accepted; empty if it is."""
+    """Return the reasons why the report in a folder is refused; empty if it is accepted."""
     try:
         report = conformance.load_report(str(folder / "report.yaml"))
     except UsageError as error:
@@ -77,13 +74,12 @@ def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
 
 @gc_paused()
 def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement]) -> list[Refusal]:
-    """Return the reasons why a report that was read from a folder, and meets its schema, is not accepted."""
+    """Return the reasons why a report that was read from a folder, and matches its schema, is refused."""
     history = next((folder / name for name in HISTORIES if (folder / name).exists()), None)
     if history is None:
         return [Refusal("history", f"{folder} has no {HISTORIES[0]}: nothing can be derived again")]
     try:
-        recorded = read(history)
-        judged = judge_records(recorded.records, history)
+        recorded, judged = derive(history)
     except UsageError as error:
         return [Refusal("history", str(error))]
     known = {each.id: each for each in catalogue}
@@ -142,7 +138,7 @@ def _suite(run: Evidence) -> Iterator[str]:
 
 
 def is_released(report: Mapping[str, Any]) -> bool:
-    """Return whether a released version of a suite made a report, as far as the report says."""
+    """Return whether a released version of a suite made a report, by its text."""
     return bool(_RELEASED.fullmatch(report["suite"]["version"]))
 
 
@@ -180,7 +176,7 @@ def _described(test: Mapping[str, Any], requirement: Requirement) -> Iterator[st
 
 
 def _verdicts(run: Evidence) -> Iterator[str]:
-    yield from differences(run.judged, run.report, "the report")
+    yield from differences(run.judged, run.report)
     for name, why in run.judged.causes().items():
         if why in _NOT_DERIVED:
             yield f"{name} has {why}: no observation says so"
@@ -268,7 +264,7 @@ def _features(run: Evidence) -> Iterator[str]:
 
 
 def _ruled_out(requirement: Requirement) -> bool:
-    """Return whether a requirement need not be asked of all who declare its features."""
+    """Return whether a requirement may be skipped although all its features are declared."""
     return bool(requirement.as_ or requirement.unless or requirement.since)
 
 
@@ -298,7 +294,7 @@ _NEVER_CERTIFIABLE = ("mutant", "run-test", "skip-tests")
 
 
 def _given(arguments: Sequence[str], name: str) -> str:
-    """Return the last value that arguments of the command, or of pytest, give to an option; "" if none does."""
+    """Return the last value of an option in arguments of the command or of pytest; "" without any."""
     last = ""
     for argument, after in itertools.pairwise([*arguments, ""]):
         option, sign, value = argument.partition("=")

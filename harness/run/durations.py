@@ -117,13 +117,12 @@ def _file() -> Path:
 
 
 def _kind(settings: Settings, suite: Path) -> str:
-    """Return the kind of a run: its suite, backend and components. Runs of one kind take equally long."""
+    """Return the kind of a run: its suite, backend and components, which determine durations."""
     components = (str(settings.proxy), settings.mode, settings.dns, settings.control_plane, settings.controller)
     return " ".join(filter(None, (settings.backend, *components, str(suite))))
 
 
 def _checked(table: Any) -> Table:
-    """Return the valid part of a loaded table."""
     if not isinstance(table, dict):
         return {}
     return {

@@ -33,12 +33,10 @@ _OURS = (
 
 
 def default_path() -> Path:
-    """Return the path of a new folder below the default parent."""
     return Path.cwd() / DEFAULT_PARENT / name_for_now()
 
 
 def name_for_now() -> str:
-    """Return the name of a new folder: the time (UTC)."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")
 
 
@@ -54,7 +52,7 @@ class OutputFolder:
         self._before = ""  # the former target of `latest`
 
     def prepare(self) -> None:
-        """Make the folder, remove an earlier run's results, and check that it can be written.
+        """Make the folder, remove the results of an earlier run, and check that it can be written.
 
         Raises `UsageError` while another run writes into it.
         """
@@ -78,7 +76,7 @@ class OutputFolder:
             )
 
     def _take(self) -> None:
-        """Lock the mark. The kernel releases it when this process ends, however it ends."""
+        """Lock the mark. The kernel releases it when this process ends."""
         mark = os.open(self.path / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +96,6 @@ class OutputFolder:
         return [self.path / name for name in _OURS if (self.path / name).exists()]
 
     def _clear(self) -> None:
-        """Remove the results of an earlier run, and no other files."""
         for each in self._present():
             if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each)
@@ -106,7 +103,7 @@ class OutputFolder:
                 each.unlink()
 
     def abandon(self) -> None:
-        """Remove what `prepare` made, if nothing was run, and let go of the folder. Idempotent."""
+        """Remove what `prepare` made if nothing was run, and unlock the folder. Idempotent."""
         if self._lock < 0:  # it is another run's
             return
         shutil.rmtree(self.parts, ignore_errors=True)
@@ -121,7 +118,7 @@ class OutputFolder:
         self._let_go()
 
     def write(self, name: str, content: str | bytes) -> Path:
-        """Write one file whole: to a temporary file beside it, then renamed. A text is written without secrets."""
+        """Write a whole file without secrets: to a temporary file beside it, then renamed."""
         target = self.path / name
         with _said(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,44 +126,44 @@ class OutputFolder:
         return target
 
     def copy(self, source: str, name: str) -> None:
-        """Copy one file, of the folder or from elsewhere, to this name in the folder."""
         with _said(self.path / source):
             content = (self.path / source).read_bytes()
         self.write(name, content)
 
     def leave_part(self, name: str, value: Any) -> None:
-        """Leave a value for the controller, which has not ended: else the folder of parts is gone, and stays so."""
+        """Leave a value for the controller. Does not create the folder, which is gone if the controller has ended."""
         target = self.parts / f"{name}.json"
         with _said(target):
             write_whole(target, json.dumps(value))
 
     def parts_named(self, prefix: str) -> list[Any]:
-        """Return the values that workers left under names with that prefix, ordered by name."""
         found = sorted(self.parts.glob(f"{prefix}*.json"))
         return [json.loads(path.read_text(encoding="utf-8")) for path in found]
 
+    def histories(self) -> list[Path]:
+        return sorted(self.parts.glob("history-*.jsonl"))
+
     def finish(self) -> None:
-        """Remove the parts of workers, and let go of the folder."""
+        """Remove the parts of workers, and unlock the folder."""
         shutil.rmtree(self.parts, ignore_errors=True)
         self._let_go()
 
     def keep_parts(self) -> None:
-        """Let go of the folder, in which the parts are all that was seen: `trafficdist judge` reads them."""
+        """Unlock the folder and keep the parts, which `trafficdist judge` reads."""
         self._let_go()
 
     def artifacts(self) -> list[dict[str, str]]:
-        """Return each file of the bundle but the report itself, with its digest, ordered by path."""
+        """Return each file except the report itself, with its digest, by path."""
         found = [path for path in (self.path / "junit.xml", self.path / "run.jsonl") if path.exists()]
         found += [path for path in self.evidence.rglob("*") if path.is_file()]
         return [{"path": str(path.relative_to(self.path)), "sha256": sha256_of(path)} for path in sorted(found)]
 
     def _latest(self) -> str:
-        """Return the name of the folder that `latest` points to; "" if there is none."""
         latest = self.path.parent / "latest"
         return latest.readlink().name if latest.is_symlink() and latest.exists() else ""
 
     def _link_latest(self, name: str) -> None:
-        """Point `latest`, beside the folder, to this one; only in the default place, where nothing else is."""
+        """Point `latest`, beside the folder, to this one; only in the default place."""
         if self.path.parent.name != DEFAULT_PARENT or not name:
             return
         with _said(self.path.parent / "latest"):

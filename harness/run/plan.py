@@ -37,16 +37,13 @@ class Plan:
     """The expected duration of each requirement."""
 
     def cases_of(self, requirement_id: str) -> list[Case]:
-        """Return the cases of one requirement."""
         return [case for case in self.cases if case.requirement == requirement_id]
 
     def features(self) -> list[Feature]:
-        """Return every feature of a requirement, ordered by name."""
         found = {feature.name: feature for each in self.requirements.values() for feature in each.features}
         return [found[name] for name in sorted(found)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for the controller."""
         return {
             "requirements": [{**requirement_to_json(each), "kills": each.kills} for each in self.requirements.values()],
             "cases": [asdict(case) for case in self.cases],
@@ -57,7 +54,6 @@ class Plan:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Plan:
-        """Read the values of `to_json`."""
         requirements = [requirement_from_json(each) for each in values["requirements"]]
         return cls(
             {each.id: each for each in requirements},
@@ -120,14 +116,14 @@ def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
 
 
 def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
-    """Return the reason for a cluster on which features, by name, can never show, like `reason_to_skip`."""
+    """Return the reason if a feature cannot be observed on the cluster, like `reason_to_skip`."""
     found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
     things = [f"{name} cannot show on this cluster ({why})" for why, name in sorted(found.items())]
     return (SkipReason.UNAVAILABLE, "; ".join(things)) if things else ("", "")
 
 
 def _other_reading(requirement: Requirement, follow: str) -> str:
-    """Return why a requirement is not for implementations that follow `follow`; "" if it is for both."""
+    """Return why a requirement is not for implementations that follow `follow`; "" if it is."""
     if requirement.as_ in ("", follow):
         return ""
     if requirement.as_ == "kep":
@@ -173,7 +169,6 @@ def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None
 
 
 def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
-    """Raise `UsageError` for the first pattern that matches no id."""
     ids = [each.id for each in known]
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
@@ -186,7 +181,6 @@ def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str
 
 
 def check_features(names: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
-    """Raise `UsageError` for the first name that is no feature."""
     features = sorted({feature.name for each in known for feature in each.features})
     for name in names:
         if name not in features:
@@ -225,7 +219,7 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
 
 
 def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
-    """Return requirement ids that more than one test function claims; pairs are (id, test without parameters)."""
+    """Return requirement ids of several test functions. Pairs are (id, test without parameters)."""
     tests: dict[str, set[str]] = {}
     for requirement_id, test in ids:
         tests.setdefault(requirement_id, set()).add(test)
@@ -233,5 +227,4 @@ def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def matches(requirement_id: str, patterns: Sequence[str]) -> bool:
-    """Return whether one of the patterns, with * and ?, matches this id."""
     return any(fnmatch.fnmatchcase(requirement_id, pattern) for pattern in patterns)

@@ -66,18 +66,17 @@ class Run:
         return self._history
 
     def interrupt_workers(self) -> None:
-        """Interrupt all workers: xdist would wait for their tests first."""
+        """Interrupt all workers, since xdist would wait for their tests first."""
         for pid in self.worker_pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT)
 
     def interrupt(self) -> None:
-        """Note that somebody wanted the run to end before its report was written."""
+        """Note that a signal arrived before the report was written."""
         if not self.sealed:
             self.interrupted = True
 
     def close_history(self) -> None:
-        """End this process' part, if there is one. Idempotent."""
         if self._history is not None:
             self._history.close()
 
@@ -102,17 +101,15 @@ class Run:
                 self.folder.leave_part(f"environment-{self.worker}", self.environment)
 
     def known_environment(self) -> dict[str, Any]:
-        """Return the facts about the cluster; empty if none was booted."""
         for values in [] if self.environment else self.folder.parts_named("environment-"):
             self.environment = values
         return self.environment
 
     def leave_end(self, component: str, text: str) -> None:
-        """Tell all processes of the run that a judged component has ended by itself, or does nothing any more."""
+        """Inform all processes of the run that a judged component has exited, or no longer responds."""
         self.folder.leave_part(f"ended-{component}-{self.worker or 'main'}", {component: text})
 
     def known_ends(self) -> dict[str, str]:
-        """Return how judged components have ended in this run, by name."""
         found: dict[str, str] = {}
         for values in self.folder.parts_named("ended-"):
             found |= values
@@ -120,13 +117,11 @@ class Run:
 
     @property
     def offer(self) -> Offer:
-        """The abilities and nodes of the real cluster."""
         return Offer(
             frozenset(self.target["abilities"]), frozenset(node["name"] for node in self.target["topology"]["nodes"])
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for a worker."""
         return {
             "settings": self.settings.to_json(),
             "folder": str(self.folder.path),
@@ -139,7 +134,6 @@ class Run:
 
     @classmethod
     def in_worker(cls, values: Mapping[str, Any], worker: str) -> Run:
-        """Return the run of a worker, from the values of the controller."""
         return cls(
             Settings.from_json(values["settings"]),
             OutputFolder(Path(values["folder"])),
@@ -152,7 +146,6 @@ class Run:
         )
 
     def narrowed(self, **changes: Any) -> None:
-        """Replace some settings."""
         self.settings = dataclasses.replace(self.settings, **changes)
 
 

@@ -22,10 +22,10 @@ _LOST_SECONDS = 10.0  # an interrupt that was raised in a destructor has come to
 
 
 class Signals:
-    """What a command does when it is to end. `begin_end` is called when its end begins, by a signal or by itself."""
+    """The reaction of a command to signals. `begin_end` is called when its end begins."""
 
     def __init__(self) -> None:
-        """Until `code` is set the exit code is that of an interruption; `late` is called for each signal at the end."""
+        """`code` is the exit code that is printed, `late` is called for each signal during the end."""
         self.code = 2
         self.late: Callable[[], object] = lambda: None
         self._ending = False
@@ -33,11 +33,9 @@ class Signals:
         self._said = 2
 
     def begin_end(self) -> None:
-        """From now on nothing is raised."""
         self._ending = True
 
     def hear(self, number: int, _: FrameType | None) -> None:
-        """The handler. Raises `KeyboardInterrupt` unless the end has begun."""
         if number == signal.SIGHUP:
             _leave_terminals()
         if self._ending or time.monotonic() - self._heard < _LOST_SECONDS:
@@ -50,7 +48,7 @@ class Signals:
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
-        """Hear the signals during the block. Those that are ignored, as under nohup, stay so."""
+        """Handle the signals during the block. Ignored signals, as under nohup, stay ignored."""
         self._said = os.dup(2)  # pytest captures the descriptor itself
         try:
             with _handled({signal.SIGINT: signal.default_int_handler, **_USUAL}, self.hear):
@@ -69,7 +67,7 @@ class Signals:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt` during the block, as Ctrl-C does, the first of them alone.
+    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt` during the block, as Ctrl-C does; only the first of them.
 
     `alone`: the process ends with the block.
     """
@@ -88,9 +86,9 @@ def as_interrupts(*, alone: bool = False) -> Iterator[None]:
 
 
 def hear_controller_alone() -> None:
-    """In a worker: be interrupted once, and leave SIGTERM and SIGHUP, which go to all, to the controller.
+    """In a worker: be interrupted once, and leave SIGTERM and SIGHUP, which go to all processes, to the controller.
 
-    Handlers that do nothing, unlike ignored signals, are not passed on to the programs that a worker starts.
+    Unlike ignored signals, empty handlers are not inherited by the programs that a worker starts.
     """
 
     def interrupt(*_: object) -> None:
@@ -112,7 +110,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextlib.contextmanager
 def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
-    """Set a handler for those signals that are as `before`, and set them back."""
+    """Set a handler for those signals that are as `before`, and restore them."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         ours = [each for each, usual in before.items() if signal.getsignal(each) == usual or _is_ours(each)]
@@ -129,9 +127,9 @@ def _is_ours(number: signal.Signals) -> bool:
 
 
 def _leave_terminals() -> None:
-    """Write to nowhere in place of a terminal that is gone, where each line would be an error.
+    """Redirect descriptors of a closed terminal to /dev/null; each write would raise an error.
 
-    `isatty` does not know it any more.
+    `isatty` does not recognise such a terminal.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in list(Path("/proc/self/fd").iterdir()):

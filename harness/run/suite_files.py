@@ -35,12 +35,10 @@ def place_of(suite: str = SUITE) -> Path:
 
 
 def ids(suite: str = SUITE) -> list[str]:
-    """Return the ids of all requirements, sorted."""
     return sorted({name for text in _texts(suite) for name in _ID.findall(text)})
 
 
 def features(suite: str = SUITE) -> list[str]:
-    """Return the names of all features, sorted."""
     return sorted({name for text in _texts(suite) for name in _FEATURE.findall(text)})
 
 

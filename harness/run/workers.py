@@ -29,14 +29,13 @@ MEGABYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WorkerCount:
-    """The number of workers (0: none but this process), and its reason, for a person."""
+    """The number of workers (0 for only this process), and its reason."""
 
     number: int
     why: str
 
     @property
     def text(self) -> str:
-        """The text in the header of a run."""
         return f"{self.number or 'none'}: {self.why}"
 
 
@@ -59,7 +58,6 @@ def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Mac
 
 
 def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> float:
-    """Return the estimated duration of a run in seconds."""
     if not workers:
         return LOADING + sum(seconds.values())
     loading = LOADING * math.ceil(workers / processors)
@@ -67,7 +65,7 @@ def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> fl
 
 
 def usual(seconds: Mapping[str, float]) -> float:
-    """Return the seconds of a requirement that is not among these: their median."""
+    """Return the median, for a requirement whose duration is unknown."""
     return median(seconds.values()) if seconds else 1.0
 
 
@@ -84,7 +82,7 @@ def _why(number: int, bound: _Bound, by_memory: int, requirements: int) -> str:
 
 
 def _bound(settings: Settings, machine: Machine) -> _Bound:
-    """Return the most workers that a machine, or a cluster, can bear."""
+    """Return the limit of workers for a machine or a cluster."""
     has = f"{machine.processors} processor{'s' if machine.processors > 1 else ''}"
     if settings.backend == "kubeconfig":
         return _Bound(4, "more would burden a cluster that others use", 200)
@@ -96,7 +94,6 @@ def _bound(settings: Settings, machine: Machine) -> _Bound:
 
 
 def for_own_tests(machine: Machine) -> WorkerCount:
-    """Return the number of pytest workers for the tests of this project."""
     number = min(math.ceil(1.5 * machine.processors), machine.memory // (500 * MEGABYTE))
     return WorkerCount(max(1, number), f"{machine.processors} processors, {machine.memory // MEGABYTE} MB of memory")
 

@@ -1,4 +1,4 @@
-"""Reads the folder of a run of before, and makes its page."""
+"""Writes the page of a run that has ended, from its folder."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.judging.history import read
-from harness.judging.judge import Judged, judge
+from harness.judging.judge import Judged
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
 from harness.report import published
 from harness.report.conformance import is_inside, read_report
 from harness.report.page.page import as_html
 from harness.report.reactions import by_case
-from harness.report.rejudged import HISTORIES, place_of
+from harness.report.rejudged import HISTORIES, derive, place_of
 from harness.run.folder import PAGE, write_whole
 
 
 def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -> Path:
-    """Write the page of a run, by default into its folder, and return its path. Raises `UsageError`.
-
-    The catalogue tells the sentences of what was met.
-    """
+    """Write the page of a run, by default into its folder, and return its path. Raises `UsageError`."""
     found = read_run(run, catalogue)
     target = out or found.folder / PAGE
     numbers = by_case(found.judged)
@@ -38,7 +34,7 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class FormerRun:
-    """A run that has ended, from its folder; `results` are as they were stated.
+    """A run that has ended: its folder, its report, and the results that follow from its history.
 
     `evidence` returns the text of a file of evidence by its path, None if there is none.
     """
@@ -51,25 +47,25 @@ class FormerRun:
 
 
 def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
-    """Read the folder of a run that has ended. Raises `UsageError`."""
+    """Read the folder of a run that has ended, with the sentences of the catalogue. Raises `UsageError`."""
     history = place_of(run)
     folder = history.parent
     if history.name not in HISTORIES or not (folder / "report.yaml").exists():
         raise UsageError(f"{folder}: there is no report.yaml beside run.jsonl; want the folder of a run that has ended")
     report = read_report(str(folder))
-    judged = judge(read(history).records, history)
+    _, judged = derive(history)
     known = {each.id: each for each in catalogue}
-    stated = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.stated()]
+    results = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.derived()]
     if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
         found = published.excerpts(folder)
-        for each in (case for result in stated for case in result.cases):
+        for each in (case for result in results for case in result.cases):
             each.evidence = [path for path in each.evidence if path in found]
-        return FormerRun(folder, report, judged, stated, found.get)
-    return FormerRun(folder, report, judged, stated, evidence_in(folder))
+        return FormerRun(folder, report, judged, results, found.get)
+    return FormerRun(folder, report, judged, results, evidence_in(folder))
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:
-    """Return what gives the text of a file by its path in a folder, None for one that is not in it, or is no text."""
+    """Return a function from paths in a folder to the texts of these files; None for a path outside, or no text."""
     root = folder.resolve()
 
     def text_of(path: str) -> str | None:

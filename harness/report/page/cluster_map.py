@@ -37,8 +37,6 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 class Kind(enum.StrEnum):
-    """What an arrow says."""
-
     RIGHT = "right"
     WRONG = "wrong"
     MISSING = "missing"
@@ -59,7 +57,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A client or a pod, with its middle. `concerned` is false for a pod that no client is to reach, nor has."""
+    """A client or a pod, by its middle. `concerned` is false for a pod that no client must reach or has reached."""
 
     name: str
     label: str
@@ -71,9 +69,9 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """An arrow from one point to another; to a pod, or where `pod` is "" into nowhere.
+    """An arrow to a pod, or into empty space if `pod` is "".
 
-    `label` has a line or two, `share` is that of all questions of the client.
+    `label` has one or two lines. `share` is the part of all requests of the client.
     """
 
     kind: Kind
@@ -90,8 +88,6 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMap:
-    """The whole picture."""
-
     width: float
     height: float
     zones: tuple[Box, ...]
@@ -102,19 +98,16 @@ class ClusterMap:
 
 
 def frame(box: Box) -> Markup:
-    """Return the attributes of the rectangle of a zone or a node."""
     text = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
     return Markup(text)  # noqa: S704  numbers of ours
 
 
 def curve(arrow: Arrow) -> str:
-    """Return the path of an arrow to a pod, up to its head."""
     x1, x2, middle = arrow.x1, arrow.x2, (arrow.y1 + arrow.y2) / 2
     return f"M{x1:.1f} {arrow.y1:.1f}C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {arrow.y2 - 7:.1f}"
 
 
 def head(arrow: Arrow) -> str:
-    """Return the corners of the head of an arrow to a pod."""
     x, y = arrow.x2, arrow.y2
     return f"{x - 5:.1f},{y - 9:.1f} {x + 5:.1f},{y - 9:.1f} {x:.1f},{y:.1f}"
 
@@ -131,9 +124,9 @@ _CLIENT_LABELS: Mapping[ClientKind, str] = {"pod": "client", "node": "node", "ex
 
 
 def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) -> tuple[str, str]:
-    """Return the node of a client by its label, and what it is; `NOWHERE` for one that is not known.
+    """Return the node of a client by its label, and its kind; `NOWHERE` if unknown.
 
-    A client is named as `str(Client)` does, or "pod NAME"; a question's name may follow after " in ".
+    A label is `str(Client)` or "pod NAME"; the name of a query may follow after " in ".
     """
     known = _clients_on(tuple(nodes))
     for name in (label, label.partition(" in ")[0]):
@@ -148,12 +141,11 @@ def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) 
 
 @functools.cache
 def _clients_on(nodes: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """Return the node of each client on these nodes, and what it is, by its label."""
     return {str(Client(kind, node)): (node, what) for kind, what in _CLIENT_LABELS.items() for node in nodes}
 
 
 def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
-    """Return the node of a pod by its name: scenarios give the first on a node its name, the next ones NODE-2, …"""
+    """Return the node of a pod by its name: NODE for the first pod on a node, then NODE-2, …"""
     for name in (pod, pod.partition(":")[0]):
         if name in nodes:
             return name
@@ -166,7 +158,7 @@ def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
 def lay_out(
     nodes: Sequence[tuple[str, str]], columns: Sequence[str], rows: Sequence[Row], *, beside: Sequence[str] = ()
 ) -> ClusterMap:
-    """Return the map of a grid. `nodes` are names with their zones, `columns` pods, `beside` further pods that run."""
+    """Return the map of a grid. `nodes` are names with their zones, `columns` pods, `beside` further running pods."""
     names = [name for name, _ in nodes]
     homes = {row.client: place_of_client(row.client, names, [*columns, *beside]) for row in rows}
     housed: dict[str, list[str]] = defaultdict(list)
@@ -197,7 +189,6 @@ def lay_out(
 
 
 def _boxes(places: Sequence[tuple[str, str]], slots: Mapping[str, int], top: float) -> tuple[list[Box], list[Box]]:
-    """Return zones and nodes, side by side, in the order of the zones' first nodes."""
     by_zone: dict[str, list[str]] = defaultdict(list)
     for name, zone in places:
         by_zone[zone].append(name)
@@ -218,7 +209,7 @@ def _slot(box: Box, number: int, of: int) -> float:
 
 
 def _arrows(rows: Sequence[Row], clients: Sequence[Spot], pods: Sequence[Spot], top: float) -> list[Arrow]:
-    """Return an arrow for each cell of the grid that says something; wrong ones last, so that they lie above."""
+    """Return an arrow for each meaningful cell of the grid. Wrong ones come last, so that they are drawn on top."""
     at = {each.name: each for each in clients}
     to = {each.name: each for each in pods}
     cells = [(row.client, column, cell) for row in rows for column, cell in row.cells.items() if cell.mark in _KINDS]
@@ -254,7 +245,7 @@ def _label(cell: Cell, column: str, pod: str) -> str:
 
 
 def _spread(ends: Sequence[tuple[str, float]], room: float) -> dict[tuple[str, float], float]:
-    """Return how far from the middle of each spot its arrows end, in the order of where they come from."""
+    """Return the offsets at which arrows reach each spot, in the order of their origins."""
     others: dict[str, list[float]] = defaultdict(list)
     for name, other in ends:
         others[name].append(other)
@@ -267,7 +258,7 @@ def _spread(ends: Sequence[tuple[str, float]], room: float) -> dict[tuple[str, f
 
 
 def on_curve(ends: tuple[float, float, float, float], t: float) -> tuple[float, float]:
-    """Return the point at `t` (0 to 1) of the curve that leaves and arrives upright."""
+    """Return the point at `t` (0 to 1) of a curve with vertical ends."""
     x1, y1, x2, y2 = ends
     middle = (y1 + y2) / 2
     a, b, c, d = (1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t * t, t**3

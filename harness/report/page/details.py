@@ -24,8 +24,6 @@ Nodes = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A measuring window: its title and judgement, the columns and rows of its grid, and its pictures."""
-
     title: str
     met: bool
     judged: bool
@@ -40,7 +38,7 @@ class Window:
 class Case:
     """One case of a requirement. `numbers` are lines of `reactions.COLUMNS`, for each steady traffic.
 
-    `why` is the explanation without what else is shown.
+    `why` is the explanation without the parts that the page shows separately.
     """
 
     result: CaseResult
@@ -54,14 +52,12 @@ class Case:
 
 
 def cases(result: Result, stories: Mapping[Key, Story], numbers: reactions.Numbers, nodes: Nodes) -> list[Case]:
-    """Return the cases of a requirement, with what their stories tell."""
     return [case_of(result, each, stories, numbers, nodes) for each in result.cases]
 
 
 def case_of(
     result: Result, case: CaseResult, stories: Mapping[Key, Story], numbers: reactions.Numbers, nodes: Nodes
 ) -> Case:
-    """Return one case of a requirement, with what its story tells."""
     key = (case.requirement, case.parameters)
     story = stories.get(key, Story())
     windows = [_window(story, each, nodes) for each in story.windows if each.plans]
@@ -78,7 +74,7 @@ def case_of(
 
 
 def _why(case: CaseResult, story: Story) -> str:
-    """Return the explanation without the grids, messages and the command that the page shows by themselves."""
+    """Return the explanation without grids, messages and the command, which the page shows separately."""
     text = without_command(case)
     for each in story.windows:
         if each.judgement and each.judgement.grid:
@@ -88,7 +84,7 @@ def _why(case: CaseResult, story: Story) -> str:
 
 
 def without_command(case: CaseResult) -> str:
-    """Return the explanation without the command that runs the case again, with which it ends."""
+    """Return the explanation without the command at its end."""
     return case.explanation.removesuffix(f"\n\nAgain:\n{case.rerun}")
 
 
@@ -111,7 +107,6 @@ def _window(story: Story, window: WindowStory, nodes: Nodes) -> Window:
 
 
 def _running(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield the names of servers that run after these changes."""
     running: dict[str, None] = {}
     for each in changes:
         if each.what == "run servers":

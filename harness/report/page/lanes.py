@@ -31,7 +31,7 @@ MOST_CHANGES = 40
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A pod's part of the answers in a short time: `number` is that of the pod, `top` and `height` are of 1."""
+    """A pod's share of the answers in a short time: `number` is that of the pod, `top` and `height` are fractions."""
 
     number: int
     x: float
@@ -41,8 +41,6 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time without an answer."""
-
     x: float
     width: float
     label: str
@@ -50,7 +48,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A client: who answered when, its gaps, and the x of each question that was lost or answered wrongly."""
+    """A client: who answered when, its gaps, and the x of each lost or wrong request."""
 
     client: str
     y: float
@@ -61,7 +59,7 @@ class Lane:
 
 
 def ribbon(lane: Lane, number: int) -> str:
-    """Return the path of all that one pod answered in a lane, by its number."""
+    """Return the SVG path of all answers by one pod in a lane."""
     y, width = lane.y + BAND, WIDTH / BINS
     mine = (each for each in lane.shares if each.number == number)
     return "".join(
@@ -70,13 +68,13 @@ def ribbon(lane: Lane, number: int) -> str:
 
 
 def losses(lane: Lane) -> str:
-    """Return the path of all questions that were lost: an upright line each."""
+    """Return the SVG path of all lost requests: a vertical line each."""
     return "".join(f"M{x:g} {lane.y + BAND + 2:.0f}v{HEIGHT - 4:.0f}" for x in lane.lost)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A change when it began to be written; `number` is 0 for one without a line of text."""
+    """A change, at the time when its write began. `number` is 0 for one without a line of text."""
 
     number: int
     x: float
@@ -85,7 +83,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The whole picture; `took_up` are the x of when all components had worked on what was written."""
+    """The whole picture. `took_up` are the x at which all components had processed the changes."""
 
     width: float
     height: float
@@ -97,7 +95,6 @@ class Timeline:
 
 
 def lay_out(story: Story, window: WindowStory) -> Timeline:
-    """Return the timeline of a window with steady traffic."""
     times = [at for samples in window.flows.values() for at, _ in samples]
     begin, end = (min(times), max(times)) if times else (0.0, 0.0)
     scale = WIDTH / ((end - begin) or 1.0)
@@ -136,7 +133,7 @@ def _gap(left: float, right: float, ms: float) -> Gap:
 
 
 def _shares(samples: Sequence[Timed], pods: Sequence[str], begin: float, end: float) -> list[Share]:
-    """Return who answered, for each of `BINS` times; there is none for a time without an answer."""
+    """Return who answered in each of `BINS` intervals."""
     whole = (end - begin) or 1.0
     answers: dict[int, list[str]] = {}
     for at, each in samples:

@@ -28,7 +28,6 @@ _PLAIN = re.compile(rf"[^\w .:/(){TIMES}-]")
 
 
 def draw(shown: ClusterMap, nodes: Sequence[tuple[str, str]]) -> str:
-    """Return the text of the picture. `nodes` are names with their zones, as the map was laid out with."""
     concerned = [each for each in shown.pods if each.concerned]
     arrows = [each for each in shown.arrows if len(shown.arrows) <= MOST_ARROWS or each.kind is not Kind.RIGHT]
     clients = {each.name: f"c{number}" for number, each in enumerate(shown.clients)}
@@ -46,7 +45,6 @@ def draw(shown: ClusterMap, nodes: Sequence[tuple[str, str]]) -> str:
 
 
 def _boxes(nodes: Sequence[tuple[str, str]], inside: dict[str, list[str]]) -> Iterator[str]:
-    """Yield zones with their nodes, and those with what is on them."""
     zones = [zone for _, zone in nodes]
     numbered = [(zones.index(zone), number, name) for number, (name, zone) in enumerate(nodes) if inside[name]]
     for zone, some in groupby(sorted(numbered), key=itemgetter(0)):
@@ -70,5 +68,5 @@ def _said(client: Spot) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text that Mermaid shows as it is: what it could obey is written as a number."""
+    """Return a text with all characters that Mermaid interprets written as numbers."""
     return _PLAIN.sub(lambda found: f"#{ord(found[0])};", text)

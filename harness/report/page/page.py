@@ -25,8 +25,9 @@ from harness.model.judged import mark
 from harness.report import reactions
 from harness.report.allure import link
 from harness.report.comparison import judged_by
+from harness.report.outcomes import COLUMNS, MARKS, SHOWN, UNMET
 from harness.report.page import cluster_map, details, lanes
-from harness.report.summary import COLUMNS, MARKS, conclusion
+from harness.report.summary import conclusion
 from harness.report.template import environment, file, style
 
 _PACKAGE = "harness.report.page"
@@ -45,7 +46,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the list: a requirement, what is told of it, and the parts of it that are folded in."""
+    """A line of the list: a requirement, its details, and their compressed form if they are collapsed."""
 
     result: Result
     mark: str
@@ -57,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Requirements with the same cases, as a table: rows are requirements, columns the parameters."""
+    """Requirements with the same cases, as a table: rows are requirements, columns parameters."""
 
     document: str
     columns: tuple[str, ...]
@@ -71,7 +72,7 @@ def as_html(
     numbers: reactions.Numbers,
     read: Callable[[str], str | None] = lambda _: None,
 ) -> str:
-    """Return the page. `read` gives the text of a file of evidence by its path in the folder of the run, if there."""
+    """Return the page. `read` returns the text of a file of evidence by its path in the folder of the run, if there."""
     chosen = sorted((each for each in results if not each.left_out), key=_order)
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     engine = environment(_PACKAGE)
@@ -83,7 +84,7 @@ def as_html(
     bodies = engine.get_template("details.html.j2")
     entries = []
     for number, result in enumerate(chosen):
-        decides = result.outcome not in (Outcome.MET, Outcome.NOT_RUN) and number < MOST_OPEN
+        decides = result.outcome in UNMET and number < MOST_OPEN
         told = details.cases(result, stories, numbers, nodes)
         body = bodies.render(result=result, cases=told, evidence=evidence.of(result), columns=reactions.COLUMNS)
         entries.append(
@@ -104,12 +105,12 @@ def as_html(
         entries=entries,
         profiles=_profiles(chosen),
         documents=_documents(chosen),
-        columns=COLUMNS,
+        columns={outcome: SHOWN[outcome].column for outcome in COLUMNS},
         marks=MARKS,
         counts=count(chosen),
         conclusion=[each.text for each in conclusion(results, code, "", report["run"].get("certifiableReasons", ()))],
         passed=code == ExitCode.PASSED,
-        unmet=[each for each in chosen if each.outcome not in (Outcome.MET, Outcome.NOT_RUN)],
+        unmet=[each for each in chosen if each.outcome in UNMET],
         most_named=MOST_NAMED,
         matrices=matrices(chosen),
         durations=durations(chosen),
@@ -121,16 +122,13 @@ def as_html(
 
 
 def code_of(results: Sequence[Result], report: Mapping[str, Any]) -> ExitCode:
-    """Return what a run of these results ends with, unless it says that it did not trust itself."""
+    """Return the exit code of a run with these results."""
     distrusted = any("does not trust itself" in each for each in report["run"].get("certifiableReasons", ()))
     return exit_code(replace(situation(results, strict=False), distrust=distrusted))
 
 
-_ORDER = (Outcome.FAILURE, Outcome.UNTOLD, Outcome.WARNING, Outcome.NOTE, Outcome.MET, Outcome.NOT_RUN)
-
-
 def _order(result: Result) -> tuple[int, str]:
-    return _ORDER.index(result.outcome), result.requirement.id
+    return list(SHOWN).index(result.outcome), result.requirement.id
 
 
 def _profiles(results: Iterable[Result]) -> list[tuple[str, dict[Outcome, int]]]:
@@ -151,7 +149,7 @@ def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tu
 
 
 def durations(results: Iterable[Result]) -> list[tuple[str, float, float]]:
-    """Return documents with their seconds and their share of all, the longest first."""
+    """Return documents with their seconds and share of all, the longest first."""
     seconds: dict[str, float] = defaultdict(float)
     for each in results:
         seconds[each.requirement.document] += each.duration
@@ -160,7 +158,7 @@ def durations(results: Iterable[Result]) -> list[tuple[str, float, float]]:
 
 
 def matrices(results: Iterable[Result]) -> list[Matrix]:
-    """Return the matrices of version skew: requirements of one document that have the same cases, at least two."""
+    """Return the matrices of version skew: requirements of one document with the same cases, at least two."""
     groups: dict[tuple[str, tuple[str, ...]], list[Result]] = defaultdict(list)
     for each in results:
         if any("Skew" in feature.name for feature in each.requirement.features) and each.parametrized:
@@ -180,17 +178,14 @@ def matrices(results: Iterable[Result]) -> list[Matrix]:
 
 
 class _Evidence:
-    """The files of evidence, until there are too many."""
+    """The files of evidence, up to a total size."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
         self._read = read
         self._left = MOST_EVIDENCE_OF_ALL
 
     def of(self, result: Result) -> list[tuple[str, str]]:
-        """Return the paths of a requirement's files, each with what of its text the page holds.
-
-        Those about the path of a packet come first.
-        """
+        """Return the paths of the files of a requirement with their shortened texts, first those about packet paths."""
         every = {path for case in result.cases for path in case.evidence}
         order = sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path))
         return [(path, self._text(path)) for path in order]
@@ -203,11 +198,10 @@ class _Evidence:
 
 
 def _is_path(path: str) -> bool:
-    """Return whether a file of evidence is about the path of a packet."""
     name = path.rpartition("/")[2]
     return name.startswith("path-") and name.endswith(".txt")
 
 
 def _packed(body: str) -> str:
-    """Return a part of the page as browsers unpack it: zlib, in base64."""
+    """Return a part of the page in the form that browsers unpack: zlib, in base64."""
     return base64.b64encode(zlib.compress(body.encode())).decode()

@@ -196,7 +196,7 @@ def test_history_report_and_latest_are_found(run: Path, monkeypatch: pytest.Monk
     for alone in ("alone.jsonl.gz", "alone.jsonl.xz"):
         output = judge(alone).output.splitlines()
         assert output[1:-1] == outputs[1][1:-1]
-        assert output[-1] == "Each verdict and each message is what the history states, byte for byte."
+        assert output[-1] == "Each verdict and each message is the same in the history, byte for byte."
 
 
 def test_a_run_that_was_killed_is_judged_as_far_as_it_came(run: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_run_that_was_killed_is_judged_as_far_as_it_came(run: Path) -> None:
     (run / "report.yaml").unlink()
     result = judge(run)
     assert result.exit_code == 1
-    assert "The run has not come to its end" in result.output
+    assert "The run did not end, or one of its workers died" in result.output
 
 
 def test_as_yaml_it_is_the_same(run: Path) -> None:

@@ -6,7 +6,7 @@ import heapq
 
 import pytest
 
-from harness.plugin.eta import Eta
+from harness.plugin.progress import Eta
 
 SECONDS = {f"n{number}": 12.0 / (1 + number / 8) for number in range(120)}
 

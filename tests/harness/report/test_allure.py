@@ -268,11 +268,11 @@ def test_what_was_not_run_is_grey_and_in_the_category_of_its_reason(
     page = generate(certify(*EVERYTHING, extra=EXTRA, options=OPTIONS))
     assert page.categories() == {
         "Requirement not met": 3,
-        "Could not be told (inconclusive)": 2,
+        "Inconclusive": 2,
         "Warning: SHOULD not met": 2,
         "Note: MAY not met": 1,
         "Not claimed": 2,
-        "Cluster unsuited": 3,
+        "Cluster not suited": 3,
         "Not available here": 1,
     }
     skipped = ("KEP-1/unavailable", "KEP-1/ineligible", "KEP-2/protocols[TCP]")

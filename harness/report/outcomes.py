@@ -1,0 +1,72 @@
+"""How the terminal and all reports show each outcome of a requirement: one table, so that they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.judging.outcome import Outcome
+
+Style = Literal["", "bold", "green", "red", "yellow", "faint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How one outcome is shown."""
+
+    mark: str
+    plain_mark: str  # where the encoding lacks the mark
+    style: Style
+    column: str  # head of its column of numbers
+    meaning: str  # in the key of the marks
+    statistic: str  # its number in the conformance report, and below the key of its list of ids
+    allure: str  # one of Allure's five statuses
+    junit: str = "skipped"  # the element, and below its type
+    heading: str = ""  # in lists of what is not met
+    ids: str = ""
+    always: bool = False  # whether the conformance report shows the number 0
+    category: str = ""  # in Allure
+    junit_type: str = ""
+    pytest: str = ""  # the category of pytest -v, where pytest's own does not fit
+
+
+SHOWN: Mapping[Outcome, Shown] = {
+    Outcome.FAILURE: Shown(
+        "✗", "x", "red", "failed", "a MUST is not met", "Failed", "failed",
+        ids="failedTests", always=True, heading="Not met", category="Requirement not met", junit="failure",
+    ),
+    Outcome.INCONCLUSIVE: Shown(
+        "?", "?", "yellow", "unclear", "it could not be told", "Inconclusive", "broken",
+        ids="inconclusiveTests", heading="Inconclusive", category="Inconclusive", junit="error",
+    ),
+    Outcome.WARNING: Shown(
+        "!", "!", "yellow", "warnings", "a SHOULD is not met", "Warnings", "unknown",
+        ids="warningTests", heading="Warnings: a SHOULD is not met or inconclusive", category="Warning: SHOULD not met",
+        junit_type="trafficdist.warning", pytest="warned",
+    ),
+    Outcome.NOTE: Shown(
+        "i", "i", "", "notes", "a MAY is not met", "Notes", "unknown",
+        ids="noteTests", heading="Notes: a MAY is not met or inconclusive", category="Note: MAY not met",
+        junit_type="trafficdist.note", pytest="noted",
+    ),
+    Outcome.MET: Shown("✓", "+", "green", "passed", "met", "Passed", "passed", always=True),
+    Outcome.NOT_RUN: Shown(
+        "–", "-", "faint", "not run", "did not run", "Skipped", "skipped",  # noqa: RUF001
+        ids="skippedTests", always=True, junit_type="pytest.skip",
+    ),
+}  # fmt: skip
+"""The worst first.
+
+Allure has five statuses, and none for a warning. It shows "unknown" apart from passes, failures and skips; categories
+tell warnings from notes. JUnit has none either: it shows both as pytest shows a failure that was expected.
+"""
+
+UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))
+"""Outcomes that a person reads about, the worst first."""
+
+COLUMNS = (Outcome.MET, *UNMET, Outcome.NOT_RUN)
+"""Outcomes in the order of tables of numbers."""
+
+MARKS = {outcome: shown.mark for outcome, shown in SHOWN.items()}
+PLAIN_MARKS = {outcome: shown.plain_mark for outcome, shown in SHOWN.items()}
