@@ -38,7 +38,7 @@ history: $(VENV)/.run  ## judge kube-proxy at version after version, in both mod
 	done
 	$(BIN)/trafficdist compare trafficdist-results/history/*
 
-# What `make shelf` runs: a run a line, as options of `trafficdist run`.
+# The runs of `make shelf`, one per line: variables, and options of `trafficdist run`.
 define RUNS
 --proxy reference
 --proxy kube-proxy:1.34 --mode nftables
@@ -49,14 +49,14 @@ define RUNS
 --proxy kube-proxy:1.37 --mode iptables
 --controller kube-controller-manager:1.34
 --controller kube-controller-manager:1.37
---control-plane binaries:1.34 --profile api-server --project kube-apiserver
---control-plane binaries:1.37 --profile api-server --project kube-apiserver
---proxy implementations/cilium/cilium.yaml --organization cilium --project cilium
---proxy implementations/kpng/kpng.yaml --organization kubernetes-sigs --project kpng
---proxy examples/small-proxy/small-proxy.yaml --organization trafficdist --project small-proxy
---dns implementations/coredns/coredns.yaml --organization CoreDNS
---dns implementations/coredns/zonal.yaml --organization CoreDNS
---dns implementations/coredns/ignore-empty-service.yaml --organization CoreDNS
+TRAFFICDIST_PROJECT=kube-apiserver --control-plane binaries:1.34 --profile api-server
+TRAFFICDIST_PROJECT=kube-apiserver --control-plane binaries:1.37 --profile api-server
+TRAFFICDIST_ORGANIZATION=cilium --proxy implementations/cilium/cilium.yaml
+TRAFFICDIST_ORGANIZATION=kubernetes-sigs --proxy implementations/kpng/kpng.yaml
+TRAFFICDIST_ORGANIZATION=trafficdist --proxy examples/small-proxy/small-proxy.yaml
+TRAFFICDIST_ORGANIZATION=CoreDNS --dns implementations/coredns/coredns.yaml
+TRAFFICDIST_ORGANIZATION=CoreDNS --dns implementations/coredns/zonal.yaml
+TRAFFICDIST_ORGANIZATION=CoreDNS --dns implementations/coredns/ignore-empty-service.yaml
 endef
 export RUNS
 
@@ -68,8 +68,8 @@ shelf: $(VENV)/.run  ## judge the reference, and what is in the cache of Kuberne
 	for name in cilium kpng; do folder=$$(implementations/build --cached $$name) && PATH="$$folder:$$PATH"; done; number=0; \
 	printf '%s\n' "$$RUNS" | while read -r options; do \
 	  number=$$((number + 1)); folder=trafficdist-results/shelf/$$number; code=0; \
-	  echo "trafficdist run $$options"; \
-	  $(BIN)/trafficdist run $$options $(N) --output-dir $$folder $(ARGS) < /dev/null || code=$$?; \
+	  variables=$${options%%--*}; options=--$${options#*--}; echo "$${variables}trafficdist run $$options"; \
+	  env $$variables $(BIN)/trafficdist run $$options $(N) --output-dir $$folder $(ARGS) < /dev/null || code=$$?; \
 	  case $$code in \
 	    0|1|10|11) ;; \
 	    12) rm -rf $$folder; echo "skipped: $$options" ;; \

@@ -80,11 +80,7 @@ def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[...
     if option.kind == "flag":
         return click.option(*names, is_flag=True, default=None, help=text)
     return click.option(
-        *names,
-        multiple=option.kind == "list",
-        metavar=option.metavar,
-        help=text,
-        shell_complete=completer_of(option),
+        *names, multiple=option.kind == "list", metavar=option.metavar, help=text, shell_complete=completer_of(option)
     )
 
 

@@ -1,6 +1,6 @@
-"""The command `trafficdist run`: a thin front end of the pytest plugin.
+"""The command `trafficdist run`, a thin front end of the pytest plugin.
 
-Every option is the option of the same name of the plugin, made from the same table.
+Its options are options of the plugin, made from the same table.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import click
 from harness.commands.arguments import PLACE, SUITE, GroupedCommand, as_arguments, with_options
 from harness.commands.front import EXIT_CODES, examples
 from harness.model.files import is_there
-from harness.settings.options import OPTIONS, resolve
+from harness.settings.options import BY_NAME, OPTIONS, resolve
 
+_OPTIONS = [each for each in OPTIONS if each.on_command_line]
 _EXAMPLES = examples(
     "run                                     the reference on an embedded cluster",
     "run 'KEP-3015/*' -n 2                   some requirements, in two processes",
@@ -26,13 +27,28 @@ _EXAMPLES = examples(
 )
 
 
-@click.command(cls=GroupedCommand, epilog=_EXAMPLES, context_settings={"show_default": False})
-@with_options(OPTIONS)
+class _Run(GroupedCommand):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; for an option of the options file, the error says where to set it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if option := BY_NAME.get(error.option_name.lstrip("-")):
+                raise click.UsageError(
+                    f"--{option.name} is no option of the command line: set key {option.name} in an options file "
+                    f"(--options-file), or {option.environment} in the environment",
+                    ctx,
+                ) from None
+            raise
+
+
+@click.command(cls=_Run, epilog=_EXAMPLES, context_settings={"show_default": False})
+@with_options(_OPTIONS)
 @click.option(
     "--options-file",
     metavar="FILE",
     type=PLACE,
-    help="YAML file of options, named as here without the leading dashes.",
+    help="YAML file of options, named as here without the leading dashes, and of others; see docs/command.md.",
 )
 @click.option("-v", "--verbose", count=True, help="Show the output of pytest too.")
 @SUITE
@@ -40,17 +56,18 @@ _EXAMPLES = examples(
 def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str], **options: Any) -> int:
     """Run the requirements against an implementation, and write a report.
 
-    IDS are requirements to run and no others, as with --run-test.
+    IDS select requirements, as --run-test does.
 
-    Options can also be set by environment variables TRAFFICDIST_<OPTION> or in an options file. The command line takes
-    precedence over the environment, and the environment over the file.
+    Options can also be set by environment variables TRAFFICDIST_<OPTION> or in an options file, and some only there
+    (docs/command.md lists them). The command line takes precedence over the environment, and the environment over the
+    file.
     """
     from harness.plugin.suite import run_pytest
 
     ids, pytest_arguments = _ids_first(words)
     options["run_test"] = (*(options["run_test"] or ()), *ids)
     arguments = [] if options.get("backend") else _default_backend(options_file)
-    for option in OPTIONS:
+    for option in _OPTIONS:
         arguments += as_arguments(option, options[option.key])
     if options_file:
         arguments.append(f"--td-options-file={options_file}")
@@ -58,7 +75,7 @@ def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str]
 
 
 def _ids_first(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split off the first words: those that are no options and no files of pytest's are ids, or patterns of ids."""
+    """Split off the leading ids: words that are neither options nor files of pytest."""
     ids = list(itertools.takewhile(lambda each: not each.startswith("-") and not _is_file(each), words))
     return ids, list(words[len(ids) :])
 
@@ -68,6 +85,6 @@ def _is_file(word: str) -> bool:
 
 
 def _default_backend(options_file: str | None) -> list[str]:
-    """The embedded cluster, unless environment or file name a backend."""
+    """Return the option for the embedded cluster, unless the environment or the file sets a backend."""
     settings = resolve({}, options_file=options_file or "")
     return [] if settings.backend else ["--td-backend=netns"]

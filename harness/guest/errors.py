@@ -143,7 +143,7 @@ def _untrusted(reason: ssl.SSLCertVerificationError) -> str:
     )
 
 
-_REGISTRY = "name a registry that the nodes reach (--image-registry)"
+_REGISTRY = "name a registry that the nodes reach (option image-registry)"
 
 
 def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
@@ -180,7 +180,7 @@ def _waiting(reason: str, said: str, container: Mapping[str, Any], pull: str) ->
     by_reason = {
         "ErrImagePull": f"image {image} cannot be pulled ({said}): {pull}",
         "ImagePullBackOff": f"image {image} cannot be pulled ({said}): {pull}",
-        "InvalidImageName": f"image {image} is no name of an image ({said}): see --image-registry",
+        "InvalidImageName": f"image {image} is no name of an image ({said}): see option image-registry",
         "ErrImageNeverPull": f"image {image} is not on the node, and may not be pulled: load it there",
         "CrashLoopBackOff": f"its container ends again and again ({said}): see `kubectl logs --previous`",
         "CreateContainerConfigError": f"its container cannot be made ({said})",

@@ -39,11 +39,17 @@ def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str]
     """Return the command as a line for a shell. `arguments` are those of the run, which may name another suite."""
     suite = _suite(arguments)
     words = ["trafficdist", "run", *(["--suite", suite] if suite else []), "--run-test", requirement_id]
-    return shlex.join([*words, *_words(settings, "--")])
+    given = _given(settings)
+    of_file = {option: value for option, value in given.items() if not option.on_command_line}
+    variables = [f"{option.environment}={shlex.quote(_text(value))}" for option, value in of_file.items()]
+    options = [word for option in given if option not in of_file for word in _words(option, given[option], "--")]
+    return " ".join([*variables, shlex.join([*words, *options])])
 
 
 def command_of_pytest(settings: Settings, nodeid: str) -> str:
-    return shlex.join(["pytest", nodeid, *_words(settings, "--td-")])
+    """Return the command for a requirement of a user's own suite, which pytest runs in place."""
+    options = [word for option, value in _given(settings).items() for word in _words(option, value, "--td-")]
+    return shlex.join(["pytest", nodeid, *options])
 
 
 def _suite(arguments: Sequence[str]) -> str:
@@ -54,7 +60,8 @@ def _suite(arguments: Sequence[str]) -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _words(settings: Settings, dashes: str) -> tuple[str, ...]:
+def _given(settings: Settings) -> Mapping[Option, Any]:
+    """Return the options that these settings follow from, without those that follow from others."""
     kept = [each for each in OPTIONS if each.name not in ELSEWHERE]
     values = settings.to_json()
     given = {each.name: values[each.key] for each in kept if values[each.key] not in (each.default, "", (), None)}
@@ -64,7 +71,7 @@ def _words(settings: Settings, dashes: str) -> tuple[str, ...]:
         fewer = {other: value for other, value in given.items() if other != name}
         if wanted and _decisive(fewer) == wanted:
             given = fewer
-    return tuple(word for each in kept if each.name in given for word in _said(each, given[each.name], dashes))
+    return {each: given[each.name] for each in kept if each.name in given}
 
 
 def _decisive(given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -76,7 +83,11 @@ def _decisive(given: Mapping[str, Any]) -> dict[str, Any] | None:
     return {each.key: resolved[each.key] for each in OPTIONS if each.name not in ELSEWHERE}
 
 
-def _said(option: Option, value: Any, dashes: str) -> list[str]:
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def _words(option: Option, value: Any, dashes: str) -> list[str]:
     if option.kind == "flag":
         return [dashes + option.name]
     values = value if option.kind == "list" else (value,)

@@ -164,8 +164,8 @@ def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None
     known = list(requirements)
     check_ids(settings.run_test, known, "--run-test: ")
     check_ids(settings.skip_tests, known, "--skip-tests: ")
-    check_features(settings.supported_features, known, "--supported-features: ")
-    check_features(settings.exempt_features, known, "--exempt-features: ")
+    check_features(settings.supported_features, known, "supported-features: ")
+    check_features(settings.exempt_features, known, "exempt-features: ")
 
 
 def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:

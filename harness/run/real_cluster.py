@@ -182,12 +182,7 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
         components = kind.components(api, release, patches=patches)
         if target.probes == PACKETS:
             return KindPacketsBackend(
-                target,
-                api,
-                components=components,
-                worker=worker,
-                release=release,
-                places=_places(target, worker),
+                target, api, components=components, worker=worker, release=release, places=_places(target, worker)
             ).start()
         return KindBackend(
             target, api, components=components, worker=worker, release=release, ask_pod=components.ask_pod

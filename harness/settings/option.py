@@ -1,4 +1,4 @@
-"""One option of a run: its names, and how a value of whatever source becomes its own."""
+"""One option of a run: its names, and the conversion of a value from any source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Option:
     """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag".
 
     `group` is the heading under which `--help` shows it. `allowed` are all its values, if they are few. `backends` are
-    those that use it, () for all; with another it is refused.
+    those that use it, () for all; with another it is refused. Without `on_command_line` it is set in an options file or
+    the environment, and is no option of `trafficdist run`.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Option:
     allowed: tuple[str, ...] = ()
     group: str = ""
     backends: tuple[str, ...] = ()
+    on_command_line: bool = True
 
     @property
     def key(self) -> str:
@@ -44,7 +46,7 @@ class Option:
         return ENVIRONMENT_PREFIX + self.key.upper()
 
     def convert(self, value: Any, place: str) -> Any:
-        """Return the checked value of what was given. Raises `UsageError` that names `place`, where it was given."""
+        """Return the checked value. Raises `UsageError` that names its source, `place`."""
         try:
             if self.kind == "flag":
                 return _flag(value)

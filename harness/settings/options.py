@@ -1,8 +1,11 @@
 """The table of a run's options, for all sources.
 
 `trafficdist run --backend netns` and `pytest --td-backend=netns` are the same option, and so are TRAFFICDIST_BACKEND
-and the key `backend` of an options file. Both front ends are made from this one table, so that they cannot drift apart.
-The nearest source wins: command line, environment, options file, ini file, default.
+and the key `backend` of an options file. The command and the plugin are both made from this table. Precedence: command
+line, environment, options file, ini file, default.
+
+Click could resolve the environment and the file for the command, but pytest cannot, and both must give a worker the
+same settings: so one function resolves all, and knows the source of each value for its errors.
 """
 
 from __future__ import annotations
@@ -40,7 +43,6 @@ from harness.settings.settings import Settings
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
 """Environment variables of commands that are no options of a run."""
 
-
 _NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
 
 _JUDGED = (
@@ -48,17 +50,16 @@ _JUDGED = (
            "one, or installed for the proxy of a real cluster. [reference; on a real cluster installed]",
            metavar="NAME", check=parse_proxy),
     Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
-    Option("judges", "What the packets of the run follow: packets, if the implementation carries them itself, or "
-           "decisions, if rules of somebody else carry out what it decides. [packets]", metavar="WHICH",
-           allowed=JUDGES),
-    Option("dns", "DNS server to judge: reference, or a YAML file that describes how to run one in a pod. [reference]",
+    Option("judges", "What the packets of the run show: packets, if the implementation carries them itself, or "
+           "decisions, if other rules carry out its decisions. [packets]", metavar="NAME", allowed=JUDGES,
+           on_command_line=False),
+    Option("dns", "DNS server to judge: reference, or a YAML file that describes how to run one in a pod.",
            metavar="NAME", default=REFERENCE, check=check_dns, backends=_NETNS),
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
-           "images. [embedded]",
-           metavar="NAME", check=checks.control_plane, backends=_NETNS),
+           "images. [embedded]", metavar="NAME", check=checks.control_plane, backends=_NETNS),
     Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
-           "file that describes any other. [the one of the control plane]", metavar="NAME", check=checks.controller,
+           "file that describes another one. [the one of the control plane]", metavar="NAME", check=checks.controller,
            backends=_NETNS),
     Option("mutant", "Judge the reference with this fault, to see which requirements fail. Never certifiable.",
            metavar="NAME", check=checks.mutant, backends=_NETNS),
@@ -68,19 +69,19 @@ _JUDGED = (
            "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, in case its "
            "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=checks.gate),
     Option("follow", "Source to follow where the text of a KEP and released Kubernetes differ: kep or released. "
-           "[kep for the reference]", metavar="WHICH", allowed=("kep", "released")),
-    Option("converges-within", "Seconds, before the time scale, within which the implementation promises to take up "
-           f"every change: later is a failure. Without it the suite waits up to {FAR:g} s and reports the time. "
+           "[kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
+    Option("converges-within", "Seconds, before the time scale, within which the implementation promises to apply "
+           f"every change; a later change is a failure. Without it the run waits up to {FAR:g} s and reports the time. "
            "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
-           metavar="SECONDS", default=0.0, check=checks.positive),
+           metavar="SECONDS", default=0.0, check=checks.positive, on_command_line=False),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
-           metavar="FEATURES", default=()),
+           metavar="FEATURES", default=(), on_command_line=False),
     Option("exempt-features", "Features that the implementation does not claim, though expected by default. "
-           "Repeatable.", kind="list", metavar="FEATURES", default=()),
-    Option("all-features", "Claim every feature.", kind="flag", default=False),
+           "Repeatable.", kind="list", metavar="FEATURES", default=(), on_command_line=False),
+    Option("all-features", "Claim every feature.", kind="flag", default=False, on_command_line=False),
 )  # fmt: skip
 
-_PLACE = (
+_CLUSTER = (
     Option("backend", "Cluster to run on: netns (network namespaces on this machine), kubeconfig (an existing cluster) "
            "or kind (a temporary kind cluster).", metavar="NAME",
            allowed=(*_NETNS, *_KUBECONFIG, *_KIND)),
@@ -89,37 +90,36 @@ _PLACE = (
            backends=_KUBECONFIG),
     Option("context", "Kubeconfig context to use. [the current one]", metavar="NAME", backends=_KUBECONFIG),
     Option("image-registry", "Registry that nodes pull the test image from. [registry.k8s.io/e2e-test-images]",
-           metavar="REGISTRY", backends=(*_KUBECONFIG, *_KIND)),
+           metavar="REGISTRY", backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
     Option("allow-disruptive", "Allow the run to change labels and taints of the cluster's nodes; it restores them.",
            kind="flag", default=False, backends=_KUBECONFIG),
     Option("kind-image", "Node image for --backend kind, for example kindest/node:v1.34.3, or by role: "
            "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
            "Repeatable. [the newest on the node, else the newest at https://dl.k8s.io]", kind="list",
-           metavar="VERSIONS", default=(), check=checks.patch, backends=_KIND),
-    Option("cni", "Network plugin of --backend kind: a file of manifests that install it, with kind's own left out, or "
-           "none if the recipe of --proxy brings one. [that of the recipe, or kind's own]", metavar="FILE",
+           metavar="VERSIONS", default=(), check=checks.patch, backends=_KIND, on_command_line=False),
+    Option("cni", "Network plugin of --backend kind: a file of manifests that replace kind's own plugin, or none if "
+           "the recipe of --proxy brings one. [that of the recipe, or kind's own]", metavar="FILE",
            check=checks.cni, backends=_KIND),
-    Option("probes", "Way to ask a real cluster: packets, as root from the network namespaces of nodes and pods, where "
-           "nodes are containers of this machine; or agnhost, in pods and through the API server. [packets where they "
-           "can be]", metavar="WAY", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND)),
+    Option("probes", "How to probe a real cluster: packets, as root from the network namespaces of nodes and pods, if "
+           "nodes are containers on this machine; or agnhost, in pods and through the API server. [packets if "
+           "possible]", metavar="METHOD", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
     Option("keep-cluster", "Keep the cluster of --backend kind after the run.", kind="flag", default=False,
-           backends=_KIND),
+           backends=_KIND, on_command_line=False),
     Option("topology", f"Zones and nodes of the cluster: {', '.join(TOPOLOGIES)}, or nodes by zone, as in a=2,b=2,c=1.",
-           metavar="TOPOLOGY",
-           default=THREE_ZONES, check=parse_topology),
+           metavar="TOPOLOGY", default=THREE_ZONES, check=parse_topology),
     Option("families", "IP families of the cluster, primary first.", kind="list", metavar="FAMILIES",
            default=("IPv4", "IPv6"), allowed=("IPv4", "IPv6"), backends=(*_NETNS, *_KIND)),
 )  # fmt: skip
 
-_SELECTED = (
+_SELECTION = (
     Option("profile", f"Judge only these profiles: {', '.join(Profile)}. Repeatable.", kind="list", metavar="PROFILE",
            default=(), check=str.lower, allowed=tuple(Profile)),
     Option("run-test", "Run only requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
-    Option("generate", "Ask scenarios that a program makes, and no others: for so long (60s, 10m), or so many (500). "
-           "They follow from --seed. See docs/generated.md.", metavar="AMOUNT", check=check_amount),
-    Option("replay", "Ask the scenarios of this file, and no others: those that --generate printed.", metavar="FILE",
+    Option("generate", "Run generated scenarios only, for a time (60s, 10m) or up to a number (500). The seed "
+           "determines them. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
+    Option("replay", "Run the scenarios of this file only: those that --generate printed.", metavar="FILE",
            check=checks.scenarios),
     Option("quick", "Run only the requirements that find most mutants in 30 s on two processors. Never certifiable.",
            kind="flag", default=False),
@@ -127,36 +127,37 @@ _SELECTED = (
            kind="list", metavar="IDS", default=()),
 )  # fmt: skip
 
-_RUN = (
-    Option("seed", "Random seed. Each run prints the seed that it used.", metavar="N", check=checks.seed),
+_EXECUTION = (
+    Option("seed", "Random seed. Each run prints its seed.", metavar="NUMBER", check=checks.seed),
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
-           metavar="FACTOR", default=1.0, check=checks.positive),
+           metavar="FACTOR", default=1.0, check=checks.positive, on_command_line=False),
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
            kind="flag", default=False),
-    Option("warnings-as-errors", "End with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
-    Option("workers", "Number of worker processes; 0 runs everything in this process, and auto chooses by processors, "
-           "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="N",
+    Option("warnings-as-errors", "Exit with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
+    Option("workers", "Number of worker processes. 0 runs everything in this process; auto chooses by processors, "
+           "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="COUNT",
            check=checks.workers),
 )  # fmt: skip
 
-_LEFT = (
+_OUTPUT = (
     Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER",
            check=checks.path),
-    Option("keep", "When to keep evidence (rules, slices, nodes): failed, always or never.", metavar="WHEN",
-           default="failed", allowed=("failed", "always", "never")),
-    Option("organization", "Organization behind the implementation, for the report."),
-    Option("project", "Name of the implementation, for the report."),
-    Option("url", "Website of the implementation, for the report."),
-    Option("version", "Version of the implementation, for the report."),
-    Option("contact", "Contact for the implementation, for the report. Repeatable.", kind="list", default=()),
+    Option("keep", "When to keep evidence (rules, slices, nodes): failed, always or never.", metavar="CONDITION",
+           default="failed", allowed=("failed", "always", "never"), on_command_line=False),
+    Option("organization", "Organization behind the implementation, for the report.", on_command_line=False),
+    Option("project", "Name of the implementation, for the report.", on_command_line=False),
+    Option("url", "Website of the implementation, for the report.", on_command_line=False),
+    Option("version", "Version of the implementation, for the report.", on_command_line=False),
+    Option("contact", "Contact for the implementation, for the report. Repeatable.", kind="list", default=(),
+           on_command_line=False),
 )  # fmt: skip
 
 _GROUPS: Mapping[str, tuple[Option, ...]] = {
-    "What is judged": _JUDGED,
-    "Where it runs": _PLACE,
-    "Which requirements": _SELECTED,
-    "How it runs": _RUN,
-    "What it leaves": _LEFT,
+    "Implementation": _JUDGED,
+    "Cluster": _CLUSTER,
+    "Selection": _SELECTION,
+    "Execution": _EXECUTION,
+    "Output": _OUTPUT,
 }
 """The options under each heading of `--help`."""
 
@@ -189,32 +190,34 @@ def resolve(
     ini: Mapping[str, Any] | None = None,
     backend: str = "",
 ) -> Settings:
-    """Combine all sources into settings. `given` and `ini` are by option name; absent, None and () mean not given.
+    """Combine all sources into settings. `given` and `ini` are by option name; None and () mean not given.
 
-    `backend` is the one if no source names any. Raises `UsageError` with the value, its source, and the allowed values.
+    `backend` is the default. Raises `UsageError` with the value, its source, and the allowed values.
     """
     values, places = _gather(OPTIONS, given, environment=environment, options_file=options_file, ini=ini)
     values["backend"] = values["backend"] or backend
     _refuse_unused(values, places)
     values["proxy"] = values["proxy"] or ChosenProxy(INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
     if values["generate"] and values["replay"]:
-        raise UsageError(f"{places['replay']}: --generate makes scenarios, and --replay has them: give one of the two")
+        raise UsageError(f"{places['replay']}: --generate and --replay exclude each other")
     for name in ("run-test", "generate", "replay") if values["quick"] else ():
         if values[BY_NAME[name].key]:
-            raise UsageError(f"{places[BY_NAME[name].key]}: --quick chooses what to ask itself: give one of the two")
+            raise UsageError(
+                f"{places[BY_NAME[name].key]}: --quick selects the requirements itself: leave one of the two out"
+            )
     _claim(values)
     values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
     return Settings(**_without_none(values))
 
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Combine the sources of these options alone, for a command that is no run, by key. Raises as `resolve` does."""
+    """Combine the sources of these options alone, by key, for other commands. Raises as `resolve` does."""
     values, _ = _gather([BY_NAME[key.replace("_", "-")] for key in given], given)
     return _without_none(values)
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with "" for a text that was not given."""
+    """Replace None by ""."""
     return {key: "" if value is None else value for key, value in values.items()}
 
 
@@ -226,7 +229,7 @@ def _gather(
     options_file: str = "",
     ini: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of options by key, and the places of those that were given."""
+    """Return the values of options by key, and the source of each value that is no default."""
     environment = os.environ if environment is None else environment
     options_file = options_file or environment.get(ENVIRONMENT_PREFIX + "OPTIONS_FILE", "")
     in_file = read_options_file(options_file) if options_file else {}
@@ -249,7 +252,7 @@ def _gather(
 
 
 def _refuse_unused(values: Mapping[str, Any], places: Mapping[str, str]) -> None:
-    """Refuse what was given and does nothing with this backend: who gave it would be told of something else."""
+    """Refuse options that this backend does not use: the run would not be the one that the user asked for."""
     backend = values["backend"]
     for option in OPTIONS:
         unused = backend and option.backends and backend not in option.backends

@@ -64,7 +64,7 @@ NOT_RUN = {
     "trafficdist shelf index": _SHELF,
     "trafficdist proxy check mine.yaml": _MINE,
     "trafficdist proxy init mine.yaml": "it asks a person; tests/harness/commands/test_proxy_init.py answers",
-    "trafficdist run --proxy mine.yaml --organization Acme --project acme-proxy --version 1.2.3": _MINE,
+    "trafficdist run --options-file acme.yaml": _MINE,
     "trafficdist shelf add latest --shelf reports": _WHOLE,
     "trafficdist shelf check reports/1.37/acme-acme-proxy/1.2.3-nftables": _SUBMISSION,
     "git add reports/1.37/acme-acme-proxy": _SUBMISSION,
@@ -116,7 +116,7 @@ NOT_RUN = {
     "kind create cluster --config kind-configs/three-zones.yaml": _KIND,
     "trafficdist run --backend kind": _KIND,
     "trafficdist run --backend kind --cni my-network.yaml": _KIND,
-    "trafficdist run --backend kind --keep-cluster": _KIND,
+    "TRAFFICDIST_KEEP_CLUSTER=yes trafficdist run --backend kind": _KIND,
     "trafficdist run --backend kind --proxy mine.yaml": _KIND,
     "trafficdist run --backend kind --proxy examples/small-proxy/on-kind.yaml": _KIND,
     "trafficdist run --backend kind --cni implementations/flannel/kind/flannel.yaml": _KIND,
@@ -165,11 +165,11 @@ NOT_RUN = {
     "trafficdist run --proxy implementations/kpng/kpng.yaml": _BUILT,
     'export PATH="$(implementations/build kpng):$PATH"': _BUILT,
     "trafficdist proxy check implementations/kpng/kpng.yaml": _BUILT,
-    "trafficdist run --proxy implementations/kpng/kpng.yaml --organization kubernetes-sigs --project kpng": _BUILT,
+    "TRAFFICDIST_ORGANIZATION=kubernetes-sigs trafficdist run --proxy implementations/kpng/kpng.yaml": _BUILT,
     'export PATH="$(implementations/build cilium):$PATH"': _BUILT,
     "trafficdist proxy check implementations/cilium/cilium.yaml": _BUILT,
-    "trafficdist run --proxy implementations/cilium/cilium.yaml --organization cilium --project cilium": _BUILT,
-    "trafficdist run --proxy implementations/cilium/cilium.yaml --all-features --run-test "
+    "TRAFFICDIST_ORGANIZATION=cilium trafficdist run --proxy implementations/cilium/cilium.yaml": _BUILT,
+    "TRAFFICDIST_ALL_FEATURES=yes trafficdist run --proxy implementations/cilium/cilium.yaml --run-test "
     "KEP-3015/node-then-zone-then-anywhere": _BUILT,
     **{
         f"trafficdist run --proxy implementations/cilium/cilium.yaml --run-test {each}": _BUILT
@@ -183,6 +183,8 @@ NOT_RUN = {
     },
     "trafficdist components fetch kube-controller-manager 1.37 --from source": _COMPONENT,
     "trafficdist run --controller kube-controller-manager:1.37": _COMPONENT,
+    "TRAFFICDIST_SUPPORTED_FEATURES=ProxyReleases trafficdist run --proxy kube-proxy --mode nftables --run-test "
+    "KEP-4444/older-proxy-needs-the-annotation": _COMPONENT,
     **{
         f"trafficdist run {options} --run-test {each}": _COMPONENT
         for options, each in (
@@ -198,10 +200,6 @@ NOT_RUN = {
             ),
             ("--options-file examples/skew/kep-4444.yaml --mode iptables", "KEP-4444/proxy-downgrade-sets-hints-aside"),
             ("--proxy kube-proxy", "CHANGES/a-slice-of-another-service"),
-            (
-                "--proxy kube-proxy --mode nftables --supported-features ProxyReleases",
-                "KEP-4444/older-proxy-needs-the-annotation",
-            ),
             ("--proxy kube-proxy:1.31 --mode nftables", "SERVICE/external-local-does-not-restrict-clients-inside"),
             ("--proxy kube-proxy:1.35 --mode nftables", "KEP-4444/hints-come-and-go-without-loss"),
         )

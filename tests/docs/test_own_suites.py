@@ -59,7 +59,7 @@ def test_own_requirements_are_listed(run: Run) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("netns_allowed")
 def test_own_requirements_are_judged_and_reported_and_judged_again(run: Run, tmp_path: Path) -> None:
-    done = run("trafficdist", "run", "--suite", "acme_suite", "-n", "0", "--time-scale", QUICK)
+    done = run("trafficdist", "run", "--suite", "acme_suite", "-n", "0", "--", f"--td-time-scale={QUICK}")
     results = tmp_path / "work/trafficdist-results/latest"
     assert done.returncode == 1, done.stdout + done.stderr
     assert verdicts(results) == {GOOD: "passed", WRONG: "failed"}

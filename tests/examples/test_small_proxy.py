@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from harness.netns.process import search_path
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "examples/small-proxy/small-proxy.yaml"
-WHOSE = ["--organization", "trafficdist", "--project", "small-proxy", "--version", "1"]
+WHOSE = {"TRAFFICDIST_ORGANIZATION": "trafficdist", "TRAFFICDIST_PROJECT": "small-proxy", "TRAFFICDIST_VERSION": "1"}
 NEEDS = ("nft", "conntrack")
 
 
@@ -30,9 +31,14 @@ def test_tutorial_shows_the_recipe() -> None:
 )
 def test_small_proxy_is_certified(tmp_path: Path) -> None:
     """It meets all that it claims, and the run could carry a certificate but for the checkout that made it."""
-    command = [Path(sys.executable).with_name("trafficdist"), "run", "--proxy", str(RECIPE), *WHOSE, "-n", "3"]
+    command = [Path(sys.executable).with_name("trafficdist"), "run", "--proxy", str(RECIPE), "-n", "3"]
     ended = subprocess.run(
-        [*command, "--output-dir", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "--output-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | WHOSE,
     )
     report = yaml.safe_load((tmp_path / "report.yaml").read_text(encoding="utf-8"))
     reasons = report["run"].get("certifiableReasons", [])

@@ -53,12 +53,12 @@ def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Wa
     `names` are the cluster's names of the nodes. Raises `UnavailableError` if packets are wanted but impossible.
     """
     if wanted == AGNHOST:
-        return Way(AGNHOST, "as --probes says")
+        return Way(AGNHOST, "as option probes says")
     try:
         engine = _tried([each for each in nodes if each["metadata"]["name"] in names.values()])
     except UnavailableError as error:
         if wanted == PACKETS:
-            raise UnavailableError(f"--probes packets cannot be: {error}") from error
+            raise UnavailableError(f"probes: packets is impossible: {error}") from error
         return Way(AGNHOST, str(error).splitlines()[0])
     return Way(PACKETS, f"nodes are containers of {engine} on this machine")
 

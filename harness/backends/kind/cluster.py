@@ -330,5 +330,5 @@ def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
         )
     hints = "".join(f"\nIt may be this: {note}" for note in notes)
     return UnavailableError(
-        f"the kind cluster did not come up; --keep-cluster leaves it there to be looked at\n{tail}{hints}"
+        f"the kind cluster did not start; to inspect it, set keep-cluster in an options file\n{tail}{hints}"
     )

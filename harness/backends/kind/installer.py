@@ -89,7 +89,7 @@ class Installer:
         first = next(iter(found), Trouble("it was late", {}))
         error = StartError(
             f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {first.said}\n"
-            "--keep-cluster leaves the cluster there to be looked at"
+            "set keep-cluster in an options file to inspect the cluster"
         )
         error.logs = {name: text for each in found for name, text in each.log.items()}
         return error

@@ -48,7 +48,7 @@ def test_each_shell_is_told_of_ids(shell: str) -> None:
         ("trafficdist list --mutants skips-zone", ["skips-zone-tier"]),
         ("trafficdist run --profile d", ["dns"]),
         ("trafficdist list --profile d", ["dns"]),
-        ("trafficdist run --supported-features Topology", ["TopologyAwareDNS", "TopologyKeys", "TopologyKeysField",
+        ("trafficdist doctor --supported-features Topology", ["TopologyAwareDNS", "TopologyKeys", "TopologyKeysField",
          "TopologyKeysRouting", "TopologyMode", "TopologyModeEvents", "TopologyModeRouting"]),
         ("trafficdist list --feature OpenA", ["OpenAPI"]),
         ("trafficdist run --mode ", ["nftables", "iptables", "ipvs"]),

@@ -41,7 +41,7 @@ CAUSES: dict[str, tuple[int, tuple[str, ...]]] = {
         "run --run-test KEP-1/pases --suite pack -n 2",
         "run KEP-1/pases --suite pack",
         "run nobody --suite pack",
-        "run --supported-features Roting --suite pack",
+        "run --suite pack -- --td-supported-features Roting",
         "run --mutant nobody",
         "run --proxy nobody",
         "proxy check nobody",

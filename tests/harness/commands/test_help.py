@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -36,8 +37,23 @@ def test_each_option_of_run_stands_under_its_heading() -> None:
     found = re.finditer(r"^(\S[^\n]*):\n((?:  [^\n]*\n|\n(?=  ))+)", shown, re.MULTILINE)
     sections = {match[1]: match[2] for match in found}
     for option in OPTIONS:
-        assert f"--{option.name}" in sections[option.group], option.name
+        if option.on_command_line:
+            assert f"--{option.name}" in sections[option.group], option.name
     assert "--options-file" in sections["Other"]
+
+
+def test_run_has_few_options() -> None:
+    assert len(main.commands["run"].params) <= 32
+
+
+def test_option_of_the_options_file_is_documented_and_refused_on_the_command_line() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/command.md").read_text(encoding="utf-8")
+    for option in OPTIONS:
+        if not option.on_command_line:
+            assert f"| `{option.name}` |" in page, option.name
+            ended = CliRunner().invoke(main, ["run", f"--{option.name}", "x"])
+            assert ended.exit_code == 4
+            assert f"set key {option.name} in an options file (--options-file), or {option.environment}" in ended.output
 
 
 def test_help_imports_neither_pytest_nor_clients_nor_kernel_bindings() -> None:

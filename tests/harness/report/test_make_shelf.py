@@ -91,9 +91,11 @@ def test_each_run_of_make_shelf_names_what_it_judges_and_gets_a_folder_of_its_ow
     runs = text.partition("define RUNS\n")[2].partition("\nendef")[0].splitlines()
     judged = []
     for run in runs:
-        words = run.split()
+        variables, dashes, options = run.partition("--")
+        words = (dashes + options).split()
         given = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
-        settings = resolve(given, environment={})
+        environment = dict(each.split("=", 1) for each in variables.split())
+        settings = resolve(given, environment=environment)
         assert settings.judges_reference or (settings.organization and settings.project), run
         programs = (settings.proxy, settings.controller, settings.control_plane)
         judged.append((settings.project, *map(str, programs), settings.mode))

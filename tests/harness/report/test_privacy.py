@@ -124,7 +124,10 @@ def test_a_run_leaves_nothing_that_is_private(pytester: pytest.Pytester, sample_
     (home / "kubeconfig").write_text(f"users:\n- user: {{token: x}}\nheader: Bearer {BEARER}\n")
     secrets = {"CI_TOKEN": TOKEN, "DB_PASSWORD": PASSWORD, "OTHER_PASSWORD": WORD, "HOME": str(home),
                "KUBECONFIG": str(home / "kubeconfig"), "https_proxy": "http://me:planted-in-proxy@proxy:1"}  # fmt: skip
-    options = ["--url", "https://me:planted-in-option@example.com", "--organization", WORD, "--keep", "always"]
+    (home / "options.yaml").write_text(
+        f"url: https://me:planted-in-option@example.com\norganization: {WORD}\nkeep: always\n"
+    )
+    options = ["--options-file", str(home / "options.yaml")]
     command = [sys.executable, "-c", "from harness.commands.main import main; main()"]
     run = subprocess.run(
         [*command, "run", "--suite", str(home / "suite"), "--output-dir", str(home / "out"), *options],

@@ -9,16 +9,18 @@ import pytest
 
 from harness.commands.main import main
 from harness.report.rerun import ELSEWHERE, command, command_of_pytest
-from harness.settings.options import OPTIONS, resolve
+from harness.settings.options import BY_NAME, OPTIONS, resolve
 from harness.settings.settings import Settings
 
 
 def in_force(line: str) -> Settings:
-    """What the command says, as the command itself reads it."""
-    program, name, *words = shlex.split(line)
+    """The settings of the command line, as the command itself reads it."""
+    words = shlex.split(line)
+    variables = dict(word.split("=", 1) for word in words[: words.index("trafficdist")])
+    program, name, *words = words[len(variables) :]
     assert (program, name) == ("trafficdist", "run")
     given = main.commands["run"].make_context("run", words).params
-    return resolve({each.name: given[each.key] for each in OPTIONS}, environment={})
+    return resolve({name: given.get(each.key) for name, each in BY_NAME.items()}, environment=variables)
 
 
 @pytest.mark.parametrize(

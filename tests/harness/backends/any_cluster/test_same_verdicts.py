@@ -56,9 +56,10 @@ def there() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_verdicts_are_the_same(made_of: Sequence[str], tmp_path: Path) -> None:
+def test_verdicts_are_the_same(made_of: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAFFICDIST_ALL_FEATURES", "yes")
     profiles = PROFILES[:1] if made_of[:1] == ["--proxy=kube-proxy"] else PROFILES
-    claims = ["--all-features", f"--follow={'released' if made_of else 'kep'}", *profiles]
+    claims = [f"--follow={'released' if made_of else 'kep'}", *profiles]
     by_api = verdicts(tmp_path / "api", "-n4", *there(), "--allow-disruptive", *claims)
     assert len(by_api) > 50
     here = verdicts(tmp_path / "netns", "-n2", *made_of, *claims, *[f"--run-test={each}" for each in by_api])
@@ -68,8 +69,11 @@ def test_verdicts_are_the_same(made_of: Sequence[str], tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("made_of", ["reference"], indirect=True)
-def test_four_workers_on_one_cluster_judge_as_none_does(made_of: Sequence[str], tmp_path: Path) -> None:
-    claims = [*made_of, *there(), "--allow-disruptive", "--all-features", "--follow=kep", PROFILES[0]]
+def test_four_workers_on_one_cluster_judge_as_none_does(
+    made_of: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAFFICDIST_ALL_FEATURES", "yes")
+    claims = [*made_of, *there(), "--allow-disruptive", "--follow=kep", PROFILES[0]]
     together, alone = (verdicts(tmp_path / f"n{workers}", f"-n{workers}", *claims) for workers in (4, 0))
     assert len(alone) > 50
     assert unlike(together, alone) == {}

@@ -32,7 +32,7 @@ def test_a_cluster_elsewhere_is_asked_by_agnhost_and_it_is_said_why() -> None:
 
 
 def test_packets_that_are_asked_for_and_cannot_be_end_the_run() -> None:
-    with pytest.raises(UnavailableError, match="--probes packets cannot be: node kind-worker is on another machine"):
+    with pytest.raises(UnavailableError, match="probes: packets is impossible: node kind-worker is on another machine"):
         choose("packets", [NODE], NAMES)
 
 
@@ -43,7 +43,7 @@ def test_an_ordinary_user_asks_by_agnhost(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_who_wants_agnhost_gets_it_wherever_the_cluster_is() -> None:
-    assert choose(AGNHOST, [], {}).why == "as --probes says"
+    assert choose(AGNHOST, [], {}).why == "as option probes says"
 
 
 def test_packets_come_with_what_agnhost_cannot_ask() -> None:

@@ -54,8 +54,11 @@ def version(node_image: str) -> str:
 def test_verdicts_are_the_same(node_image: str, version: str, mode: str, families: str, tmp_path: Path) -> None:
     same = [*CLAIMS, f"--mode={mode}", f"--families={families}"]
     on_kind = [*same, *CHOSEN, "-n0", "--backend=kind", f"--kind-image={node_image}"]
-    packets = verdicts(tmp_path / "packets", *on_kind, "--probes=packets")
-    agnhost = verdicts(tmp_path / "agnhost", *on_kind, "--probes=agnhost")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TRAFFICDIST_PROBES", "packets")
+        packets = verdicts(tmp_path / "packets", *on_kind)
+        environment.setenv("TRAFFICDIST_PROBES", "agnhost")
+        agnhost = verdicts(tmp_path / "agnhost", *on_kind)
     same += [f"--proxy=kube-proxy:{version}", "-n2"]
     here = verdicts(tmp_path / "netns", *same, *[f"--run-test={each}" for each in packets])
     assert packets
