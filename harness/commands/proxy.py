@@ -1,63 +1,29 @@
-"""The commands `trafficdist proxy`: the first half hour of who writes a proxy, from a recipe to what holds."""
+"""The commands `trafficdist proxy`, for the first half hour of a new proxy: a recipe, and how far it gets."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import shlex
+import string
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.commands.arguments import FILE, by_name, completer_of, with_options
+from harness.commands.arguments import FILE, as_arguments, by_name, completer_of, with_options
 from harness.commands.front import examples
 from harness.errors import UsageError
 from harness.model.files import is_there, shown
-from harness.settings.checks import unknown_name
 from harness.settings.options import BY_NAME, resolve
 
 _USED = ("mode", "backend", "control-plane", "kubernetes-version", "feature-gates", "families", "kind-image", "cni",
          "probes", "keep-cluster", "time-scale", "keep", "output-dir")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """One question of `init`, which is an option too. `default` is the answer of who gives none; None: it is needed."""
-
-    name: str
-    text: str
-    default: str | None = None
-
-    @property
-    def key(self) -> str:
-        """The name of the answer in Python."""
-        return self.name.replace("-", "_")
-
-
-_FORMS = "http PORT [PATH], metrics PORT NAME, or log PATTERN"
-_QUESTIONS = (
-    _Question("name", "Name of the proxy, for reports"),
-    _Question("version", "Version of the proxy, for reports", ""),
-    _Question("command", "Command that starts it on a node, for example: mine --config={kubeconfig} --node={node}"),
-    _Question("mode", "What it programs: nftables, iptables, ipvs, ebpf", "nftables"),
-    _Question("ready", f"When it is ready: {_FORMS}"),
-    _Question("synced", f"When it has worked on everything that was written: {_FORMS}; nothing if it does not say", ""),
-    _Question("features", "Features that it has beside the core, with commas, such as NodeHints,IPv6", ""),
-    _Question("zone-hints", "Whether it follows hints for zones: yes or no", "yes"),
-)
-
-
-def _answers(command: Callable[..., Any]) -> Callable[..., Any]:
-    for each in reversed(_QUESTIONS):
-        said = each.text + (f" [{each.default}]" if each.default else "")
-        command = click.option(f"--{each.name}", each.key, metavar="TEXT", help=f"{said}.")(command)
-    return command
-
-
 @click.group(epilog=examples("proxy init mine.yaml", "proxy check mine.yaml", "proxy check kube-proxy"))
 def proxy() -> None:
-    """Take the first steps with a proxy of one's own."""
+    """Write a recipe for your own proxy, and check how far the proxy gets."""
 
 
 @proxy.command(
@@ -66,115 +32,95 @@ def proxy() -> None:
         "proxy check reference",
         "proxy check kube-proxy:1.34 --mode iptables",
         "proxy check mine.yaml --backend kind",
-        codes="\b\nExit codes:\n   0  all steps hold\n   1  the proxy does something else than is expected\n"
-        "   4  the recipe or an option is wrong\n  10  it could not be told\n"
-        "  12  the proxy does not start, or does not get ready",
+        codes="\b\nExit codes, besides those of `run`:\n   0  all steps hold, and each MUST of the quick run is met\n"
+        "   1  a step fails, or a MUST is not met\n  10  a step or a MUST is inconclusive\n"
+        "  12  the proxy does not start or does not become ready",
     )
 )
 @click.argument("proxy", metavar="PROXY", shell_complete=completer_of(BY_NAME["proxy"]))
 @with_options([BY_NAME[name] for name in _USED])
 def check(proxy: str, **options: Any) -> int:
-    """Check in seconds how far a proxy comes, and say of each step whether it holds.
+    """Check step by step how far a proxy gets, then run the requirements of `run --quick`.
 
-    PROXY is a recipe, reference, or kube-proxy[:VERSION], as for `run --proxy`. Starts it on two nodes of an embedded
-    cluster, or installs it on a kind cluster of two nodes (--backend kind). Is the recipe right, does the program
-    start, get ready, work on everything; is a Service reached, is a removed endpoint left, are hints followed, also
-    when they change?
+    PROXY is a recipe, reference, or kube-proxy[:VERSION], as for `run --proxy`. The steps boot two nodes: does the
+    program start, become ready and apply changes; is a Service reached; are hints followed, also when they change? At
+    the first step that fails, the command shows what to look at next, and keeps logs and rules in
+    ./trafficdist-results/checks. On a kind cluster (--backend kind) it stops after the steps.
 
-    A change is waited for up to 10 s, or as long as the proxy declares; --time-scale multiplies that.
-
-    Of what does not hold all logs are kept, by default in ./trafficdist-results/checks. It is no run: nothing here
-    makes a proxy certifiable.
+    A step waits up to 3 s for a change; --time-scale multiplies that. A check makes no proxy certifiable.
     """
     settings = resolve({**by_name(options), "proxy": proxy}, backend="netns")
     if settings.backend == "kubeconfig":
-        raise UsageError("--backend kubeconfig: a check is of a proxy that it starts; allowed: netns, kind")
+        raise UsageError("--backend kubeconfig: proxy check starts the proxy itself; allowed: netns, kind")
 
+    from harness.commands.proxy_check import check as check_steps
     from harness.model.escaping import for_terminal
-    from harness.run.proxy_check import check as checked
+    from harness.plugin.suite import run_pytest
 
-    return int(checked(settings, lambda text: click.echo(for_terminal(text))))
+    code = check_steps(settings, lambda text: click.echo(for_terminal(text)))
+    if code or settings.backend == "kind":
+        return int(code)
+    arguments = ["--td-quick", "--td-backend=netns", f"--td-proxy={proxy}"]
+    for name in _USED:
+        if name != "backend":
+            arguments += as_arguments(BY_NAME[name], options[BY_NAME[name].key])
+    return run_pytest(arguments)
 
 
 @proxy.command(
     epilog=examples(
         "proxy init mine.yaml",
-        "proxy init mine.yaml --name mine --command 'mine {kubeconfig} {node}' --ready 'http 10256 /healthz'",
+        "proxy init mine.yaml --command 'mine --config={kubeconfig} --node={node}' --ready '{log: serving}'",
     )
 )
 @click.argument("file", type=FILE, default="mine.yaml")
-@_answers
-@click.option("--force", is_flag=True, help="Replace the file if it is there.")
-def init(file: Path, *, force: bool, **given: str | None) -> None:
-    """Ask a few questions about a proxy, and write a recipe with comments. [mine.yaml]
+@click.option("--name", metavar="TEXT", help="Name of the proxy, for reports. [the name of FILE]")
+@click.option("--version", metavar="TEXT", default="", help="Version of the proxy, for reports.")
+@click.option(
+    "--command", metavar="TEXT", help="Command that starts the proxy on a node, with placeholders such as {kubeconfig}."
+)
+@click.option("--mode", metavar="TEXT", default="nftables", help="What it programs: nftables, iptables, ipvs, ebpf.")
+@click.option(
+    "--ready",
+    metavar="YAML",
+    default="{http: {port: 10256, path: /healthz}}",
+    help="Check that holds when the proxy is ready.",
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+def init(
+    file: Path, *, name: str | None, version: str, command: str | None, mode: str, ready: str, force: bool
+) -> None:
+    """Write a recipe with a comment on each key to FILE, for you to edit. [mine.yaml]"""
+    from harness.model import strict_yaml
+    from harness.recipes.recipe import OF_PROXY, parse_recipe
 
-    What is given as an option is not asked. Without a terminal, answers are read from standard input, and after its end
-    the others are the usual ones.
-    """
-    _refuse(file, force=force)
-    from harness.recipes.drafting import Draft
-
-    answers = {each.key: _answer(each, given[each.key]) for each in _QUESTIONS}
-    text = Draft(**answers).as_text(str(file))
+    _check_target(file, force=force)
+    name = file.stem if name is None else name
+    try:
+        words = [name, "--kubeconfig={kubeconfig}", "--node={node}"] if command is None else shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--command: {str(error).lower()}") from None
+    checks = [strict_yaml.parse(ready, "--ready")]
+    values: dict[str, Any] = {"name": name, "version": version, "command": words, "modes": [mode], "ready": checks}
+    parse_recipe(values, OF_PROXY)
+    text = resources.files("harness.recipes").joinpath("template.yaml").read_text(encoding="utf-8")
+    flow = {key: json.dumps(each, ensure_ascii=False) for key, each in values.items()}  # JSON is YAML
+    filled = string.Template(text).substitute(flow, file=shlex.quote(str(file)))
     try:
         with file.open("w" if force else "x", encoding="utf-8") as opened:
-            opened.write(text)
+            opened.write(filled)
     except OSError as error:
         raise UsageError(f"proxy file {shown(file)}: cannot be written: {error.strerror}") from None
-    click.echo(f"{shown(file)} is written. Next: trafficdist proxy check {shown(file)}")
+    click.echo(f"Wrote {shown(file)}. Next: edit it, then run `trafficdist proxy check {shown(file)}`")
 
 
-def _refuse(file: Path, *, force: bool) -> None:
-    """Raise `UsageError` for what would not be written, or not be read as a recipe, before anything is asked."""
+def _check_target(file: Path, *, force: bool) -> None:
+    """Raise `UsageError` if the file cannot be written, or its name is not that of a recipe."""
     if file.suffix not in (".yaml", ".yml"):
         raise UsageError(f"proxy file {shown(file)}: want a name that ends in .yaml")
     if not str(file).isprintable():
-        raise UsageError(f"proxy file {shown(file)}: want a name of letters that can be printed")
+        raise UsageError(f"proxy file {shown(file)}: want a name of printable letters")
     if is_there(file) and not force:
-        raise UsageError(f"proxy file {shown(file)}: is there already; --force replaces it")
+        raise UsageError(f"proxy file {shown(file)}: exists already; --force overwrites it")
     if not is_there(file.parent):
         raise UsageError(f"proxy file {shown(file)}: there is no folder {shown(file.parent)}")
-
-
-def _answer(question: _Question, given: str | None) -> Any:
-    """Return the value of an answer: that of the option, or of somebody who is asked until it is right."""
-    if given is None:
-        try:
-            return click.prompt(
-                question.text,
-                default=question.default,
-                show_default=bool(question.default),
-                value_proc=lambda answer: _asked(question, answer),
-                err=True,
-            )
-        except click.Abort as ended:
-            if sys.stdin.isatty() or not isinstance(ended.__context__, EOFError):
-                raise
-            click.echo(err=True)
-        if question.default is None:
-            raise UsageError(f"--{question.name} is missing, and nobody answers")
-        given = question.default
-    try:
-        return _read(question, given)
-    except UsageError as error:
-        raise UsageError(f"--{question.name}: {error}") from None
-
-
-def _asked(question: _Question, answer: str) -> Any:
-    try:
-        return _read(question, answer)
-    except UsageError as error:
-        raise click.UsageError(str(error)) from None  # click says it, and asks again
-
-
-def _read(question: _Question, answer: str) -> Any:
-    from harness.recipes.drafting import read_answer
-    from harness.run import suite_files
-
-    value = read_answer(question.key, answer)
-    if question.key == "features":
-        known = list(suite_files.features())
-        for name in value:
-            if name not in known:
-                raise UsageError(unknown_name(name, known, "feature"))
-    return value

@@ -63,7 +63,7 @@ NOT_RUN = {
     "trafficdist shelf add latest": _WHOLE,
     "trafficdist shelf index": _SHELF,
     "trafficdist proxy check mine.yaml": _MINE,
-    "trafficdist proxy init mine.yaml": "it asks a person; tests/harness/commands/test_proxy_init.py answers",
+    "trafficdist proxy init mine.yaml": "tests/harness/commands/test_proxy_init.py runs it",
     "trafficdist run --options-file acme.yaml": _MINE,
     "trafficdist shelf add latest --shelf reports": _WHOLE,
     "trafficdist shelf check reports/1.37/acme-acme-proxy/1.2.3-nftables": _SUBMISSION,

@@ -1,16 +1,24 @@
-"""`trafficdist proxy init`: a person who is asked, and scripts that give all as options."""
+"""`trafficdist proxy init` writes a recipe that can be read, with a comment on each key."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness.commands.main import main
-from harness.recipes.recipe import OF_PROXY, read_recipe
+from harness.model import strict_yaml
+from harness.netns.isolation import OWN
+from harness.recipes.readiness import HttpCheck, LogCheck
+from harness.recipes.recipe import OF_PROXY, parse_recipe, read_recipe
 
-NEEDED = ("--name=mine", "--command=mine {node}", "--ready=log ^serving")
+PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=30)
 
 
 @pytest.fixture(autouse=True)
@@ -18,48 +26,94 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def _init(*arguments: str, answers: str = "") -> Result:
-    return CliRunner().invoke(main, ["proxy", "init", *arguments], input=answers)
+def _init(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["proxy", "init", *arguments])
 
 
-def test_answers_of_a_person_become_a_recipe() -> None:
-    done = _init(answers="mine\n1.2\nmine {node}\nebpf\nhttp 10256\nlog synced\nNodeHints\nno\n")
+def _written(*arguments: str) -> str:
+    done = _init("mine.yaml", "--force", *arguments)
     assert done.exit_code == 0, done.output
-    assert "Next: trafficdist proxy check mine.yaml" in done.output
-    recipe = read_recipe("mine.yaml", OF_PROXY)
-    assert (recipe.name, recipe.version, recipe.programs[0].command, recipe.modes) == (
-        "mine",
-        "1.2",
-        ("mine", "{node}"),
-        ("ebpf",),
+    return Path("mine.yaml").read_text(encoding="utf-8")
+
+
+def test_recipe_has_the_values_of_the_options() -> None:
+    done = _init(
+        "--name=mine", "--version=1.10", "--command=mine {node}", "--mode=ebpf", r"--ready={log: 'up: \d+ # {x}'}"
     )
-    assert (recipe.supported_features, recipe.exempt_features) == (("NodeHints",), ("ZoneHints",))
+    assert "Next: edit it, then run `trafficdist proxy check mine.yaml`" in done.output
+    recipe = read_recipe("mine.yaml", OF_PROXY)
+    assert (recipe.name, recipe.version, recipe.modes) == ("mine", "1.10", ("ebpf",))
+    assert recipe.programs[0].command == ("mine", "{node}")
+    assert recipe.programs[0].ready == (LogCheck(r"up: \d+ # {x}"),)
 
 
-def test_bad_answer_is_told_and_asked_again() -> None:
-    done = _init(answers="a/b\nmine\n\nmine {node}\n\nhttp 99999\nhttp 10256\n\nNodeHint\n\nperhaps\nyes\n")
-    assert done.exit_code == 0, done.output
-    for said in ("want a name without /", "'99999' is no port", "did you mean NodeHints", "want yes or no"):
-        assert said in done.output
-    assert read_recipe("mine.yaml", OF_PROXY).name == "mine"
+def test_recipe_without_options_is_one() -> None:
+    assert _init("own.yml").exit_code == 0
+    recipe = read_recipe("own.yml", OF_PROXY)
+    assert (recipe.name, recipe.modes, recipe.exempt_features) == ("own", ("nftables",), ())
+    assert recipe.programs[0].ready == (HttpCheck(10256, "/healthz"),)
+    assert recipe.quiet_seconds == 0.5, "a proxy without a synced check is waited for longer"
 
 
-def test_script_gives_what_is_needed_and_gets_the_usual_for_the_rest() -> None:
-    done = _init("own.yml", *NEEDED)
-    assert done.exit_code == 0, done.output
-    assert read_recipe("own.yml", OF_PROXY).modes == ("nftables",)
+@pytest.mark.parametrize("key", OF_PROXY.keys)
+def test_each_key_of_a_recipe_is_there_or_in_a_comment(key: str) -> None:
+    assert re.search(rf"^(# )?{key}:", _written(), re.MULTILINE)
+
+
+def test_each_placeholder_and_each_part_of_isolation_is_in_a_comment() -> None:
+    text = _written()
+    for name, what in OF_PROXY.placeholders.items():
+        if name != "address":
+            assert re.search(rf"^#   {{{name}}} +{re.escape(what)}$", text, re.MULTILINE), name
+    assert "{address}" in text
+    assert f"its network: {', '.join(OWN)}." in text
+
+
+def test_keys_in_comments_are_right_once_they_are_none(tmp_path: Path) -> None:
+    """Except `programs`, which excludes the keys from command to synced."""
+    text = _written()
+    examples = re.findall(r"^# ([a-z_]+:(?: .*)?\n(?:#   .*\n)*)", text, re.MULTILINE)
+    said = "".join(each.replace("\n# ", "\n") for each in examples if not each.startswith("programs"))
+    (tmp_path / "definitions.yaml").write_text(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}})
+    )
+    (tmp_path / "daemonset.yaml").write_text(
+        yaml.safe_dump({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}})
+    )
+    recipe = parse_recipe(strict_yaml.parse(text, "recipe") | strict_yaml.parse(said, "comments"), OF_PROXY, tmp_path)
+    assert recipe.converges_within == 5
+    assert recipe.installation is not None
+    assert (len(recipe.objects), len(recipe.cluster_programs), len(recipe.programs[0].files)) == (2, 1, 1)
+
+
+@settings(max_examples=50)
+@given(PRINTABLE, PRINTABLE)
+def test_letters_of_all_kinds_stay_as_they_are(word: str, version: str) -> None:
+    escaped = word.replace("{", "{{").replace("}", "}}")
+    _written(f"--command={shlex.join(['mine', escaped])}", f"--version={version}", f"--mode={word}")
+    recipe = read_recipe("mine.yaml", OF_PROXY)
+    assert (recipe.programs[0].command[1], recipe.version, recipe.modes) == (escaped, version, (word,))
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("mine.yaml", *NEEDED[:2]), "--ready is missing, and nobody answers"),
-        (("mine.yaml", *NEEDED, "--ready=soon"), "--ready: 'soon' is no check"),
-        (("mine.yaml", *NEEDED, "--features=Roting"), "--features: unknown feature 'Roting'"),
-        (("mine.yaml", *NEEDED, "--zone-hints=1"), "--zone-hints: '1': want yes or no"),
-        (("mine.txt", *NEEDED), "want a name that ends in .yaml"),
-        (("no/mine.yaml", *NEEDED), "there is no folder no"),
-        (("mi\nne.yaml", *NEEDED), "letters that can be printed"),
+        (("mine.yaml", "--name="), "key name is missing"),
+        (("mine.yaml", "--name=a/b"), "want a name without /"),
+        (("mine.yaml", "--name=a\nb"), "printable letters"),
+        (("mine.yaml", "--command="), "key command is missing"),
+        (("mine.yaml", "--command=mine 'x"), "--command: no closing quotation"),
+        (("mine.yaml", "--command=mine {nope}"), "unknown placeholder {nope}"),
+        (("mine.yaml", "--ready=soon"), "key ready[0]: want http or metrics or log, not 'soon'"),
+        (("mine.yaml", "--ready={tcp: 80}"), "key ready[0]: unknown key 'tcp'"),
+        (("mine.yaml", "--ready={http: {port: 99999}}"), "key ready[0].http.port: want a number from 1 to 65535"),
+        (("mine.yaml", "--ready={http: {port: 80, path: healthz}}"), "want a URL path: / and ASCII letters"),
+        (("mine.yaml", "--ready={metrics: {zero: [x]}}"), "key ready[0].metrics.port is missing"),
+        (("mine.yaml", "--ready={log: (}"), "is not a regular expression"),
+        (("mine.yaml", "--ready=["), "--ready: is not YAML"),
+        (("mine.txt",), "want a name that ends in .yaml"),
+        (("no/mine.yaml",), "there is no folder no"),
+        (("mi\nne.yaml",), "want a name of printable letters"),
     ],
 )
 def test_wrong_use_ends_with_4_and_writes_nothing(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -71,8 +125,8 @@ def test_wrong_use_ends_with_4_and_writes_nothing(arguments: tuple[str, ...], sa
 
 def test_file_that_is_there_is_only_replaced_by_force() -> None:
     Path("mine.yaml").write_text("name: other\n", encoding="utf-8")
-    refused = _init(*NEEDED)
-    assert (refused.exit_code, "is there already; --force replaces it" in refused.output) == (4, True)
+    refused = _init()
+    assert (refused.exit_code, "exists already; --force overwrites it" in refused.output) == (4, True)
     assert Path("mine.yaml").read_text(encoding="utf-8") == "name: other\n"
-    assert _init("--force", *NEEDED).exit_code == 0
+    assert _init("--force").exit_code == 0
     assert read_recipe("mine.yaml", OF_PROXY).name == "mine"

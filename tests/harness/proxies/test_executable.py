@@ -20,7 +20,7 @@ from harness.eventually import eventually
 from harness.model import manifests
 from harness.model.release import PROXY, Release, release
 from harness.proxies.executable import ExecutableProxy
-from harness.recipes import explaining
+from harness.recipes import programs
 from harness.recipes.readiness import LogCheck
 from tests.harness.proxies.conftest import Boot, MakeFake, program
 from tests.harness.proxies.test_process import exists
@@ -217,7 +217,7 @@ def test_command_that_names_no_service_is_run_once_for_the_evidence(boot: Boot) 
 def test_command_that_cannot_explain_says_so(
     boot: Boot, monkeypatch: pytest.MonkeyPatch, command: list[str], said: str
 ) -> None:
-    monkeypatch.setattr(explaining, "SECONDS", 0.2)
+    monkeypatch.setattr(programs, "EXPLAIN_SECONDS", 0.2)
     assert said in boot("runs", explain={"command": command}).explain("default", "web", ["a1"])
 
 

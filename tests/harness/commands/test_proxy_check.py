@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,17 +11,17 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from harness.commands import proxy_check
+from harness.commands.main import main
+from harness.commands.proxy_check import CHANGES, HINTS, REACHED, READY, STARTS, SYNCED, check
 from harness.judging.exit_codes import ExitCode
 from harness.netns import sandbox
 from harness.netns.process import search_path
-from harness.run import proxy_check
-from harness.run.proxy_check import check
-from harness.run.proxy_steps import FOLLOWED, REACHED, STEPS
 from harness.settings.options import resolve
 
-REMOVED, CHANGED, SAME_ZONE = STEPS[1].title, STEPS[3].title, STEPS[4].title
-BOOTED = ["the program starts", "it is ready", "it has worked on everything written so far"]
+BOOTED, SMOKE_TEST = [STARTS, READY, SYNCED], [REACHED, HINTS, CHANGES]
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "small-proxy"
 NEWS = 'self.objects[path][uid] = event["object"]'
@@ -61,7 +62,6 @@ pytestmark = pytest.mark.skipif(shutil.which("nft", path=search_path()) is None,
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox.enter()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(proxy_check, "PATIENCE", 3.0)  # for what never comes
 
 
 def _check(proxy: str, **options: Any) -> tuple[ExitCode, str]:
@@ -113,14 +113,14 @@ def _logs(tmp_path: Path, step: str) -> str:
 def test_right_proxy_holds_all_steps_and_leaves_nothing(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny()
     assert code is ExitCode.PASSED, said
-    assert _by_mark(said, "ok")[1:] == [*BOOTED, *(step.title for step in STEPS)]
+    assert _by_mark(said, "ok")[1:] == [*BOOTED, *SMOKE_TEST]
     assert not (tmp_path / "trafficdist-results").exists()
 
 
 def test_proxy_that_exits_is_told_by_the_error_in_the_second_line_of_its_log(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny(**_python("import sys; print('starting'); print('bad flag: x\\nusage: y'); sys.exit(3)"))
     assert code is ExitCode.DISTRUST
-    assert _by_mark(said, "FAILED") == BOOTED[:1]
+    assert _by_mark(said, "FAILED") == [STARTS]
     assert "tiny on a1 exited with 3; the first error of its log, in line 2 of 3: bad flag: x\n" in said
     assert "next: run the command of the recipe by hand" in said
     assert _logs(tmp_path, BOOTED[0]) == "starting\nbad flag: x\nusage: y\n"
@@ -144,46 +144,28 @@ def test_proxy_that_never_catches_up_is_told_by_the_check_and_the_node(
     assert "tiny on a1: http port 9 /healthz: Connection refused" in said
 
 
-def test_proxy_that_says_it_is_done_and_rests_is_waited_for_no_longer(
-    tiny: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proxy_check, "PATIENCE", 1000.0)
-    assert tiny("keeps-removed")[0] is ExitCode.FAILED
-    said = (_evidence(tmp_path, REMOVED) / "explanation.txt").read_text(encoding="utf-8")
-    assert "Stopped early: the proxy has rested for 1 s, and claims to have worked on everything" in said
-
-
-@pytest.mark.slow
 def test_proxy_that_ignores_hints_is_not_asked_about_their_change(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny("ignores-hints")
     assert code is ExitCode.FAILED
-    assert _by_mark(said, "FAILED") == [FOLLOWED, SAME_ZONE]
-    assert _by_mark(said, "-") == [f"{CHANGED}: not asked"]
-    assert "reached b1 in" in said
-    assert "serving\n" in _logs(tmp_path, FOLLOWED)
-    assert [*_evidence(tmp_path, FOLLOWED).glob("path-*.pcap")]
+    assert (_by_mark(said, "ok")[1:], _by_mark(said, "FAILED")) == ([*BOOTED, REACHED], [HINTS])
+    assert "next: the proxy must read `hints.forZones`" in said
+    assert "tiny-a1.log: its log has no error, and ends with: serving" in said
+    assert "serving\n" in _logs(tmp_path, HINTS)
+    assert [*_evidence(tmp_path, HINTS).glob("rules-a1-*.txt")]
 
 
 def test_proxy_that_ignores_changes_of_hints_fails_just_that(tiny: Check) -> None:
     code, said = tiny("ignores-changed-hints")
     assert code is ExitCode.FAILED
-    assert _by_mark(said, "FAILED") == [CHANGED]
-    assert "does the proxy compare endpoints without them" in said
-
-
-def test_proxy_that_keeps_endpoints_that_are_gone_fails_just_that(tiny: Check) -> None:
-    code, said = tiny("keeps-removed")
-    assert code is ExitCode.FAILED
-    assert _by_mark(said, "FAILED") == [REMOVED]
+    assert (_by_mark(said, "ok")[1:], _by_mark(said, "FAILED")) == ([*BOOTED, REACHED, HINTS], [CHANGES])
+    assert "does the proxy compare endpoints without their hints" in said
 
 
 def test_proxy_without_hints_that_says_so_holds_what_is_asked(tiny: Check) -> None:
     code, said = tiny("ignores-hints", exempt_features=["ZoneHints"])
     assert code is ExitCode.PASSED
-    assert [each.partition(":")[0] for each in _by_mark(said, "-")] == [
-        FOLLOWED,
-        CHANGED,
-        "hints are followed with trafficDistribution",
+    assert _by_mark(said, "-") == [
+        f"{each}: not checked, the proxy does not claim ZoneHints" for each in SMOKE_TEST[1:]
     ]
 
 
@@ -197,16 +179,39 @@ def test_proxy_that_ends_amid_a_step_is_named_and_asked_nothing_more(tiny: Check
     assert "out of luck" in _logs(tmp_path, REACHED)
 
 
-def test_reference_holds_all_steps() -> None:
-    code, said = _check("reference")
+@pytest.mark.parametrize("options", [{}, {"kubernetes-version": "1.32"}])
+def test_reference_holds_all_steps(options: dict[str, str]) -> None:
+    code, said = _check("reference", **options)
     assert code is ExitCode.PASSED, said
-    assert len(_by_mark(said, "ok")) == 4 + len(STEPS)
+    assert _by_mark(said, "ok")[1:] == [*BOOTED, *SMOKE_TEST]
 
 
-def test_value_that_the_api_server_has_not_is_not_asked_for() -> None:
-    code, said = _check("reference", **{"kubernetes-version": "1.32"})
+@pytest.mark.parametrize(("steps", "quick"), [(ExitCode.PASSED, 1), (ExitCode.FAILED, 0)])
+def test_quick_run_follows_when_all_steps_hold(steps: ExitCode, quick: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[list[str]] = []
+    monkeypatch.setattr(proxy_check, "check", lambda settings, say: steps)
+    monkeypatch.setattr("harness.plugin.suite.run_pytest", lambda arguments: runs.append(arguments) or 11)
+    done = CliRunner().invoke(main, ["proxy", "check", "reference", "--kubernetes-version", "1.34", "--keep", "never"])
+    assert done.exit_code == (11 if quick else int(steps)), done.output
+    wanted = {
+        "--td-quick",
+        "--td-backend=netns",
+        "--td-proxy=reference",
+        "--td-kubernetes-version=1.34",
+        "--td-keep=never",
+    }
+    assert [set(each) for each in runs] == [wanted] * quick
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_quick_run_finds_a_proxy_that_keeps_removed_endpoints(tiny: Check, tmp_path: Path) -> None:
+    code, said = tiny("keeps-removed")
     assert code is ExitCode.PASSED, said
-    assert [each for each in _by_mark(said, "-") if SAME_ZONE in each and "API server" in each]
+    command = [str(Path(sys.executable).with_name("trafficdist")), "proxy", "check", "tiny.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.FAILED, done.stdout
+    assert [line for line in done.stdout.splitlines() if line.startswith("✗") and "endpoint" in line], done.stdout
 
 
 def test_evidence_is_kept_where_one_says_or_not_at_all(tiny: Check, tmp_path: Path) -> None:

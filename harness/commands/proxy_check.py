@@ -1,0 +1,157 @@
+"""The steps of `trafficdist proxy check`: boot two nodes with a proxy, and run the hint smoke test on them.
+
+The steps show in seconds how far a new proxy or recipe gets. A step that fails is shown with its error, the first error
+of the proxy's log, the evidence, and what to look at next. Requirements are judged by `run --quick`, which follows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.backends.backend import Backend
+from harness.backends.netns import NetnsBackend
+from harness.errors import DistrustError, EndedError, HarnessError, StartError
+from harness.eventually import set_time_scale
+from harness.judging.exit_codes import ExitCode
+from harness.model.judged import mark
+from harness.model.program_log import fault_in
+from harness.model.topology import grid
+from harness.plugin.first_question import FOLLOWED, NAMESPACE, SOMETHING, hint_facts
+from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
+from harness.run.real_cluster import held
+from harness.settings.implementations import of_settings
+from harness.settings.settings import Settings
+
+TWO_ZONES = grid("two_zones", {"a": 1, "b": 1})
+"""The smallest topology that shows whether a proxy follows hints."""
+
+STARTS, READY, SYNCED = "the program starts", "it is ready", "it has applied all changes so far"
+INSTALLED = "it is installed"
+REACHED, HINTS, CHANGES = "a Service is reached", "hints are followed", "hints that change later are followed"
+
+_BOOT = {
+    STARTS: "run the command of the recipe by hand; docs/proxies.md lists the placeholders",
+    READY: "a check in `ready` does not hold: is it right, and is `ready_seconds` enough?",
+    SYNCED: "a check in `synced` does not hold for `quiet_seconds` without a break: is it right?",
+}
+_BOOT_ON_KIND = {
+    INSTALLED: "the API server must accept `kind.objects`, and the command `kind.install` must succeed",
+    READY: "look at that pod on a cluster that stays (--keep-cluster); is `kind.ready_seconds` enough?",
+    SYNCED: "pods on both nodes must reach a Service at its new endpoint after the endpoint changes",
+}
+_SMOKE_TEST = {
+    REACHED: "does the proxy watch Services and EndpointSlices (not Endpoints) in all namespaces, and do the rules of "
+    "a node have the cluster IP with both endpoints?",
+    HINTS: "the proxy must read `hints.forZones` of EndpointSlices: is a feature gate off, or a watch of its own Node "
+    "missing? A proxy without hints declares `exempt_features: [ZoneHints]`",
+    CHANGES: "only the hints of the slice change: does the proxy compare endpoints without their hints, and see none?",
+}
+"""What holds, in this order, each with what to look at next if it does not."""
+
+ENDED = "a proxy must keep running: see the end of its log"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A failed step, with the texts of its evidence by file name."""
+
+    title: str
+    error: str
+    texts: Mapping[str, str]
+    remedy: str
+    code: ExitCode
+
+
+def check(settings: Settings, say: Say) -> ExitCode:
+    """Boot a cluster with the proxy of these settings, show a line per step, and return the exit code.
+
+    Raises `UsageError`, and `UnavailableError` with the remedy.
+    """
+    set_time_scale(settings.time_scale)
+    made = _made(settings, say)
+    known = "the recipe is valid" if settings.proxy.file else "the proxy is there"
+    say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode} {mark(settings.judges)}".rstrip()))
+    with contextlib.ExitStack() as booted:
+        outcome = _boot(made, booted, settings, say)
+        failed = outcome if isinstance(outcome, _Failed) else _smoke_test(outcome, settings, say)
+    if failed is None:
+        return ExitCode.PASSED
+    lines = failed.error.strip().splitlines()
+    if failed.code is not ExitCode.DISTRUST:  # else the error has that of the log
+        lines += [f"{name}: {fault_in(text)}" for name, text in sorted(failed.texts.items()) if name.endswith(".log")]
+    if settings.keep != "never":
+        lines.append(f"evidence: {_keep(settings, failed)}")
+    marked = _line("UNCLEAR" if failed.code is ExitCode.INCONCLUSIVE else "FAILED", failed.title)
+    say("\n".join([marked, *(_line("", line).rstrip() for line in (*lines, f"next: {failed.remedy}"))]))
+    return failed.code
+
+
+def _made(settings: Settings, say: Say) -> contextlib.AbstractContextManager[Backend]:
+    """Return the cluster to boot, of two nodes."""
+    if settings.backend == "kind":
+        return held(replace(settings, topology=TWO_ZONES), lambda text: say(_line("", text)))
+    implementation = of_settings(settings)
+    return NetnsBackend(TWO_ZONES, families=settings.families, implementation=implementation, release=settings.release)
+
+
+def _boot(
+    made: contextlib.AbstractContextManager[Backend], booted: contextlib.ExitStack, settings: Settings, say: Say
+) -> Backend | _Failed:
+    """Boot the cluster, and show which steps hold."""
+    steps = _BOOT_ON_KIND if settings.backend == "kind" else _BOOT
+    found: Backend | _Failed
+    try:
+        found = booted.enter_context(made)
+    except (EndedError, DistrustError) as error:
+        title = SYNCED
+        if isinstance(error, StartError):
+            title = next(iter(steps)) if error.exited else READY
+        found = _Failed(title, str(error), error.logs, steps[title], ExitCode.DISTRUST)
+    for title in steps:
+        if isinstance(found, _Failed) and title == found.title:
+            break
+        say(_line("ok", title))
+    return found
+
+
+def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | None:
+    """Run the hint smoke test, show which steps hold, and return the one that fails."""
+    begun = time.monotonic()
+    facts: dict[str, bool] = {}
+    with contextlib.suppress(EndedError):  # found again below
+        facts = hint_facts(backend)
+    holds = {REACHED: bool(facts), HINTS: facts.get(SOMETHING), CHANGES: facts.get(FOLLOWED)}
+    for title, remedy in _SMOKE_TEST.items():
+        if title != REACHED and "ZoneHints" in settings.exempt_features:
+            say(_line("-", f"{title}: not checked, the proxy does not claim ZoneHints"))
+        elif holds[title]:
+            say(_line("ok", title))
+        else:
+            texts = backend.evidence(NAMESPACE, since=begun)
+            try:
+                backend.check_instruments()
+            except HarnessError as error:
+                return _Failed(title, str(error), texts, ENDED, ExitCode.INCONCLUSIVE)
+            return _Failed(title, "", texts, remedy, ExitCode.FAILED)
+    return None
+
+
+def _keep(settings: Settings, failed: _Failed) -> Path:
+    """Write the evidence of a failed step, and return its folder."""
+    path = Path(settings.output_dir) if settings.output_dir else Path(DEFAULT_PARENT) / "checks" / name_for_now()
+    folder, place = OutputFolder(path), f"evidence/{failed.title.replace(' ', '-')}"
+    folder.prepare()
+    for name, text in {**failed.texts, "error.txt": failed.error}.items():
+        folder.write(f"{place}/{name}", text)
+    folder.finish()
+    return folder.path / place
+
+
+def _line(mark: str, text: str) -> str:
+    return f"  {mark:<8}{text}"
