@@ -14,7 +14,7 @@ from functools import partial
 
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
-from explain.seen import Plan, Seen, named, plan
+from explain.probe_evidence import Plan, Seen, named, plan
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster.clients import Clients

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from explain.asking import asks_nothing, ended, nobody, policies, words
 from explain.case import Case
 from explain.causes import CROSSES, NOTE
 from explain.cluster import Cluster
+from explain.controller_hints import hints, zones_of
 from explain.findings import Finding, found, many
-from explain.giving import hints, zones_of
+from explain.proxy_hints import of_nodes, proxies
 from explain.routes import Route, nodes_of, routes
-from explain.using import of_nodes, proxies
+from explain.service_intent import asks_nothing, ended, nobody, policies, words
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints
 from reference.objects.endpoints import any_hints, has_hints, is_ready

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from explain import objects, seen
+from explain import objects, probe_evidence
 from explain.cluster import Cluster, ServiceName
 from explain.diagnosis import Diagnosis, diagnose
 from explain.load import shares
@@ -46,7 +46,7 @@ class Source:
     follow: Reading = "released"
 
 
-Asking = Callable[[Diagnosis, Cluster], tuple[seen.Plan, list[seen.Seen]]]
+Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.Plan, list[probe_evidence.Seen]]]
 """Asks a Service from client pods."""
 
 
@@ -59,18 +59,18 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
     found = of(cluster, namespace, short)
     plan, answers = ask(found, cluster) if ask else (None, [])
     if plan:
-        found = seen.with_seen(found, plan, answers, cluster)
+        found = probe_evidence.with_seen(found, plan, answers, cluster)
     if form == "json":
         told = as_json(found) | {
             "gates": cluster.objects.gates,
             "proxies": proxies(cluster),
             "unread": cluster.objects.unread,
         }
-        _print_json(told | ({"probe": seen.as_json(plan, answers)} if plan else {}), console)
+        _print_json(told | ({"probe": probe_evidence.as_json(plan, answers)} if plan else {}), console)
         return
     show(parts(found, cluster), console)
     if plan:
-        show(["", *seen.shown(plan, answers)], console)
+        show(["", *probe_evidence.shown(plan, answers)], console)
 
 
 def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console) -> None:

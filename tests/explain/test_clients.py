@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
-from explain import seen
+from explain import probe_evidence
 from explain.clients import PERMISSIONS
 from harness.api.client import Api, Object
 from harness.backends.any_cluster import pods
@@ -186,7 +186,7 @@ def test_a_proxy_that_does_otherwise_is_the_first_cause(explain: Explain) -> Non
 
 
 def test_servers_that_are_not_ours_are_only_connected_to(explain: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "_TEST_IMAGE", "another")
+    monkeypatch.setattr(probe_evidence, "_TEST_IMAGE", "another")
     said = explain("shop/web", "--probe").stdout
     assert "who took a connection is not known, as the servers were asked nothing" in said
     assert "a connection 10x  connects" in said
@@ -195,7 +195,7 @@ def test_servers_that_are_not_ours_are_only_connected_to(explain: Explain, monke
 def test_a_port_that_nobody_listens_on_refuses(
     backend: NetnsBackend, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen, "_TEST_IMAGE", "another")
+    monkeypatch.setattr(probe_evidence, "_TEST_IMAGE", "another")
     backend.api.patch("services", "shop", "closed", {"spec": {"ports": [{"port": 80, "targetPort": 81}]}})
     backend.settle()
     found = rows(explain("shop/closed", "--probe", "--format=json"))

@@ -9,7 +9,7 @@ import pytest
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
 from explain.objects import Objects
-from explain.seen import MOST_CLIENTS, Plan, Question, Seen, Verdict, named, plan, with_seen
+from explain.probe_evidence import MOST_CLIENTS, Plan, Question, Seen, Verdict, named, plan, with_seen
 from explain.text import answer
 from harness.api.client import Object
 from harness.errors import UsageError
