@@ -1,4 +1,4 @@
-# What a person wants to do here, each with all its own set-up. Needs Python 3.11 or newer, and make.
+# Each target sets itself up. Needs Python 3.11 or newer, and make.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -19,7 +19,7 @@ help:  ## show this text
 certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
 	$(BIN)/trafficdist run --warnings-as-errors $(N) $(ARGS)
 
-components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compiles it, unless it is in the cache
+components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compile it if it is not in the cache
 	$(BIN)/trafficdist components fetch kube-proxy --from source || $(BIN)/trafficdist components path kube-proxy
 	for mode in $(MODES); do \
 	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode $(N) $(ARGS) || exit 1; \
@@ -27,7 +27,7 @@ components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compiles
 
 HISTORY ?= 1.29 1.30 1.31 1.33 1.34 1.35 1.37
 
-history: $(VENV)/.run  ## judge kube-proxy at version after version, in both modes; FROM=release downloads, else it compiles
+history: $(VENV)/.run  ## judge several versions of kube-proxy in both modes; FROM=release downloads instead of compiling
 	for version in $(HISTORY); do \
 	  $(BIN)/trafficdist components path kube-proxy $$version || \
 	  $(BIN)/trafficdist components fetch kube-proxy $$version --from $(FROM) || exit 1; \
@@ -60,7 +60,7 @@ TRAFFICDIST_ORGANIZATION=CoreDNS --dns implementations/coredns/ignore-empty-serv
 endef
 export RUNS
 
-shelf: $(VENV)/.run  ## judge the reference, and what is in the cache of Kubernetes, CoreDNS, Cilium and kpng, and put the reports on the shelf
+shelf: $(VENV)/.run  ## judge the reference and the cached components, and add the reports to the shelf
 	@test -z "$$(git status --porcelain --untracked-files=no 2>/dev/null)" || \
 	  { echo "error: this checkout has changes, so no certificate can rest on its runs: commit them first" >&2; exit 4; }
 	rm -rf trafficdist-results/shelf
@@ -80,7 +80,7 @@ shelf: $(VENV)/.run  ## judge the reference, and what is in the cache of Kuberne
 
 SKEW ?= 1.29 1.30 1.31 1.32 1.33 1.34
 
-skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic as two KEPs do; FROM=release downloads
+skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic, by the procedures of two KEPs; FROM=release downloads
 	$(BIN)/trafficdist components path etcd || $(BIN)/trafficdist components fetch etcd --from $(FROM)
 	for component in kube-apiserver kube-controller-manager kube-proxy; do \
 	  for version in $(SKEW) ''; do \
@@ -98,7 +98,7 @@ test: $(VENV)/.dev  ## run the tests of this project
 
 VERSION ?=
 
-upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the embedded cluster (VERSION=1.34; else the newest)
+upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the embedded cluster (VERSION=1.34; default: the newest)
 	$(BIN)/trafficdist components path etcd || $(BIN)/trafficdist components fetch etcd --from $(FROM)
 	for component in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubectl; do \
 	  $(BIN)/trafficdist components path $$component $(VERSION) || \
@@ -107,13 +107,13 @@ upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the emb
 	$(BIN)/trafficdist components path e2e $(VERSION) || $(BIN)/trafficdist components fetch e2e $(VERSION) --from source
 	$(BIN)/python -m tests.upstream_e2e --version "$(VERSION)" $(ARGS)
 
-upstream-matrix: $(VENV)/.dev  ## see which faults Kubernetes' own specs notice (hours); goes on where it was stopped
+upstream-matrix: $(VENV)/.dev  ## see which faults Kubernetes' own specs notice (hours); continues where it stopped
 	$(BIN)/python -m tests.upstream_e2e.matrix --version "$(VERSION)" $(ARGS)
 
 KUBERNETES ?= 1.34
 ALSO ?=
 
-kind-image: $(VENV)/.run  ## make a node image for kind without a registry (KUBERNETES=1.34; ALSO="1.33" brings its components along)
+kind-image: $(VENV)/.run  ## make a node image for kind without a registry (KUBERNETES=1.34; ALSO="1.33" adds its components)
 	$(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version)) $(ARGS)
 
 # What `make kind` runs on each cluster: what the clusters of kind-configs/ differ in, and one change under traffic.
@@ -133,7 +133,7 @@ define KIND_RUNS
 endef
 export KIND_RUNS
 
-kind: $(VENV)/.run  ## judge kube-proxy on kind clusters of such an image, some requirements on each; deletes them (KUBERNETES=1.34)
+kind: $(VENV)/.run  ## judge kube-proxy on kind clusters with such an image, some requirements on each (KUBERNETES=1.34)
 	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version))) && printf '%s\n' "$$KIND_RUNS" | while read -r options; do \
 	  echo "trafficdist run $(KIND_TESTS) $(KIND_PROFILES) --backend kind --kind-image $$image $$options"; \
 	  $(KIND_RUN) $(KIND_TESTS) $(KIND_PROFILES) $$options \
@@ -149,7 +149,7 @@ kind-whole: $(VENV)/.run  ## judge whole profiles on two kind clusters: mode ipt
 
 KIND_SKEW ?= kep-3015:1.34:1.33 kep-4444:1.31:1.30:1.29  # procedure, release of the nodes, releases that it changes to
 
-kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters as two KEPs do (an hour)
+kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters, by the procedures of two KEPs (an hour)
 	@for each in $(KIND_SKEW); do \
 	  set -- $$(echo "$$each" | tr : ' '); kep=$$1; release=$$2; shift 2; also=; \
 	  for other; do also="$$also --also $$other"; done; \
@@ -163,7 +163,7 @@ KIND_VERSIONS ?= 1.31 1.33 1.34  # of `make nightly`
 
 GENERATE ?= 10m
 
-nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
+nightly: $(VENV)/.fuzz  ## run also tests that take minutes: each mutant on whole clusters, commands of the documentation
 	-$(BIN)/trafficdist kind-image $(KUBERNETES)  # tests of minutes on kind clusters skip without it
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours and not kind" $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m "kind and not hours" $(ARGS)
@@ -179,24 +179,24 @@ nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters
 	$(BIN)/python -m tests.mutation --sample 40 --seed $$(date +%Y%m%d) || test $$? -eq 1  # who lives is read, and fails no night
 	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)
 
-benign: $(VENV)/.dev  ## try each benign variant with all that it claims, in both readings (hours; ARGS="-k takes-turns" ID="SLICE/*")
+benign: $(VENV)/.dev  ## run each benign variant against all that it claims, in both readings (hours; ARGS="-k takes-turns" ID="SLICE/*")
 	BENIGN_ID='$(or $(ID),*)' $(BIN)/python -m pytest -n $(OWN) --dist load --maxschedchunk 1 -m hours $(ARGS)  # the longest begin first
 
-mutation: $(VENV)/.dev  ## try mutants that nobody wrote (ARGS="--sample 500 --seed 1"); goes on where it was stopped
+mutation: $(VENV)/.dev  ## run generated mutants (ARGS="--sample 500 --seed 1"); continues where it stopped
 	$(BIN)/python -m tests.mutation $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 TARGETS ?= certify test
 
-fresh:  ## make certify and make test as on a fresh machine: clean clone, ordinary user, no other programs on PATH
+fresh:  ## make certify and make test as on a fresh machine: clean clone, ordinary user, few programs on PATH
 	.ci/fresh-machine $(TARGETS)
 
 ID ?=
 
-requirement: $(VENV)/.dev  ## measure the requirement ID=KEP-3015/some-thing, and write what stands beside its test
+requirement: $(VENV)/.dev  ## measure the requirement ID=KEP-3015/some-thing, and write its generated entry
 	@test -n "$(ID)" || { echo "error: say which: make requirement ID=KEP-3015/some-thing" >&2; exit 4; }
 	@$(BIN)/python -m tests.conformance.records add "$(ID)"
 
-lint: $(VENV)/.dev  ## check style, types, which package may import which, dependencies, and what requirements lack
+lint: $(VENV)/.dev  ## check style, types, imports between packages, dependencies, and missing entries of requirements
 	@failed=; lint() { echo "$$*"; $(BIN)/"$$@" || failed="$$failed $$1"; }; \
 	lint ruff check .; \
 	lint ruff format --check .; \
@@ -207,7 +207,7 @@ lint: $(VENV)/.dev  ## check style, types, which package may import which, depen
 	lint deptry . --optional-dependencies-dev-groups dev --extend-exclude '^(tests|benchmarks)/'; \
 	test -z "$$failed" || { echo "error: these found something:$$failed" >&2; exit 1; }
 
-format: $(VENV)/.dev  ## bring the code into shape
+format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -1,6 +1,6 @@
-"""Opens an issue for each file in a folder, title first; where an issue of that title is open, it gets a comment.
+"""Open an issue for each file in a folder, whose first line is the title. Comment on an open issue with that title.
 
-Used by the nightly workflow, after `trafficdist compare --issues FOLDER`. Needs `gh`, and its token.
+The nightly workflow runs this after `trafficdist compare --issues FOLDER`. Needs `gh`, and its token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LABEL = "nightly"
 
 
 def gh(*arguments: str, text: str = "") -> str:
-    """What gh says. Raises `CalledProcessError`; gh has said why."""
+    """Return the output of gh. Raises `CalledProcessError`, after gh has printed its message."""
     command = ["gh", *arguments]
     return subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603
 

@@ -1,10 +1,10 @@
-"""Runs a command that says much, or nothing for long, and tells in few words that it goes on.
+"""Run a command with much or little output, and show progress in a few words.
 
     python .ci/progress.py WHAT COMMAND...
 
-First comes WHAT. From then on a terminal shows the newest line of the command, and a pipe gets it every few seconds,
-with the time. A command that fails is heard in full, and this ends with its exit code. make uses it before anything is
-installed, so it needs Python alone.
+Prints WHAT first. Then a terminal shows the newest line of the command, and a pipe gets it every few seconds, with the
+time. If the command fails, prints all its output, and exits with its exit code. make runs this before anything is
+installed, so it needs only Python.
 """
 # ruff: noqa: T201  it is here to print
 
@@ -24,7 +24,7 @@ NOISE = "Requirement already satisfied"  # pip says it of each package
 
 
 def main(what: str, command: list[str]) -> int:
-    """Run it; its exit code."""
+    """Run the command. Returns its exit code."""
     began, shown, said = time.monotonic(), 0.0, [""]
     terminal = sys.stdout.isatty()
     print(f"{what} ...", flush=True)
@@ -50,7 +50,7 @@ def main(what: str, command: list[str]) -> int:
 
 
 def _heard(process: subprocess.Popen[str], patience: float) -> Iterator[str]:
-    """Each line that it says, and an empty one whenever it has said nothing for so many seconds."""
+    """Yield each line of output, and an empty line after each interval without output."""
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def read() -> None:

@@ -1,9 +1,8 @@
-"""Says which reports a pull request adds to the shelf, and refuses whatever else it does.
+"""Find the reports that a pull request adds to the shelf, and refuse any other change.
 
-Called by the workflow `submission` in a checkout of the base, with the two commits: `submission.py BASE HEAD`. Takes
-the added folders, which are data and nothing else, out of HEAD, and writes a line for each: the commit of the release
-that made the report, a tab, the folder. Ends with 1 and the fault if it is no submission. Needs git and no package: it
-runs before anything is installed.
+The workflow `submission` runs this in a checkout of the base, with two commits: `submission.py BASE HEAD`. It takes the
+added folders, which are data, from HEAD, and prints a line for each: the commit of the release that made the report, a
+tab, the folder. Exits with 1 and a message for anything else. Needs only git: it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ _REVISION = re.compile(r"^  revision: '?([0-9a-f]{40})(?:-dirty)?'?$", re.MULTIL
 
 
 class RefusedError(Exception):
-    """A submission that is none."""
+    """The pull request is not a submission."""
 
 
 def git(*arguments: str, check: bool = True) -> str:
-    """What git says. Raises `CalledProcessError`; git has said why."""
+    """Return the output of git. Raises `CalledProcessError`, after git has printed its message."""
     command = ["git", *arguments]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=check).stdout  # noqa: S603
 
 
 def added(base: str, head: str) -> list[str]:
-    """The folders in which files were added or changed. Raises `RefusedError` for changes elsewhere."""
+    """Return the folders with added or changed files. Raises `RefusedError` for changes elsewhere."""
     changed = git("diff", "--name-only", "--no-renames", "-z", f"{base}...{head}").split("\0")[:-1]
     outside = [path for path in changed if not SHELF.match(path)]
     if outside:
@@ -41,7 +40,7 @@ def added(base: str, head: str) -> list[str]:
 
 
 def take(folder: str, head: str) -> None:
-    """Put a folder as it is in a commit into the work tree. Raises `RefusedError` if it has no report."""
+    """Copy a folder of a commit into the work tree. Raises `RefusedError` if it has no report."""
     if not git("ls-tree", "--name-only", head, f"{folder}/report.yaml"):
         raise RefusedError(f"{folder} has no report.yaml; a published report is not removed")
     shutil.rmtree(folder, ignore_errors=True)
@@ -49,7 +48,7 @@ def take(folder: str, head: str) -> None:
 
 
 def release_of(folder: str) -> str:
-    """The commit of the release that made a report. Raises `RefusedError` if none did."""
+    """Return the commit of the release that made a report. Raises `RefusedError` if there is none."""
     path = Path(folder, "report.yaml")
     if path.is_symlink() or not path.is_file():
         raise RefusedError(f"{path} is no ordinary file")
@@ -67,7 +66,7 @@ def release_of(folder: str) -> str:
 
 
 def main(base: str, head: str) -> Iterator[str]:
-    """Yield a line for each report that is added."""
+    """Yield a line for each added report."""
     for folder in added(base, head):
         take(folder, head)
         yield f"{release_of(folder)}\t{folder}\n"

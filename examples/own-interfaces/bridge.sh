@@ -1,12 +1,12 @@
 #!/bin/sh
-# Attaches pods to a bridge on each node, by veth pairs with ARP. It runs in the netns of the node; see bridge.yaml.
+# Attach pods to a bridge on each node, by veth pairs with ARP. Runs in the node's netns; see bridge.yaml.
 #   bridge.sh attach POD_NETNS INTERFACE HOST_INTERFACE MAC IPV4 IPV6      an address may be empty
 #   bridge.sh detach HOST_INTERFACE IPV4 IPV6
 set -e
 
 make_bridge() {
     ip link show pods >/dev/null 2>&1 && return
-    # An address of its own: else it takes the lowest of its ports, and changes it under pods that know the former one.
+    # With a fixed MAC address; otherwise it takes the lowest one of its ports, and changes it while pods know the old one.
     ip link add pods address 02:00:a9:fe:01:01 type bridge
     ip link set pods up
     ip address add 169.254.1.1/32 dev pods
@@ -21,8 +21,8 @@ attach)
     make_bridge
     ip link add "$host" type veth peer name "$interface" address "$mac" netns "$pod"
     ip link set "$host" master pods up
-    ip link set "$host" type bridge_slave hairpin on  # a pod that reaches itself by a Service, where br_netfilter is on
-    # Neighbours are reached by way of the node too, or else their answers would not come back by its proxy.
+    ip link set "$host" type bridge_slave hairpin on  # for pods that reach themselves through a Service, if br_netfilter is on
+    # Reach neighbours through the node too; otherwise their answers bypass its proxy.
     in_pod sh -c "for each in /proc/sys/net/ipv6/conf/$interface/accept_redirects; do echo 0 >\$each; done"
     in_pod ip link set "$interface" up
     if [ "$ipv4" ]; then

@@ -1,11 +1,11 @@
 """A service proxy for one node: it reads Services, EndpointSlices and its Node, and writes nftables rules.
 
-It serves cluster IPs and node ports over IPv4, by TCP and UDP, with both traffic policies, hints for zones, and
-endpoints that terminate. It needs Python 3.11, nft and conntrack. Usage:
+It serves cluster IPs and node ports over IPv4, TCP and UDP, with both traffic policies, zone hints, and terminating
+endpoints. It needs Python 3.11, nft and conntrack. Usage:
 
     small_proxy.py NODE KUBECONFIG CLUSTER_CIDRS PORT
 
-KUBECONFIG is in JSON and has a token; http://127.0.0.1:PORT/synced answers 200 when the rules are as the API has it.
+KUBECONFIG is in JSON and has a token; http://127.0.0.1:PORT/synced answers 200 when the rules match the API.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from typing import Any, NamedTuple
 
 ZONE = "topology.kubernetes.io/zone"
 SERVICE_NAME = "kubernetes.io/service-name"
-SOMEBODY_ELSES = "service.kubernetes.io/service-proxy-name"
-MARK = "0x4000"  # of connections whose source becomes this node, so that their answers come back here
+OTHER_PROXY = "service.kubernetes.io/service-proxy-name"
+MARK = "0x4000"  # connections to masquerade, so that their answers return through this node
 
 
 class Endpoint(NamedTuple):
-    """A pod's address and port, and what a slice says of it."""
+    """A pod's address and port, with its conditions and hints."""
 
     address: str
     port: int
     ready: bool
-    fallback: bool  # it terminates and still serves
+    fallback: bool  # terminating and still serving
     node: str
-    zones: frozenset[str]  # those that hints name
+    zones: frozenset[str]  # zones in its hints
 
 
 class Port(NamedTuple):
-    """A port of a Service, and whom it leads to: connections from inside, and those to the node port from outside."""
+    """A port of a Service, and its endpoints for clients inside, and for clients outside at the node port."""
 
-    key: str  # of its chains
+    key: str  # names its chains
     cluster_ip: str
     protocol: str
     number: int
     node_port: int
     inside: list[Endpoint]
     outside: list[Endpoint]
-    anywhere: list[Endpoint]  # where no policy is Local
+    anywhere: list[Endpoint]  # if no policy is Local
     local: bool  # externalTrafficPolicy
 
 
-# What is decided: pure functions.
+# Decisions: pure functions.
 
 
 def read_endpoints(slices: Iterable[dict[str, Any]], name: str, protocol: str) -> list[Endpoint]:
-    """Return the endpoints of a Service's port, by the slices of the Service."""
+    """Return the endpoints of one Service port from the slices of the Service."""
     found: dict[tuple[str, int], Endpoint] = {}
     for piece in slices:
         for port in piece.get("ports") or ():
@@ -80,12 +80,12 @@ def read_endpoints(slices: Iterable[dict[str, Any]], name: str, protocol: str) -
                 )
                 old = found.get(new[:2])
                 if old is None or (new.ready, new.fallback) > (old.ready, old.fallback):
-                    found[new[:2]] = new  # an address that moves from slice to slice is in both for a while
+                    found[new[:2]] = new  # an address that moves between slices is in both for a while
     return sorted(found.values(), key=lambda each: each[:2])
 
 
 def choose(endpoints: list[Endpoint], zone: str) -> list[Endpoint]:
-    """Return the ready ones that hints give to the zone, all ready ones without such hints, or else the fallback."""
+    """Return the ready endpoints hinted for the zone, else all ready ones, else terminating ones that serve."""
     ready = [each for each in endpoints if each.ready]
     if not ready:
         return [each for each in endpoints if each.fallback]
@@ -106,7 +106,7 @@ def read_ports(
     for service in services:
         meta, spec = service["metadata"], service["spec"]
         addresses = [each for each in spec.get("clusterIPs") or [spec.get("clusterIP")] if each and "." in each]
-        if spec.get("type") == "ExternalName" or not addresses or SOMEBODY_ELSES in meta.get("labels", {}):
+        if spec.get("type") == "ExternalName" or not addresses or OTHER_PROXY in meta.get("labels", {}):
             continue
         mine = by_service.get((meta["namespace"], meta["name"]), [])
         for index, port in enumerate(spec.get("ports") or ()):
@@ -130,7 +130,7 @@ def read_ports(
 
 
 def write_rules(ports: list[Port], cluster_cidrs: str) -> str:
-    """Return the whole table as nft reads it; it takes the place of the one before in one transaction."""
+    """Return the whole table as nft text, which replaces the previous table in one transaction."""
     chains: dict[str, list[str]] = {}
     sets: dict[str, list[str]] = {name: [] for name in SETS}
     for port in ports:
@@ -138,7 +138,7 @@ def write_rules(ports: list[Port], cluster_cidrs: str) -> str:
         if port.inside:
             sets["cluster_ips"].append(f"{address} : goto in-{port.key}")
             chains[f"in-{port.key}"] = [f"ip saddr != {{ {cluster_cidrs} }} jump come_back", _dnat(port, port.inside)]
-        else:  # a policy that finds nobody here is silent; a Service without any endpoint refuses
+        else:  # no endpoint by policy: drop; no endpoint at all: refuse
             sets["dropped" if port.anywhere else "refused"].append(address)
         if not port.node_port:
             continue
@@ -147,7 +147,7 @@ def write_rules(ports: list[Port], cluster_cidrs: str) -> str:
             continue
         sets["node_ports"].append(f"{port.protocol} . {port.node_port} : goto out-{port.key}")
         chains[f"out-{port.key}"] = ["jump come_back", _dnat(port, port.anywhere)]
-        if port.local:  # for clients outside: those of the cluster, and the node itself, go anywhere
+        if port.local:  # applies only to clients outside; pods and the node itself use any endpoint
             chains[f"any-{port.key}"] = chains[f"out-{port.key}"]
             inside = f"ip saddr {{ {cluster_cidrs} }} goto any-{port.key}", f"fib saddr type local goto any-{port.key}"
             chains[f"out-{port.key}"] = [*inside, _dnat(port, port.outside) if port.outside else "drop"]
@@ -200,7 +200,7 @@ def _dnat(port: Port, endpoints: list[Endpoint]) -> str:
 
 
 def udp_flows(ports: list[Port]) -> dict[tuple[str, ...], set[str]]:
-    """Return the addresses that UDP flows may lead to, by the options with which conntrack names these flows."""
+    """Return the endpoint addresses of UDP flows, by the conntrack options that select these flows."""
     found = {}
     for port in ports:
         if port.protocol == "udp":
@@ -214,11 +214,11 @@ def _addresses(endpoints: Iterable[Endpoint]) -> set[str]:
     return {each.address for each in endpoints}
 
 
-# What touches the node.
+# Effects on the node.
 
 
 def run(*command: str, text: str = "") -> None:
-    """Run a program. Rules that nft refuses end this one; conntrack fails where it finds no flow, and that is well."""
+    """Run a program. Exit if nft refuses rules; conntrack fails if it finds no flow, which is fine."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode and command[0] == "nft":
         sys.exit(f"error: {done.stderr.strip()}")
@@ -230,7 +230,7 @@ def log(text: str) -> None:
 
 
 def forget(before: dict[tuple[str, ...], set[str]], now: dict[tuple[str, ...], set[str]]) -> None:
-    """Delete UDP flows to endpoints that are used no longer, and those that began while there were none."""
+    """Delete UDP flows to removed endpoints, and flows from before the first endpoint."""
     for flow, old in before.items():
         new = now.get(flow, set())
         if bool(old) != bool(new):
@@ -241,7 +241,7 @@ def forget(before: dict[tuple[str, ...], set[str]], now: dict[tuple[str, ...], s
 
 
 class Proxy:
-    """What the API has, and what the rules were last made of."""
+    """Follows the API, and writes rules."""
 
     def __init__(self, node: str, kubeconfig: str, cluster_cidrs: str) -> None:
         config = json.loads(Path(kubeconfig).read_text(encoding="utf-8"))
@@ -259,7 +259,7 @@ class Proxy:
         self.dirty, self.busy = True, True
 
     def follow(self, path: str) -> None:
-        """List and watch for ever; a connection that ends begins with a list."""
+        """List and watch for ever; list again when a connection ends."""
         while True:
             try:
                 listed = json.load(self._ask(path))
@@ -280,7 +280,7 @@ class Proxy:
                         self._changed()
             except (OSError, ValueError, http.client.HTTPException) as error:
                 log(f"watch of {path}: {error}")
-            time.sleep(0.2)  # before it asks again
+            time.sleep(0.2)  # before the next list
 
     def _ask(self, path: str) -> Any:
         request = urllib.request.Request(self.server + path, headers={"Authorization": f"Bearer {self.token}"})
@@ -291,7 +291,7 @@ class Proxy:
         self.news.notify()
 
     def work(self) -> None:
-        """Write the rules anew after each change, for ever."""
+        """Write the rules again after each change, for ever."""
         rules, used = "", {}
         while True:
             with self.news:
@@ -309,7 +309,7 @@ class Proxy:
 
     @property
     def synced(self) -> bool:
-        """True while the rules are as the API has it."""
+        """True while the rules match the API."""
         with self.news:
             return not self.dirty and not self.busy
 
@@ -324,7 +324,7 @@ def main(node: str, kubeconfig: str, cluster_cidrs: str, port: str) -> None:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log no requests."""
 
     for path in proxy.paths:
         threading.Thread(target=proxy.follow, args=[path], daemon=True).start()

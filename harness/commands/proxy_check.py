@@ -20,7 +20,7 @@ from harness.judging.exit_codes import ExitCode
 from harness.model.judged import mark
 from harness.model.program_log import fault_in
 from harness.model.topology import grid
-from harness.plugin.first_question import FOLLOWED, NAMESPACE, SOMETHING, hint_facts
+from harness.plugin.hint_smoke_test import FOLLOWED, NAMESPACE, SOMETHING, hint_facts
 from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
 from harness.run.real_cluster import held
 from harness.settings.implementations import of_settings

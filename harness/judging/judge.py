@@ -96,8 +96,8 @@ class Judged:
 
     def _completed(self, key: Key, case: CaseResult) -> CaseResult:
         steps, attachments = self.allure.get(key, ([], []))
-        times = {"start": self.starts.get(key, 0.0), "duration": self.seconds.get(key, 0.0)}
-        return replace(case, **times, steps=steps, attachments=attachments)
+        start, seconds = self.starts.get(key, 0.0), self.seconds.get(key, 0.0)
+        return replace(case, start=start, duration=seconds, steps=steps, attachments=attachments)
 
 
 def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:

@@ -1,7 +1,7 @@
 """Check and write the entries that each requirement has in the YAML files of the suite.
 
 A requirement is written once, as a test. Two files have an entry for it: `needs.yaml` (what it needs of a cluster,
-measured by a run) and `coverage.yaml` (which statement of a document it tests).
+which a run measures) and `coverage.yaml` (which statement it tests).
 
     python -m tests.conformance.records add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
     python -m tests.conformance.records check                      # make lint

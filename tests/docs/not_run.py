@@ -1,15 +1,15 @@
-"""Commands of the documentation that no test runs, each with the reason, and those that do not end with 0."""
+"""Commands of the documentation that no test runs, each with the reason, and commands with other exit codes than 0."""
 
 from __future__ import annotations
 
 _SELF = "it installs from a registry and runs for minutes; .ci/run runs it on each push"
-_NIGHT = "it is an hour of tests, this one among them; ci.yaml runs it every night"
+_NIGHT = "it runs for hours, and runs this test too; ci.yaml runs it every night"
 _MUTATION = "it takes minutes or hours; tests/mutation runs the same with few mutants"
 _UPSTREAM = "it compiles for minutes, and runs for minutes; nightly runs it"
 _FRESH = "it needs root, and runs both main jobs; ci.yaml runs it"
 _COMPONENT = "it needs a compiled or downloaded component; tests/harness runs those that the cache has"
-_MINE = "it needs a proxy of the reader's own; tests/harness/proxies runs one that a file describes"
-_DOWNLOAD = "it downloads, or asks the network; tests/harness/binaries does the same with servers of its own"
+_MINE = "it needs the reader's own proxy; tests/harness/proxies runs a recipe"
+_DOWNLOAD = "it needs the network; tests/harness/binaries does the same with local servers"
 _KIND = "it needs kind and images of nodes; nightly-kind.yml runs kind clusters"
 _IMAGE = "it needs a registry, to pull the base image or to push ours"
 _IMAGE_OF = "it needs an engine, and compiles or downloads; a note of 2026-11-24 says what it made"
@@ -18,21 +18,21 @@ _JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy/t
 _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/deploy/test_deployed.py runs it on kind"
 _NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
 _NODE = "it needs Node, and downloads; tests/harness/report/test_allure.py makes the same report where npm is"
-_SHELL = "it is for a person's own shell; tests/harness/commands/test_completion.py presses the tab key in one"
+_SHELL = "it is for an interactive shell; tests/harness/commands/test_completion.py presses the tab key in one"
 _OWN = "it needs the package of the page; tests/docs/test_own_suites.py writes that and runs these"
 _LIVES = "tests/conformance/test_generated.py writes and reads such files"
 _GRID = "tests/conformance/test_live.py writes and reads that suite"
-_VERIFIED = "it needs a report of somebody else; tests/harness/report/test_verified.py verifies good and bad ones"
-_WHOLE = "it takes a whole run, of minutes; tests/tools/shelf/test_shelf.py adds one of a small suite"
+_VERIFIED = "it needs a report; tests/harness/report/test_verified.py verifies good and bad ones"
+_WHOLE = "it needs a whole run, of minutes; tests/tools/shelf/test_shelf.py adds one of a small suite"
 _SUBMISSION = "it needs a report to submit; tests/harness/report/test_submission.py submits good and bad ones"
 _SHELF = "it writes into the checkout; tests/tools/shelf/test_shelf.py makes the same index of a copy"
 _RELEASE = "it makes a release; tests/harness/report/test_submission.py submits reports of one"
-_BUILT = "it needs a program that is compiled for minutes; tests/implementations has how, with a compiler that copies"
+_BUILT = "it needs a program that compiles for minutes; tests/implementations builds with a fake compiler"
 _TOOL = "it needs setup-envtest, which downloads"
 _NODE_IMAGE = "it needs an engine, and compiles for minutes; tests/tools/node_image makes one"
 
 RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
-"""Programs that a session of the tests has; what starts with any other stands in the table."""
+"""Programs that a test session has; other commands must be in the table."""
 
 NOT_RUN = {
     "make kind-image KUBERNETES=1.34": _NODE_IMAGE,
@@ -219,8 +219,8 @@ NOT_RUN = {
 }
 
 EXIT_CODES = {
-    "trafficdist doctor": 11,  # an embedded cluster lacks some abilities, as it says
-    "trafficdist run --mutant skips-zone-tier": 1,  # its fault is found
+    "trafficdist doctor": 11,  # an embedded cluster lacks some abilities
+    "trafficdist run --mutant skips-zone-tier": 1,  # it detects the fault
 }
 
 SAYS = {
@@ -230,4 +230,4 @@ SAYS = {
     "trafficdist explain shop/web": "Service shop/web",
     "trafficdist run --mutant skips-zone-tier": "KEP-3015/node-then-zone-then-anywhere",
 }
-"""What some of them must print, where ending well says little."""
+"""What some commands must print, because exit code 0 says little."""

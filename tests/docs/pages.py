@@ -1,4 +1,4 @@
-"""What the pages of the documentation show: command lines in blocks, and `trafficdist ...` in running text."""
+"""Find what the pages of the documentation show: command lines in blocks, and `trafficdist ...` in running text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _OURS = re.compile(r"(?:^|(?<=[\s(]))trafficdist (?:'[^']*'|\"[^\"]*\"|[^|><;&)'
 
 @dataclass(frozen=True)
 class Shown:
-    """A command line, and where it is shown."""
+    """A command line and its place."""
 
     page: str
     line: int
@@ -73,7 +73,7 @@ class Shown:
 
     @property
     def program(self) -> str:
-        """What it starts, behind variables that it sets."""
+        """The program, after variable assignments."""
         return next((word for word in self.text.split() if not re.match(r"[A-Z_]+=", word)), "")
 
 
@@ -81,7 +81,7 @@ Block = list[tuple[int, str]]
 
 
 def blocks(text: str) -> list[Block]:
-    """The fenced and indented blocks, as numbered lines."""
+    """Return the fenced and indented blocks, as numbered lines."""
     found: list[Block] = [[]]
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -96,18 +96,18 @@ def blocks(text: str) -> list[Block]:
 
 
 def blocks_of_commands(page: str) -> list[list[Shown]]:
-    """The blocks that begin with a command; each line of them is one, whole and without its comment."""
+    """Return the blocks that begin with a command, each line as one command without its comment."""
     whole = (_joined(page, block) for block in blocks((ROOT / page).read_text(encoding="utf-8")))
     return [block for block in whole if block and _is_command(block[0].text)]
 
 
 def commands(page: str) -> list[Shown]:
-    """The command lines of a page, in its order."""
+    """Return the command lines of a page, in order."""
     return [shown for block in blocks_of_commands(page) for shown in block]
 
 
 def _joined(page: str, block: Block) -> list[Shown]:
-    """The lines of a block; one that ends with a backslash goes on in the next."""
+    """Return the lines of a block; join lines that end with a backslash."""
     found: list[Shown] = []
     for number, line in block:
         text = re.sub(r"(^|\s+)#\s.*", "", line).strip()
@@ -123,11 +123,11 @@ def _is_command(text: str) -> bool:
 
 
 def spans(page: str) -> list[str]:
-    """The `trafficdist ...` of a page's running text. In a table a bar is written with a backslash before it."""
+    """Return the `trafficdist ...` of a page's running text. In a table a bar has a backslash before it."""
     text = (ROOT / page).read_text(encoding="utf-8").replace(r"\|", "|")
     return [" ".join(each.split()) for each in _SPAN.findall(text)]
 
 
 def invocations(text: str) -> list[list[str]]:
-    """The words behind each `trafficdist` of a command line."""
+    """Return the words after each `trafficdist` of a command line."""
     return [shlex.split(each.group())[1:] for each in _OURS.finditer(text)]

@@ -1,7 +1,7 @@
-"""Each command of the documentation runs as it is written, but for those of which a table says why they cannot.
+"""Each command of the documentation runs as written, except those in a table of reasons.
 
-A page is a session: its commands run one after the other, in a folder that looks like a checkout, beside a cluster that
-the kubeconfig names. Whole runs of the suite would take hours; pytest's own options leave a few requirements of each.
+A page is a session: its commands run in order, in a folder like a checkout, with a cluster in the kubeconfig.
+Whole runs of the suite would take hours, so options of pytest select a few requirements.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NIGHTS = ("monday", "tuesday", "wednesday", "last-night/here", "tonight/here")
 
 
 class Session:
-    """A shell's folder and variables."""
+    """A shell with its folder and variables."""
 
     def __init__(self, folder: Path, *, requirements: str) -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class Session:
         }
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command line; what it exports holds for the next ones."""
+        """Run a command line. Its exports apply to the next ones."""
         text = "\n".join(["set -eu", *self._exports, command])
         done = subprocess.run(
             ["bash", "-c", text],
@@ -75,7 +75,7 @@ class Session:
 
 @pytest.fixture
 def session(tmp_path: Path, page: str) -> Iterator[Session]:
-    """A folder like a checkout with the reports of some nights, and a cluster with Service shop/web."""
+    """A folder like a checkout with reports of some nights, and a cluster with Service shop/web."""
     for name in ("deploy", "kind-configs", "reference", "reports"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "runtime").mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""The page about families names requirements, levels and features as they are in the catalogue."""
+"""The page on families has the requirements, levels and features of the catalogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVELS = {each: scenario.requirement.level.name for each, scenario in SCENARIOS.
 ROW = re.compile(r"^\| `([A-Z]+(?:-\d+)?/[a-z0-9-]+)` \| (\w+) \|.*\| (.*) \|$", re.MULTILINE)
 
 
-def test_requirements_on_the_page_have_the_levels_that_stand_there() -> None:
+def test_requirements_on_the_page_have_their_levels() -> None:
     rows = {name: level for name, level, _ in ROW.findall(PAGE)}
     assert len(rows) > 50
     assert rows == {name: LEVELS.get(name) for name in rows}
@@ -34,5 +34,5 @@ def test_features_that_are_not_claimed_are_those_of_the_requirement() -> None:
     assert {name: features for name, features in strange.items() if features} == {}
 
 
-def test_who_is_let_off_otherwise_is_not_held_by_a_must() -> None:
+def test_no_must_is_only_warned_about() -> None:
     assert [name for name, level, declares in ROW.findall(PAGE) if level == "MUST" and "warned" in declares] == []

@@ -1,4 +1,4 @@
-"""Links between pages lead to what is there: a page, a file, or a heading."""
+"""Links between pages have existing targets: pages, files and headings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINKING = [
 
 
 def anchors(page: Path) -> set[str]:
-    """The fragments that a browser finds on a page, as GitHub makes them of headings."""
+    """Return the anchors of a page, as GitHub makes them from headings."""
     fenced = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", fenced, flags=re.MULTILINE)
     plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", each).lower() for each in headings)
@@ -28,7 +28,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def broken(page: str) -> list[str]:
-    """The links of a page that lead nowhere."""
+    """Return the broken links of a page."""
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     found = []
     for link in re.findall(r"\]\(<?([^)<>\s]+)>?\)", text):

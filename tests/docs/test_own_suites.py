@@ -1,4 +1,4 @@
-"""The package that docs/own-suites.md shows is judged and reported, wherever it lies."""
+"""The package of docs/own-suites.md runs and is reported, wherever it lies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a program where only PYTHONPATH leads to the package of the page."""
+    """Run a program that finds the package of the page only by PYTHONPATH."""
     page = (ROOT / "docs/own-suites.md").read_text(encoding="utf-8")
     for name, text in re.findall(r"^```python\n# (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         file = tmp_path / "site" / name
@@ -46,7 +46,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def verdicts(folder: Path) -> dict[str, str]:
-    """The verdict of each requirement in the report."""
+    """Return the verdict of each requirement in the report."""
     report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
     return {test["id"]: test["verdict"] for test in report["tests"]}
 

@@ -1,4 +1,4 @@
-"""Whatever the documentation shows of `trafficdist` and `make` exists: read as they read it, and not run."""
+"""Every `trafficdist` and `make` command in the documentation exists: it is parsed, not run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = [shown for page in PAGES for shown in commands(page)]
 
 
 def read(words: list[str], *, whole: bool) -> None:
-    """Have click read a command line. `whole`: it must be complete. Raises `click.UsageError`."""
+    """Parse a command line with click; `whole` requires a complete one. Raises `click.UsageError`."""
     command: click.Command = main
     context = click.Context(main, info_name="trafficdist")
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
@@ -41,7 +41,7 @@ def read(words: list[str], *, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("words", [["runs"], ["run", "--no-such"], ["cluster", "upp"], ["list", "--format", "xml"]])
-def test_what_does_not_exist_is_found_out(words: list[str]) -> None:
+def test_unknown_commands_are_detected(words: list[str]) -> None:
     with pytest.raises(click.UsageError):
         read(words, whole=True)
 
@@ -53,7 +53,7 @@ def test_text_may_name_an_option_without_its_value() -> None:
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=str)
-def test_shown_command_is_one(shown: Shown) -> None:
+def test_shown_command_is_valid(shown: Shown) -> None:
     for words in invocations(shown.text):
         read(words, whole=True)
 
