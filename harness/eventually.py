@@ -98,7 +98,7 @@ def crowding() -> float:
     return min(max(wanting / _NO_CROWD, 1.0), _MOST_CROWDED)
 
 
-def seen_last(
+def last_value(
     look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
 ) -> V:
     """Call `look` until its value is right or time is up, and return the last value: the caller compares it.

@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 import orjson
 import urllib3
 
-from harness.api.requests import Asked
+from harness.api.requests import ApiRequest
 from harness.errors import InconclusiveError
 from harness.model.manifests import with_usual
 
@@ -33,7 +33,6 @@ Object = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 _PREFIXES = {
     "endpointslices": "/apis/discovery.k8s.io/v1",
@@ -86,7 +85,7 @@ def log_of_pod(api: Api, namespace: str, pod: str, **options: str) -> str:
     return api.text(f"{path_of('pods', namespace, pod, 'log')}?{urlencode(options)}")
 
 
-def new_record() -> deque[Asked]:
+def new_record() -> deque[ApiRequest]:
     """Return an empty record of requests, which keeps the latest ones."""
     return deque(maxlen=_REMEMBERED)
 
@@ -100,7 +99,7 @@ class Api:
         *,
         timeout: float = 30.0,
         connections: int = 10,
-        asked: deque[Asked] | None = None,
+        asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
         """Requests may take `timeout` seconds; `connections` are kept open for parallel requests.
@@ -119,7 +118,7 @@ class Api:
         self._timeout = timeout
         self._services = services or {}
         self.writes = 0  # requests so far that may have changed something
-        self.asked: deque[Asked] = new_record() if asked is None else asked
+        self.asked: deque[ApiRequest] = new_record() if asked is None else asked
 
     @property
     def server(self) -> str:
@@ -163,7 +162,7 @@ class Api:
             answer = self._send(method, url, headers=headers, body=sent, timeout=timeout or self._timeout)
             code = answer.status
         finally:
-            self.asked.append(Asked(at, method, path, code, _name_in(body), urlencode(query or {})))
+            self.asked.append(ApiRequest(at, method, path, code, _name_in(body), urlencode(query or {})))
         warnings = tuple(warning_texts(answer.headers))
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 

@@ -23,7 +23,7 @@ _FLAGS = {"labelSelector": "-l ", "fieldSelector": "--field-selector=", "gracePe
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiRequest:
     """A request: its time (monotonic seconds), status code (0: no answer), and client ("": this process).
 
     `name` is the name of the object in the body, if the path has none.
@@ -56,7 +56,7 @@ class _Place:
     subresource: str = ""
 
 
-def as_text(asked: Iterable[Asked], namespace: str, *, zero: float) -> str:
+def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
     """Return the requests of the scenario in `namespace` since `zero` (monotonic seconds), in order.
 
     Equal requests in a row are one line.
@@ -76,7 +76,7 @@ def as_text(asked: Iterable[Asked], namespace: str, *, zero: float) -> str:
     return "\n".join([*head, *(lines or ["none"]), ""])
 
 
-def _lines(asked: Sequence[Asked], zero: float) -> Iterator[str]:
+def _lines(asked: Sequence[ApiRequest], zero: float) -> Iterator[str]:
     for said, alike in itertools.groupby(asked, _said):
         times = [each.at - zero for each in alike]
         again = f"  ({len(times)} times, the last at {milliseconds(times[-1])})" if len(times) > 1 else ""
@@ -88,7 +88,7 @@ def milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:+,.0f} ms"
 
 
-def _concerns(asked: Asked, namespace: str) -> bool:
+def _concerns(asked: ApiRequest, namespace: str) -> bool:
     place = _place(asked.path)
     if place.resource == "namespaces":
         return namespace in (place.name, asked.name)
@@ -97,7 +97,7 @@ def _concerns(asked: Asked, namespace: str) -> bool:
     return asked.method != "GET" and not asked.by and place.resource != "leases"
 
 
-def _said(asked: Asked) -> str:
+def _said(asked: ApiRequest) -> str:
     place = _place(asked.path)
     name = place.name or asked.name
     verb = _VERBS.get(asked.method, asked.method.lower())

@@ -15,7 +15,7 @@ from typing import Protocol
 from harness.api.client import Api, RefusedError
 from harness.backends.backend import WantedPod
 from harness.errors import HarnessError
-from harness.eventually import seen_last
+from harness.eventually import last_value
 from harness.model import manifests
 from harness.model.manifests import Endpoint
 from harness.model.outcomes import Observation, Reached, TimedOut
@@ -104,7 +104,9 @@ class Pulse:
             left[:] = [node for node, outcome in seen if not isinstance(outcome, Reached)]
             return left
 
-        return seen_last(look, lambda seen: not seen, within=within, every=0.02, describe="a new Service to be reached")
+        return last_value(
+            look, lambda seen: not seen, within=within, every=0.02, describe="a new Service to be reached"
+        )
 
 
 def _is_virtual(address: str) -> bool:

@@ -20,7 +20,7 @@ import trustme
 import urllib3
 import yaml
 
-from harness.api.requests import Asked
+from harness.api.requests import ApiRequest
 from harness.control_planes.api_server import LocalApiServer
 from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
@@ -169,7 +169,7 @@ class BinariesControlPlane:
         """Return the threads of the relays."""
         return (*self._egress.threads(), *self._relay.threads(), *self._manager.threads())
 
-    def asked(self) -> list[Asked] | None:
+    def asked(self) -> list[ApiRequest] | None:
         """Return None: kube-apiserver keeps no record that says who asked."""
         return None
 

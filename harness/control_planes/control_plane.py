@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from harness.api.requests import Asked
+from harness.api.requests import ApiRequest
 from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.model.release import Release
 
@@ -75,7 +75,7 @@ class ControlPlane(Protocol):
     def metrics(self) -> str:
         """Return the controller's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
 
-    def asked(self) -> list[Asked] | None:
+    def asked(self) -> list[ApiRequest] | None:
         """Return the latest requests of other clients; None if the API server keeps no record."""
 
     def evidence(self) -> dict[str, str]:

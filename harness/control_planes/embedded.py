@@ -15,7 +15,7 @@ from typing import Any
 from prometheus_client import generate_latest
 
 from harness.api.client import new_record, path_of
-from harness.api.requests import Asked
+from harness.api.requests import ApiRequest
 from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.errors import EndedError, InconclusiveError, UsageError
@@ -50,7 +50,7 @@ def node_level_of(release: Release) -> NodeLevel | None:
 class _Client:
     """The API server as a component in this process uses it: its reads are recorded, as over HTTPS."""
 
-    def __init__(self, server: Client, component: str, record: Callable[[Asked], None]) -> None:
+    def __init__(self, server: Client, component: str, record: Callable[[ApiRequest], None]) -> None:
         self._server, self._component, self._record = server, component, record
         self.create, self.update, self.delete = server.create, server.update, server.delete
         self.update_status = server.update_status
@@ -65,7 +65,7 @@ class _Client:
         return self._server.subscribe(resources, sink)
 
     def _read(self, path: str, query: str = "") -> None:
-        self._record(Asked(time.monotonic(), "GET", path, 200, query=query, by=self._component))
+        self._record(ApiRequest(time.monotonic(), "GET", path, 200, query=query, by=self._component))
 
 
 class EmbeddedControlPlane:
@@ -180,12 +180,12 @@ class EmbeddedControlPlane:
             raise InconclusiveError("the endpointslice-controller is stopped and has no metrics")
         return generate_latest(self._controller.registry).decode()
 
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[ApiRequest]:
         """Return the latest requests of clients over HTTPS, and the latest reads of components in this process."""
         return [
             *self._reads.copy(),
             *(
-                Asked(r.at, r.method, r.path, r.code or 200, query=r.query, by=r.user_agent or "somebody")
+                ApiRequest(r.at, r.method, r.path, r.code or 200, query=r.query, by=r.user_agent or "somebody")
                 for r in self._server.requests()
                 if not r.user_agent.startswith("trafficdist")
             ),

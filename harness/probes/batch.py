@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.model.outcomes import Observation, Unknown
-from harness.probes.control import Control, Ground, Unanswered, excuse, is_missing
+from harness.probes.control import Control, ControlTargets, Unanswered, excuse, is_missing
 from harness.probes.probe import ATTEMPTS, Answers, Probe
 from harness.probes.reactor import Reactor, Waiter
 
@@ -23,7 +23,7 @@ class Batch:
         *,
         reactor: Reactor,
         answers: Answers,
-        ground: Ground,
+        targets: ControlTargets,
         waiter: Waiter,
     ) -> None:
         self.outcomes: list[Observation] = [Unknown("not sent")] * len(probes)
@@ -35,7 +35,7 @@ class Batch:
         self._next = 0
         self._flying = 0
         self._unanswered = Unanswered()
-        self._control = Control(ground=ground, reactor=reactor, missing=self._missing)
+        self._control = Control(targets=targets, reactor=reactor, missing=self._missing)
 
     def begin(self) -> None:
         """Start the first probes, on the loop's thread."""

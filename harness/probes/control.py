@@ -36,7 +36,7 @@ Pair = tuple[str, str]
 """The name of a client and of a pod."""
 
 
-class Ground(Protocol):
+class ControlTargets(Protocol):
     """The clients, pods and nodes around the judged path."""
 
     def who(self, client: SocketSource) -> str:
@@ -49,8 +49,8 @@ class Ground(Protocol):
         """Return a function that counts the connections since now for which conntrack had no room."""
 
 
-class Bare:
-    """A `Ground` without known clients and pods, so that there are no control probes."""
+class NoControlTargets:
+    """A `ControlTargets` without known clients and pods, so that there are no control probes."""
 
     def who(self, client: SocketSource) -> str:  # noqa: ARG002
         return ""
@@ -87,9 +87,9 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
 class Control:
     """Sends rounds of control probes for missing answers until `conclude` or `end`."""
 
-    def __init__(self, *, ground: Ground, reactor: Reactor, missing: Callable[[], Iterable[Probe]]) -> None:
+    def __init__(self, *, targets: ControlTargets, reactor: Reactor, missing: Callable[[], Iterable[Probe]]) -> None:
         """`missing` is called every `EVERY` seconds, and returns the probes without an answer that need a round."""
-        self._ground = ground
+        self._targets = targets
         self._reactor = reactor
         self._missing = missing
         self._turns: dict[tuple[int, int], Iterator[int]] = {}
@@ -101,7 +101,7 @@ class Control:
 
     def begin(self) -> None:
         """Start."""
-        self._overflows = self._ground.overflows()
+        self._overflows = self._targets.overflows()
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
@@ -129,7 +129,7 @@ class Control:
 
     def lost(self, client: SocketSource, family: int, pods: Iterable[str], why: str) -> None:
         """Record lost control probes, except those of clients and pods that are deleted or disconnected by now."""
-        name, there = self._ground.who(client), self._ground.pods(family)
+        name, there = self._targets.who(client), self._targets.pods(family)
         if name:
             self._lost.update({(name, pod): why for pod in pods if pod in there})
 
@@ -139,7 +139,7 @@ class Control:
         most = max(1, MOST // max(1, len(clients)))
         for key, client in clients.items():
             family = key[1]
-            pods = self._ground.pods(family) if self._ground.who(client) else {}
+            pods = self._targets.pods(family) if self._targets.who(client) else {}
             if pods:
                 asker = _Asker(self, client, family, self._reactor)
                 self._under_way.add(asker)
@@ -246,10 +246,10 @@ class _Asker:
 class ControlledBlock:
     """Control probes during a block that sends a request with other means, on a thread of its own."""
 
-    def __init__(self, probe: Probe, *, ground: Ground, reactor: Reactor) -> None:
+    def __init__(self, probe: Probe, *, targets: ControlTargets, reactor: Reactor) -> None:
         """`probe` gives the client and the family; it is not sent."""
         self._probe = probe
-        self._control = Control(ground=ground, reactor=reactor, missing=once(probe))
+        self._control = Control(targets=targets, reactor=reactor, missing=once(probe))
         self._reactor = reactor
 
     def what_was_wrong(self) -> str:

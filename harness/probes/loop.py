@@ -14,7 +14,7 @@ from harness.errors import InconclusiveError, UsageError
 from harness.model.outcomes import Observation
 from harness.netns.namespace import roam
 from harness.probes.batch import Batch
-from harness.probes.control import Bare, ControlledBlock, Ground
+from harness.probes.control import ControlledBlock, ControlTargets, NoControlTargets
 from harness.probes.probe import ATTEMPTS, Answers, Probe, SocketSource
 from harness.probes.reactor import Reactor, Waiter
 from harness.probes.recording import Recording, Sample
@@ -30,9 +30,9 @@ _PATIENCE = 60.0
 class Loop:
     """Serves pods and probes Services; a context manager. Methods may be called from any thread but the loop's."""
 
-    def __init__(self, ground: Ground | None = None) -> None:
-        """`ground` are the targets of control probes; without it there are none."""
-        self._ground = ground or Bare()
+    def __init__(self, targets: ControlTargets | None = None) -> None:
+        """`targets` are the targets of control probes; without it there are none."""
+        self._targets = targets or NoControlTargets()
         self._reactor = Reactor()
         self._answers = Answers()
 
@@ -76,7 +76,7 @@ class Loop:
             return []
         waiter = Waiter()
         batch = Batch(
-            probes, in_flight, reactor=self._reactor, answers=self._answers, ground=self._ground, waiter=waiter
+            probes, in_flight, reactor=self._reactor, answers=self._answers, targets=self._targets, waiter=waiter
         )
         self._reactor.post(batch.begin, waiter)
         rounds = -(-len(probes) // in_flight)
@@ -87,7 +87,7 @@ class Loop:
     def connect(self, probe: Probe) -> Stream:
         """Open a long-lived connection; `Stream.opened` is the outcome."""
         _check([probe])
-        stream = Stream(probe, reactor=self._reactor, answers=self._answers, ground=self._ground)
+        stream = Stream(probe, reactor=self._reactor, answers=self._answers, targets=self._targets)
         waiter = Waiter()
         self._reactor.post(lambda: stream.begin(waiter), waiter)
         if not waiter.wait(probe.timeout + _PATIENCE):
@@ -99,13 +99,13 @@ class Loop:
         _check(probes)
         if interval <= 0 or not probes:
             raise UsageError(f"cannot send {len(probes)} probes every {interval} s: want at least one, and a time")
-        recording = Recording(interval, probes, reactor=self._reactor, answers=self._answers, ground=self._ground)
+        recording = Recording(interval, probes, reactor=self._reactor, answers=self._answers, targets=self._targets)
         self._reactor.call(recording.begin)
         return recording
 
-    def beside(self, probe: Probe, ground: Ground) -> ControlledBlock:
+    def beside(self, probe: Probe, targets: ControlTargets) -> ControlledBlock:
         """Return a context manager that sends control probes from this probe's client during the block."""
-        return ControlledBlock(probe, ground=ground, reactor=self._reactor)
+        return ControlledBlock(probe, targets=targets, reactor=self._reactor)
 
     def __enter__(self) -> Self:
         self.start()

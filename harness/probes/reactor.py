@@ -33,7 +33,6 @@ LATE = 0.05
 After a pause of the machine they move by this time more, for the events that have accumulated.
 """
 
-_EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """EADDRNOTAVAIL comes from a netns without a free port."""
 
@@ -174,17 +173,10 @@ class Reactor:
             self._waiters.remove(waiter)
             waiter.finish()
 
-    def watch(self, fd: int, owner: Watched, *, edges: bool = False) -> None:
-        """Call `owner.ready` while `fd` is readable or in error, until the descriptor is closed.
-
-        With `edges`, call it once whenever `fd` becomes readable or writable: the owner must read everything.
-        """
+    def watch(self, fd: int, owner: Watched) -> None:
+        """Call `owner.ready` while `fd` is readable or in error, until the descriptor is closed."""
         self._watched[fd] = owner
-        self._epoll.register(fd, _EDGES if edges else select.EPOLLIN)
-
-    def watch_edges(self, fd: int) -> None:
-        """Switch `fd` to `edges`; its owner is called once more."""
-        self._epoll.modify(fd, _EDGES)
+        self._epoll.register(fd, select.EPOLLIN)
 
     def forget(self, fd: int) -> None:
         """Forget the owner of a descriptor that is about to be closed."""

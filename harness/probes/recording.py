@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import Observation, Unknown
-from harness.probes.control import Control, Ground, Unanswered, excused, is_missing
+from harness.probes.control import Control, ControlTargets, Unanswered, excused, is_missing
 from harness.probes.probe import ATTEMPTS, Answers, Probe
 from harness.probes.reactor import Reactor, Waiter
 
@@ -33,7 +33,7 @@ class Recording:
     """
 
     def __init__(
-        self, interval: float, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers, ground: Ground
+        self, interval: float, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers, targets: ControlTargets
     ) -> None:
         self.done = False
         self._probes = tuple(probes)
@@ -46,7 +46,7 @@ class Recording:
         self._samples: list[Sample] = []
         self._waiter: Waiter | None = None
         self._unanswered = Unanswered()
-        self._control = Control(ground=ground, reactor=reactor, missing=self._missing)
+        self._control = Control(targets=targets, reactor=reactor, missing=self._missing)
 
     @property
     def asked(self) -> int:

@@ -8,7 +8,7 @@ import time
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Unknown
-from harness.probes.control import Control, Ground, excused, is_missing, once
+from harness.probes.control import Control, ControlTargets, excused, is_missing, once
 from harness.probes.probe import (
     LONGEST_LINE,
     Answers,
@@ -46,12 +46,12 @@ class Stream:
     answer get control probes.
     """
 
-    def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, ground: Ground) -> None:
+    def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, targets: ControlTargets) -> None:
         self.probe = probe
         self.opened: Observation = Unknown("not connected yet")
         self._reactor = reactor
         self._answers = answers
-        self._ground = ground
+        self._targets = targets
         self._control: Control | None = None
         self._socket: socket.socket | None = None
         self._ended: Observation | None = None
@@ -149,7 +149,7 @@ class Stream:
 
     def _watch(self) -> None:
         """Start control probes, which send one round if the current request is not answered soon."""
-        self._control = Control(ground=self._ground, reactor=self._reactor, missing=once(self.probe))
+        self._control = Control(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
     def _ask(self, waiter: Waiter) -> None:

@@ -18,7 +18,7 @@ from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Reached, Unknown
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
-from harness.scenario.convergence import come_to
+from harness.scenario.convergence import wait_for_value
 from harness.scenario.service import Service
 from harness.scenario.service_address import ClientRef, named, service_address
 from harness.scenario.traffic import expect_traffic
@@ -45,7 +45,7 @@ def _first(
 ) -> Pod:
     """Return the allowed pod that first answers a client; if none does, any of them, so that the comparison fails."""
     by_name = {pod.name: pod for pod in allowed}
-    seen = come_to(
+    seen = wait_for_value(
         cluster,
         f"an answer to {who} by {service.name}",
         lambda: _pod_of(_ask(cluster, service, [who], **address)[0]),

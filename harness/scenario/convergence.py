@@ -22,7 +22,7 @@ STAYS = 0.5
 """Seconds, before the time scale, for which a value must stay unchanged after all components have settled."""
 
 
-def come_to(
+def wait_for_value(
     cluster: Cluster,
     what: str,
     look: Callable[[], V],
@@ -33,18 +33,18 @@ def come_to(
 ) -> V:
     """Look until the value is right or time is up, and return the last value: the caller compares it.
 
-    `every` and the exceptions of `look` are those of `seen_last`. `kept` is the time in seconds for which an old value
+    `every` and the exceptions of `look` are those of `last_value`. `kept` is the time in seconds for which an old value
     may still be returned.
     """
     cluster.backend.restored.await_pods()  # do not count the time that kubelets need
     begin = time.monotonic()
-    seen = eventually.seen_last(look, is_right, within=patience(cluster) + kept, every=every, describe=what)
+    seen = eventually.last_value(look, is_right, within=patience(cluster) + kept, every=every, describe=what)
     if is_right(seen):
         cluster.took(what, time.monotonic() - begin)
     return seen
 
 
-def come_to_stay(
+def wait_for_stable_value(
     cluster: Cluster,
     what: str,
     look: Callable[[], V],
@@ -52,7 +52,7 @@ def come_to_stay(
     *,
     shown: Callable[[V], Any] = str,
 ) -> V:
-    """Do as `come_to`, and check that the value is still right when all components have processed the change.
+    """Do as `wait_for_value`, and check that the value is still right when all components have processed the change.
 
     The first right value proves little: a value that was right before the change stays right until a component
     processes it. If it becomes wrong meanwhile, the wait goes on. It is checked again at the end of the scenario, see
@@ -60,7 +60,7 @@ def come_to_stay(
     """
     deadline = time.monotonic() + patience(cluster) * eventually.time_scale()
     while True:
-        seen = come_to(cluster, what, look, is_right)
+        seen = wait_for_value(cluster, what, look, is_right)
         if not is_right(seen):
             return seen
         with contextlib.suppress(InconclusiveError):  # look even if components do not settle
@@ -73,9 +73,9 @@ def come_to_stay(
             return seen
 
 
-def kept_for_long(what: str, look: Callable[[], V], is_right: Callable[[V], bool]) -> V:
+def value_after_wait(what: str, look: Callable[[], V], is_right: Callable[[V], bool]) -> V:
     """Look for `STAYS` seconds, or until the value is wrong, and return the last value."""
-    return eventually.seen_last(look, lambda seen: not is_right(seen), within=STAYS, every=STAYS / 4, describe=what)
+    return eventually.last_value(look, lambda seen: not is_right(seen), within=STAYS, every=STAYS / 4, describe=what)
 
 
 def patience(cluster: Cluster) -> float:

@@ -30,7 +30,7 @@ from harness.model.manifests import Object
 from harness.model.workloads import Client, Pod
 from harness.probes.reactor import starved
 from harness.scenario.cluster import Cluster
-from harness.scenario.convergence import come_to
+from harness.scenario.convergence import wait_for_value
 from harness.scenario.eventual_state import expect_eventually
 from harness.scenario.service import Service
 
@@ -164,7 +164,9 @@ def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any
     cluster.settle()
     _, kept = look()
     bearable = min(kept, LONGEST_KEPT)
-    seen = come_to(cluster, what, lambda: look()[0], lambda seen: bool(seen == expected), every=0.02, kept=bearable)
+    seen = wait_for_value(
+        cluster, what, lambda: look()[0], lambda seen: bool(seen == expected), every=0.02, kept=bearable
+    )
     old = seen != expected and kept > bearable
     unknown = f"by its time to live, the first answer may be cached for {kept} s" if old else ""
     cluster.expect_equal(what, expected=expected, observed=seen, unknown=unknown)

@@ -20,7 +20,7 @@ from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.scenario.cluster import Cluster
-from harness.scenario.convergence import come_to, come_to_stay
+from harness.scenario.convergence import wait_for_stable_value, wait_for_value
 from harness.scenario.service import Service
 
 
@@ -39,7 +39,7 @@ def expect_eventually(
     Raises `InconclusiveError` instead if `unless` returns a reason why the last value proves nothing.
     """
     cluster.settle()
-    wait = come_to_stay if stays else partial(come_to, every=0.02)
+    wait = wait_for_stable_value if stays else partial(wait_for_value, every=0.02)
     seen = wait(cluster, what, look, lambda seen: bool(seen == expected))
     if seen == expected:
         cluster.expect_equal(what, expected=expected, observed=seen)

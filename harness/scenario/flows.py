@@ -13,7 +13,7 @@ from harness.model.outcomes import Observation, Reached, Unknown
 from harness.model.workloads import Pod
 from harness.probes.loop import Probe
 from harness.scenario.cluster import Cluster
-from harness.scenario.convergence import come_to
+from harness.scenario.convergence import wait_for_value
 from harness.scenario.service import Service
 from harness.scenario.service_address import ClientRef, named, service_address
 
@@ -67,7 +67,7 @@ def _assert_comes_to(cluster: Cluster, flow: OpenConnection, client: ClientRef, 
     """Expect one of these pods to answer a flow once all components have settled."""
     cluster.settle()
     by_name = {pod.name: pod for pod in pods}
-    answer = come_to(
+    answer = wait_for_value(
         cluster,
         f"the flow of {client} to reach {' or '.join(sorted(by_name))}",
         lambda: named(cluster, flow.ask()),
@@ -92,7 +92,7 @@ def _flow(
         return stream
 
     what = f"connection of {client} to {service.name}"
-    stream = come_to(cluster, what, opened, lambda stream: isinstance(stream.opened, Reached), every=0.02)
+    stream = wait_for_value(cluster, what, opened, lambda stream: isinstance(stream.opened, Reached), every=0.02)
     unknown = stream.opened.why if isinstance(stream.opened, Unknown) else ""
     cluster.expect_equal(what, expected="Reached", observed=type(stream.opened).__name__, unknown=unknown)
     try:

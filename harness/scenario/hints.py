@@ -13,7 +13,7 @@ from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.manifests import Endpoint, Hints, Object
 from harness.scenario.cluster import Cluster
-from harness.scenario.convergence import come_to_stay, kept_for_long, limit
+from harness.scenario.convergence import limit, value_after_wait, wait_for_stable_value
 from harness.scenario.service import Service
 
 LINK_LOCAL = {"IPv4": "169.254.1.9", "IPv6": "fe80::9"}
@@ -60,11 +60,11 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") 
 def expect_hints(
     cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "IPv4"
 ) -> dict[str, WrittenEndpoint]:
-    """Expect exactly these endpoints with these hints (`None`: no hints), see `come_to_stay`. Returns the endpoints.
+    """Expect exactly these endpoints with these hints (`None`: no hints), see `wait_for_stable_value`.
 
-    Raises `AssertionError` with both tables.
+    Returns the endpoints. Raises `AssertionError` with both tables.
     """
-    seen = come_to_stay(
+    seen = wait_for_stable_value(
         cluster,
         f"the {family} endpoints of service {service.name}",
         lambda: written_endpoints(cluster, service, family),
@@ -89,7 +89,7 @@ def expect_hint_counts(
     This is for heuristics over all endpoints: the KEP defines how many endpoints a zone gets, not which. Returns the
     names of the pods by the zone of their hints. Raises `AssertionError` with both counts.
     """
-    pods = come_to_stay(
+    pods = wait_for_stable_value(
         cluster,
         f"the {family} hints of service {service.name}",
         lambda: _by_hinted_zone(cluster, service, family),
@@ -119,7 +119,7 @@ def expect_min_hint_counts(
         strange = {zone: len(names) for zone, names in pods.items() if zone not in fewest}
         return {"in all": sum(map(len, pods.values())), **short, **strange}
 
-    pods = come_to_stay(
+    pods = wait_for_stable_value(
         cluster,
         f"the {family} hints of service {service.name}",
         lambda: _by_hinted_zone(cluster, service, family),
@@ -158,7 +158,7 @@ def expect_conditions(
     A condition without a value counts as the API documents it: ready, not terminating, and serving (in newer texts) or
     the same as ready (in older texts). Raises `AssertionError` with the first wrong endpoint.
     """
-    seen = come_to_stay(
+    seen = wait_for_stable_value(
         cluster,
         f"the conditions of {family} endpoints of service {service.name}",
         lambda: _conditions(cluster, service, expected, family),
@@ -193,7 +193,7 @@ def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
     yield
     cluster.settle()
     what = f"resource versions of the slices of {', '.join(each.name for each in services)}"
-    after = kept_for_long(what, lambda: _versions(cluster, services), lambda seen: seen == before)
+    after = value_after_wait(what, lambda: _versions(cluster, services), lambda seen: seen == before)
     cluster.expect_equal(what, expected=before, observed=after)
 
 

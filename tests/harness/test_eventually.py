@@ -11,7 +11,7 @@ import pytest
 
 from harness import eventually as eventually_module
 from harness.errors import InconclusiveError
-from harness.eventually import FAR, NotYetError, crowding, eventually, seen_last, set_time_scale, time_scale
+from harness.eventually import FAR, NotYetError, crowding, eventually, last_value, set_time_scale, time_scale
 
 
 @pytest.fixture(autouse=True)
@@ -78,12 +78,12 @@ def test_a_time_scale_is_above_zero(factor: float) -> None:
 
 def test_looking_ends_with_what_is_right() -> None:
     looks = iter([1, 2, 3])
-    assert seen_last(lambda: next(looks), lambda seen: seen == 2, within=60, every=0, describe="2") == 2
+    assert last_value(lambda: next(looks), lambda seen: seen == 2, within=60, every=0, describe="2") == 2
 
 
 def test_looking_in_vain_gives_what_was_seen_last() -> None:
     looks = iter([1, 2])
-    seen = seen_last(lambda: next(looks, 0), lambda seen: seen == 3, within=0.02, every=0.001, describe="3")
+    seen = last_value(lambda: next(looks, 0), lambda seen: seen == 3, within=0.02, every=0.001, describe="3")
     assert seen == 0
 
 
@@ -96,7 +96,7 @@ def test_a_last_look_that_saw_nothing_says_why() -> None:
         raise AssertionError("a1 stands there twice")
 
     with pytest.raises(NotYetError, match="for endpoints; last seen: a1 stands there twice"):
-        seen_last(look, lambda seen: seen == 2, within=0.02, every=0.001, describe="endpoints")
+        last_value(look, lambda seen: seen == 2, within=0.02, every=0.001, describe="endpoints")
 
 
 @pytest.mark.parametrize(

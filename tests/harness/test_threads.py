@@ -118,7 +118,7 @@ def test_threads_of_the_embedded_cluster_that_end_are_named_with_what_they_said(
         for name in OWN:
             _kill(mine[name], backend)
             said = "unknown reason" if name == "apiserver" else "KilledError"
-            with pytest.raises(DistrustError, match=rf"ended by themselves: .*\b{name} \({said}\)"):
+            with pytest.raises(DistrustError, match=rf"have ended: .*\b{name} \({said}\)"):
                 threads.require()
     threads.require()
     gc.collect()

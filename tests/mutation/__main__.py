@@ -109,7 +109,7 @@ class Judge:
         self._results, self._reached, self._cluster = results, reached, cluster
         self._seconds = seconds()
 
-    def order(self, mutation: Mutation) -> list[court.Asked]:
+    def order(self, mutation: Mutation) -> list[court.ApiRequest]:
         """Return what may find a mutation out.
 
         The reading of releases comes after that of the KEPs, and whether the component still runs at last.
@@ -120,7 +120,7 @@ class Judge:
         asked = [name for name, each in SCENARIOS.items() if each.requirement.profile in profiles]
         killers = self._results.killers(mutation.module, mutation.function)
 
-        def cost(asked: court.Asked) -> tuple[int, bool, bool, float]:
+        def cost(asked: court.ApiRequest) -> tuple[int, bool, bool, float]:
             name, reading = asked
             requirement = SCENARIOS[name].requirement
             likely = killers[name] + 0.1 * len(requirement.kills)

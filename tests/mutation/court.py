@@ -51,7 +51,7 @@ class Sentence:
     untold: dict[str, str] = field(default_factory=dict)
 
 
-Asked = tuple[str, str]
+ApiRequest = tuple[str, str]
 """A requirement, and the reading of the KEPs that the cluster follows, unless the requirement is about one of them."""
 
 _STOPPED = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
@@ -61,7 +61,7 @@ FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 
 
-def judge(module: str, text: str, requirements: Sequence[Asked]) -> Sentence:
+def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentence:
     """Return the end of a mutant: this text of a module, tried by requirements in this order."""
     begin, at, tried = time.monotonic(), "", 0
     sentence: Sentence | None = None
@@ -93,7 +93,7 @@ def judge(module: str, text: str, requirements: Sequence[Asked]) -> Sentence:
     return sentence
 
 
-def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[Asked]) -> None:
+def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[ApiRequest]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends when this trial has
     signal.alarm(int(TRIAL_SECONDS * eventually.crowding()))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -124,7 +124,7 @@ def booted(folder: Path) -> Iterator[Trial]:
         yield Trial(backend, history)
 
 
-def _tried(cluster: Trial, requirements: Iterable[Asked], sender: Connection) -> Sentence:
+def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connection) -> Sentence:
     untold: dict[str, str] = {}
     silent = 0
     for each, reading in requirements:

@@ -19,11 +19,11 @@ HINTS = "reference.endpointslice.hints"
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[court.Asked]]:
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[court.ApiRequest]]:
     """The requirements by which mutants were tried; every second one lives."""
-    asked: list[Sequence[court.Asked]] = []
+    asked: list[Sequence[court.ApiRequest]] = []
 
-    def judge(module: str, text: str, requirements: Sequence[court.Asked]) -> Sentence:
+    def judge(module: str, text: str, requirements: Sequence[court.ApiRequest]) -> Sentence:
         asked.append(requirements)
         return Sentence(court.LIVED) if len(asked) % 2 else Sentence(court.KILLED, by=requirements[0][0], seconds=2.0)
 
@@ -38,7 +38,7 @@ def _run(into: Path, sample: int, *more: str) -> int:
 
 
 def test_a_series_goes_on_where_it_was_stopped(
-    tried: list[Sequence[court.Asked]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tried: list[Sequence[court.ApiRequest]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = tmp_path / "results.jsonl"
     assert _run(into, 4, "--settled") == 1
@@ -53,7 +53,7 @@ def test_a_series_goes_on_where_it_was_stopped(
 
 
 def test_those_that_are_settled_are_not_tried_unless_asked(
-    tried: list[Sequence[court.Asked]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tried: list[Sequence[court.ApiRequest]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = [each.name for each in itertools.islice(series.drawn([HINTS], 1), 4)]
     monkeypatch.setattr(survivors, "read", lambda: {"equivalent": {drawn[0]: ""}, "outside": {}, "open": {}})
@@ -63,7 +63,7 @@ def test_those_that_are_settled_are_not_tried_unless_asked(
     assert len(tried) == 4
 
 
-def test_those_that_lived_are_tried_again_when_asked(tried: list[Sequence[court.Asked]], tmp_path: Path) -> None:
+def test_those_that_lived_are_tried_again_when_asked(tried: list[Sequence[court.ApiRequest]], tmp_path: Path) -> None:
     _run(tmp_path / "results.jsonl", 4)
     _run(tmp_path / "results.jsonl", 4, "--again")
     assert len(tried) == 6

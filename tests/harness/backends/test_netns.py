@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.api.requests import Asked
+from harness.api.requests import ApiRequest
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.model.release import CONTROLLER, LOCATOR_CONTROLLER, PROXY, Component
@@ -45,12 +45,12 @@ class _Plane:
 
     name = "binaries"
 
-    def __init__(self, *asked: Asked) -> None:
+    def __init__(self, *asked: ApiRequest) -> None:
         self.asked = lambda: list(asked) or None
 
 
-def _got(node: str, by: str, at: float = 2.0) -> Asked:
-    return Asked(at, "GET", f"/api/v1/nodes/{node}", 200, by=by)
+def _got(node: str, by: str, at: float = 2.0) -> ApiRequest:
+    return ApiRequest(at, "GET", f"/api/v1/nodes/{node}", 200, by=by)
 
 
 @pytest.mark.parametrize(("component", "reads"), [(CONTROLLER, 2), (PROXY, 1)])
@@ -58,7 +58,7 @@ def test_what_was_read_is_told_of_each_component_by_its_user_agent(component: Co
     backend: Any = NetnsBackend()
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a1"
     agents = (CONTROLLER, "kube-controller-manager/v1.37.0 (linux/amd64)", "kube-proxy/v1.37.0", "dns-server")
-    others = (Asked(2.0, "GET", lease, 200, by="kube-proxy/v1.37.0"), _got("b1", CONTROLLER, at=0.5))
+    others = (ApiRequest(2.0, "GET", lease, 200, by="kube-proxy/v1.37.0"), _got("b1", CONTROLLER, at=0.5))
     backend.control_plane = _Plane(*others, *(_got("a1", each) for each in agents))
     assert backend.reads(component, since=1.0) == ["get nodes"] * reads
 

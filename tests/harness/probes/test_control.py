@@ -22,7 +22,7 @@ CLOSED = 81
 
 
 @dataclass
-class Ground:
+class ControlTargets:
     """One pod, at the address of the wire's server."""
 
     there: Mapping[str, tuple[str, int]] = field(default_factory=lambda: {"b1": (SERVER, PORT)})
@@ -50,15 +50,15 @@ def deaf(namespace: Namespace) -> Iterator[None]:
 
 
 @dataclass
-class Asked:
-    """What a loop with this ground sees of an address of the server."""
+class ApiRequest:
+    """What a loop with this targets sees of an address of the server."""
 
     pair: tuple[Namespace, Namespace]
-    ground: Ground
+    targets: ControlTargets
 
     def probe(self, address: str, port: int, *, broken: bool = False, protocol: str = "TCP") -> Observation:
         client, server = self.pair
-        with Loop(self.ground) as loop:
+        with Loop(self.targets) as loop:
             loop.serve(server, "b1", [ServerPort("TCP", "IPv4", PORT), ServerPort("UDP", "IPv4", PORT)])
             with deaf(server) if broken else nullcontext():
                 (outcome,) = loop.probe([Probe(client, protocol, address, port, timeout=0.4)])
@@ -66,42 +66,42 @@ class Asked:
 
 
 @pytest.fixture
-def asked(pair: tuple[Namespace, Namespace]) -> Asked:
-    return Asked(pair, Ground())
+def asked(pair: tuple[Namespace, Namespace]) -> ApiRequest:
+    return ApiRequest(pair, ControlTargets())
 
 
 LOST = "control probes directly to pods were lost too: from a1 to pod b1"
 
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
-def test_silence_of_a_pod_that_hears_nothing_is_unknown(asked: Asked, protocol: str) -> None:
+def test_silence_of_a_pod_that_hears_nothing_is_unknown(asked: ApiRequest, protocol: str) -> None:
     outcome = asked.probe(SERVER, PORT, broken=True, protocol=protocol)
     assert outcome == Unknown(f"it got no answer, and {LOST}")
 
 
-def test_silence_and_refusal_beside_sound_control_probes_are_what_they_are(asked: Asked) -> None:
+def test_silence_and_refusal_beside_sound_control_probes_are_what_they_are(asked: ApiRequest) -> None:
     assert asked.probe(SILENT, PORT) == TIMED_OUT
     assert asked.probe(SERVER, CLOSED) == REFUSED
     assert asked.probe(SERVER, PORT) == Reached("b1", CLIENT)
 
 
-def test_a_pod_that_is_gone_by_now_is_no_lost_control_probe(asked: Asked) -> None:
-    class Leaving(Ground):
+def test_a_pod_that_is_gone_by_now_is_no_lost_control_probe(asked: ApiRequest) -> None:
+    class Leaving(ControlTargets):
         def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
             there = super().pods(family)
             return there if self.asked == 1 else {}
 
-    asked.ground = Leaving()
+    asked.targets = Leaving()
     assert asked.probe(SERVER, PORT, broken=True) == TIMED_OUT
-    assert asked.ground.asked > 1
+    assert asked.targets.asked > 1
 
 
-def test_silence_while_connection_tracking_is_full_is_unknown(asked: Asked) -> None:
-    class Filling(Ground):
+def test_silence_while_connection_tracking_is_full_is_unknown(asked: ApiRequest) -> None:
+    class Filling(ControlTargets):
         def overflows(self) -> Callable[[], int]:
             return lambda: 3
 
-    asked.ground = Filling()
+    asked.targets = Filling()
     why = "conntrack of this machine was full: it had no room for 3 connections"
     assert asked.probe(SILENT, PORT) == Unknown(f"it got no answer, and {why}")
 
@@ -109,7 +109,7 @@ def test_silence_while_connection_tracking_is_full_is_unknown(asked: Asked) -> N
 def test_a_recording_and_an_open_connection_have_control_probes_too(pair: tuple[Namespace, Namespace]) -> None:
     client, server = pair
     probe = Probe(client, "UDP", SERVER, PORT, timeout=0.4)
-    with Loop(Ground()) as loop:
+    with Loop(ControlTargets()) as loop:
         loop.serve(server, "b1", [ServerPort("UDP", "IPv4", PORT)])
         stream = loop.connect(probe)
         assert stream.ask() == Reached("b1", CLIENT)
@@ -123,12 +123,12 @@ def test_a_recording_and_an_open_connection_have_control_probes_too(pair: tuple[
 
 def test_while_all_is_well_there_are_no_control_probes(pair: tuple[Namespace, Namespace]) -> None:
     client, server = pair
-    ground = Ground()
-    with Loop(ground) as loop:
+    targets = ControlTargets()
+    with Loop(targets) as loop:
         loop.serve(server, "b1", [ServerPort("TCP", "IPv4", PORT), ServerPort("UDP", "IPv4", PORT)])
         loop.probe([Probe(client, "TCP", SERVER, PORT)] * 50)
         loop.connect(Probe(client, "UDP", SERVER, PORT)).ask()
         recording = loop.every(0.01, [Probe(client, "UDP", SERVER, PORT)])
         eventually(lambda: recording.asked > 20, describe="twenty questions")
         recording.stop()
-    assert ground.asked == 0
+    assert targets.asked == 0

@@ -40,7 +40,7 @@ CLIENT, SERVER = "b1", "c1"
 
 
 @dataclass
-class Asked:
+class ApiRequest:
     """A Service with one server, which a client on another node is to reach."""
 
     backend: NetnsBackend
@@ -65,10 +65,10 @@ class Asked:
 
 
 Strike = Callable[[], None]
-Kind = Callable[[Asked, Strike], None]
+Kind = Callable[[ApiRequest, Strike], None]
 
 
-def window(asked: Asked, strike: Strike) -> None:
+def window(asked: ApiRequest, strike: Strike) -> None:
     target = service_address(asked.cluster, asked.service, family=asked.family, port=asked.port)
     paths = paths_to(target, {CLIENT: {asked.pod}})
     wait_until_as_expected(asked.cluster, paths, "answers")
@@ -76,12 +76,12 @@ def window(asked: Asked, strike: Strike) -> None:
     measure(asked.cluster, "window", paths, at_least=LONG if asked.long else 0)
 
 
-def held(asked: Asked, strike: Strike) -> None:
+def held(asked: ApiRequest, strike: Strike) -> None:
     with expect_flow_survives(asked.cluster, asked.service, CLIENT, asked.pod, **asked.address):
         strike()
 
 
-def steady(asked: Asked, strike: Strike) -> None:
+def steady(asked: ApiRequest, strike: Strike) -> None:
     with expect_no_loss(
         asked.cluster, asked.service, from_=[CLIENT], allowed={asked.pod}, family=asked.family, port=asked.port
     ) as flow:
@@ -90,12 +90,12 @@ def steady(asked: Asked, strike: Strike) -> None:
             flow.wait_for_samples(LONG // 4)
 
 
-def scenario(asked: Asked, strike: Strike) -> None:
+def scenario(asked: ApiRequest, strike: Strike) -> None:
     strike()
     expect_traffic(asked.cluster, asked.service, {CLIENT: {asked.pod}}, family=asked.family, port=asked.port)
 
 
-def query(asked: Asked, strike: Strike) -> None:
+def query(asked: ApiRequest, strike: Strike) -> None:
     asked.cluster.settle()
     strike()
     wanted = {"rcode": "NOERROR", "data": [asked.service.cluster_ip(asked.family)]}
@@ -122,7 +122,7 @@ _numbers = itertools.count(1)
 
 
 @contextmanager
-def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Iterator[Asked]:
+def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Iterator[ApiRequest]:
     """A scenario with a Service that answers."""
     port = KINDS[kind][1]
     name = f"observer-{next(_numbers)}"
@@ -133,10 +133,10 @@ def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Ite
         service = to.create_service(ports=(port,), dual_stack=True)
         (pod,) = to.run_servers(on=[SERVER])
         to.publish(service, [Endpoint(pod.addresses, node=pod.node, zone=pod.zone)])
-        yield Asked(backend, to, service, pod, port, family)
+        yield ApiRequest(backend, to, service, pod, port, family)
 
 
-def place_of(asked: Asked, kind: str) -> Place:
+def place_of(asked: ApiRequest, kind: str) -> Place:
     """The place where a fault strikes; a query is asked by the pod, of the DNS server."""
     place = asked.place
     if kind.startswith("query"):
@@ -146,7 +146,7 @@ def place_of(asked: Asked, kind: str) -> Place:
 
 
 def verdict_beside(
-    asked: Asked, kind: str, fault: AbstractContextManager[None], seconds: float, delay: float = 0.0
+    asked: ApiRequest, kind: str, fault: AbstractContextManager[None], seconds: float, delay: float = 0.0
 ) -> tuple[Verdict, str]:
     """The verdict on what is asked while a fault lasts, which begins so long after the questions, and its message."""
     with ExitStack() as over:
