@@ -21,7 +21,7 @@ import yaml
 from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api, Object
-from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
+from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, match_nodes
 from harness.backends.backend import WantedPod
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
@@ -69,7 +69,7 @@ def share() -> Iterator[KubeconfigBackend]:
         file.write_text(yaml.safe_dump(booted.kubeconfig()), encoding="utf-8")
         api = Api(booted.kubeconfig())
         stack.callback(api.close)
-        names = cast(THREE_ZONES, api.list("nodes"))
+        names = match_nodes(THREE_ZONES, api.list("nodes"))
         backend = KubeconfigBackend(ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, ALWAYS, REGISTRY)).start()
         stack.callback(backend.close)
         yield backend
@@ -86,7 +86,7 @@ def made(backend: KubeconfigBackend, count: int, number: int) -> float:
 
 def probes_per_second(backend: KubeconfigBackend, service: Object, count: int = 1000) -> float:
     """Of one client, to a cluster IP."""
-    probe = Probe(backend.place_of(pod_client("a1")), "TCP", service["spec"]["clusterIP"], 80, 0.9)
+    probe = Probe(backend.source_of(pod_client("a1")), "TCP", service["spec"]["clusterIP"], 80, 0.9)
     begin = time.perf_counter()
     seen = backend.probe([probe] * count)
     assert all(isinstance(each, Reached) for each in seen), seen[0]

@@ -101,7 +101,7 @@ def _require_addresses(api: Api, wanted: Plan) -> None:
 
 def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:
     probes = [
-        Probe(clients.place_of(pod_client(each.node)), "TCP", each.address, each.number) for each in wanted.questions
+        Probe(clients.pod_of(pod_client(each.node)), "TCP", each.address, each.number) for each in wanted.questions
     ]
     if not wanted.told:
         seen = [[dialer.connect(each) for _ in range(CONNECTIONS)] for each in probes]

@@ -13,41 +13,41 @@ from harness.errors import EndedError, InconclusiveError
 from harness.model.release import PROXY
 
 AGAIN = 1.0
-"""Seconds, before the time scale, for components one of which was waited for in vain; it may have been slow."""
+"""Seconds, before the time scale, for a wait after one in vain; the component may have been slow."""
 
-ASKED_EVERY = 10.0
-"""Seconds, before the time scale, between two times that proxies are asked which took up nothing."""
+CHECK_SECONDS = 10.0
+"""Seconds, before the time scale, between two checks of proxies that do not process changes."""
 
 CHAIN = 1.5
-"""How much longer than for one change is waited for all: a component hears late of its own writes too, and goes on."""
+"""The factor on the wait for one change in a wait for all: a component also processes its own writes."""
 
 
-class Components:
+class ComponentSync:
     """The components of one cluster by name, ordered so that each processes what earlier ones write."""
 
     def __init__(
         self,
         names: Sequence[str],
         synced: Callable[[str], bool],
-        lacking: Callable[[str], str] = lambda _: "",
-        silent: Callable[[float], str] = lambda _: "",
+        missing: Callable[[str], str] = lambda _: "",
+        unresponsive: Callable[[float], str] = lambda _: "",
         hangs: Callable[[], str] = lambda: "",
     ) -> None:
         """`synced` returns whether a component is up to date, and raises `EndedError` if it has crashed.
 
-        `lacking` returns why it is not, if known. `silent` checks within this number of seconds (before the time scale)
-        whether proxies process changes, and returns evidence if they do not, whatever they claim. `hangs` returns at
-        once which proxies hang, and is called repeatedly while that is in doubt.
+        `missing` returns why it is not, if known. `unresponsive` checks within this number of seconds (before the time
+        scale) whether proxies process changes, and returns evidence if they do not. `hangs` returns at once which
+        proxies hang, and is called repeatedly while that is in doubt.
         """
-        self._names, self._synced, self._lacking, self._silent = names, synced, lacking, silent
+        self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
-        self._heard_nothing, self._asked_at = "", 0.0
-        self._in_vain: tuple[str, str] | None = None  # the error text, and the component
+        self._stopped, self._checked_at = "", 0.0
+        self._failed: tuple[str, str] | None = None  # the error text, and the component
 
     def started(self) -> None:
         """Note that a component was replaced: the next wait has its full time again."""
-        self._in_vain = None
-        self._heard_nothing = ""
+        self._failed = None
+        self._stopped = ""
 
     def settle(self, within: float | None = None) -> float:
         """Wait until all components have processed everything written so far, and the consequences.
@@ -55,8 +55,8 @@ class Components:
         Returns the seconds until the last look at which they had work left. Raises `EndedError` for the first component
         that has crashed, or is not done in time.
         """
-        if self._heard_nothing:
-            self.expect_work()
+        if self._stopped:
+            self.check_progress()
         begin = busy_at = time.monotonic()
         behind = ""
 
@@ -66,62 +66,62 @@ class Components:
             behind = self._behind()
             if behind:
                 busy_at = looked_at
-                self.doubt()
+                self.check_hung()
             return not behind
 
         try:
             eventually.eventually(
                 idle,
-                within=AGAIN if self._in_vain else within or CHAIN * eventually.FAR,
-                describe=lambda: f"{behind} to have worked on all events{self._why(behind)}",
+                within=AGAIN if self._failed else within or CHAIN * eventually.FAR,
+                describe=lambda: f"{behind} to have processed all events{self._why(behind)}",
                 error=InconclusiveError,
             )
         except EndedError:
             raise
         except InconclusiveError as error:
-            self._in_vain = self._in_vain or (f"{behind} works no longer on what is written: {error}", behind)
-            raise EndedError(*self._in_vain) from error
-        self._in_vain = None
+            self._failed = self._failed or (f"{behind} has stopped processing changes: {error}", behind)
+            raise EndedError(*self._failed) from error
+        self._failed = None
         return busy_at - begin
 
     def _why(self, name: str) -> str:
-        lacking = self._lacking(name)
-        return f" ({lacking})" if lacking else ""
+        missing = self._missing(name)
+        return f" ({missing})" if missing else ""
 
     def check(self) -> None:
         """Raise `EndedError` for the first component that has crashed."""
         for name in self._names:
-            self._ask(name)
+            self._check(name)
 
-    def expect_work(self) -> None:
+    def check_progress(self) -> None:
         """Raise `EndedError` if the proxies do not process changes, though they may claim to.
 
         The first such check takes as long as a wait for a change. Later checks fail at once, and test again now and
         then.
         """
-        if self._heard_nothing and time.monotonic() - self._asked_at < ASKED_EVERY * eventually.time_scale():
-            raise EndedError(self._heard_nothing, PROXY)
-        said = self._silent(AGAIN if self._heard_nothing else eventually.FAR)
-        self._asked_at = time.monotonic()
-        if not said:
-            self._heard_nothing = ""
+        if self._stopped and time.monotonic() - self._checked_at < CHECK_SECONDS * eventually.time_scale():
+            raise EndedError(self._stopped, PROXY)
+        reason = self._unresponsive(AGAIN if self._stopped else eventually.FAR)
+        self._checked_at = time.monotonic()
+        if not reason:
+            self._stopped = ""
             return
-        claim = "though it claims to have worked on everything"
-        self._heard_nothing = self._heard_nothing or f"{PROXY} works no longer on what is written: {said}, {claim}"
-        raise EndedError(self._heard_nothing, PROXY)
+        claim = "though it claims to have processed everything"
+        self._stopped = self._stopped or f"{PROXY} has stopped processing changes: {reason}, {claim}"
+        raise EndedError(self._stopped, PROXY)
 
-    def doubt(self) -> None:
+    def check_hung(self) -> None:
         """Raise `EndedError` if the proxies hang. Called during waits for them."""
-        if said := self._hangs():
-            self._heard_nothing = f"{PROXY} works no longer on what is written: {said}"
-            self._asked_at = time.monotonic()
-            raise EndedError(self._heard_nothing, PROXY)
+        if reason := self._hangs():
+            self._stopped = f"{PROXY} has stopped processing changes: {reason}"
+            self._checked_at = time.monotonic()
+            raise EndedError(self._stopped, PROXY)
 
     def _behind(self) -> str:
         """Return the first component that has work left; "" if none has."""
-        return next((name for name in self._names if not self._ask(name)), "")
+        return next((name for name in self._names if not self._check(name)), "")
 
-    def _ask(self, name: str) -> bool:
+    def _check(self, name: str) -> bool:
         try:
             return self._synced(name)
         except EndedError as error:

@@ -20,7 +20,7 @@ from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen
 from harness.backends.any_cluster.barrier import Asks, Barrier
 from harness.backends.any_cluster.clients import Clients
-from harness.backends.any_cluster.dialing import Aside, Dialer
+from harness.backends.any_cluster.dialing import Bypass, Dialer
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
 from harness.backends.any_cluster.node_names import TranslatingApi
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
@@ -47,8 +47,8 @@ from harness.probes.loop import Probe, SocketSource
 from harness.tracing.path import Followed
 
 RESTARTED = 120.0
-"""Seconds, before the time scale, for proxies to work on all writes after a component was replaced: clients retry an
-API server that was away ever less often."""
+"""Seconds, before the time scale, for proxies to process all writes after a component was replaced: clients back off
+while an API server is away."""
 
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
@@ -57,7 +57,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     _kubelet_patience = TROUBLED_SECONDS
     _server_pod = staticmethod(pods.server)
     _client_port = TARGET_PORT
-    _root = "`kubectl debug node/{node} -it --profile=sysadmin`, for who may create privileged pods"
+    _root = "`kubectl debug node/{node} -it --profile=sysadmin`, which needs permission for privileged pods"
 
     def __init__(
         self,
@@ -171,8 +171,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     # Clients and probes
 
-    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        place = self._clients.place_of(client)
+    def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
+        place = self._clients.pod_of(client)
         return self._clients.in_turn(place) if fresh else place
 
     def client_address(self, client: Client | Pod, family: str) -> str:
@@ -209,7 +209,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def proxy_metrics(self, node: str) -> str:
         """Fetch the metrics from the node's loopback, with a host-network pod."""
-        client = self._clients.place_of(node_client(node))
+        client = self._clients.pod_of(node_client(node))
         try:
             return self._dialer.get(client, "127.0.0.1", METRICS_PORT, "metrics")
         except OSError as error:
@@ -356,7 +356,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
         """Set up the probes of the barrier and of the subclass."""
-        self._dialer = Dialer(self.api, self._begin_watch, aside=self._aside(), neighbours=self._neighbours)
+        self._dialer = Dialer(self.api, self._begin_watch, bypass=self._bypass(), neighbours=self._neighbours)
         begun.callback(self._dialer.close)
         return self._dialer
 
@@ -370,7 +370,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         """Read the addresses of pods again: they change when a node was switched off and on."""
         self._clients.look_up_addresses()
 
-    def _aside(self) -> Aside | None:
+    def _bypass(self) -> Bypass | None:
         """Return another path to client pods for when the API server does not answer; None if there is none."""
         return None
 

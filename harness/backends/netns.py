@@ -18,7 +18,7 @@ from harness import eventually, threads
 from harness.api import requests
 from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
-from harness.backends.component_sync import Components
+from harness.backends.component_sync import ComponentSync
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets, SinglePodTargets
 from harness.backends.netns_pods import NetnsPods, by_family
@@ -34,12 +34,12 @@ from harness.backends.protocols import (
     Probing,
     ProxyMetrics,
     RecordsReads,
-    SeesRest,
+    SeesIdleProxies,
     ServesDns,
     Sockets,
     VirtualAddresses,
 )
-from harness.backends.proxy_liveness import Pulse
+from harness.backends.proxy_liveness import ProxyLiveness
 from harness.dns.dns import ClusterDns, KeepsLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.guest.nodes import NodeChange
@@ -60,12 +60,12 @@ from harness.probes.probe import SocketSource
 from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks, TellsWhenDone, WiresPods
 from harness.recipes.node_processes import server_of
 
-BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to work on the first objects
+BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to process the first objects
 RECONNECTED = 40.0  # the same after an API server was away: client-go may back off for 30 s
-RESTS = 5.0
-"""Seconds, before the time scale, for which a proxy rests that is waited for no longer, if it says that it is done.
+IDLE_SECONDS = 5.0
+"""Seconds, before the time scale, that a proxy must be idle before a wait for it ends, if it reports to be done.
 
-As many as are declared for the reference and kube-proxy: what takes time beside the proxy is waited for as long.
+This is the bound declared for the reference and kube-proxy, which also covers work outside of the proxy.
 """
 
 
@@ -85,13 +85,13 @@ class NetnsBackend(
     VirtualAddresses,
     ServesDns,
     ForgetsConnections,
-    SeesRest,
+    SeesIdleProxies,
 ):
     """A booted cluster of one topology. Not started twice; `close` leaves nothing behind."""
 
     name = "netns"
     abilities: frozenset[Ability] = EVERYTHING
-    rests_for = RESTS
+    idle_seconds = IDLE_SECONDS
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class NetnsBackend(
         self._begun = contextlib.ExitStack()
         self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # sources of logs, by name
         self._dns: tuple[ClusterDns, Host] | None = None
-        self._components = Components(
+        self._components = ComponentSync(
             (Component.CONTROLLER, Component.PROXY, LOCATOR_CONTROLLER, DNS_SERVER),
             self._is_synced,
             self._lacking,
@@ -117,7 +117,7 @@ class NetnsBackend(
             self._hangs,
         )
         self._without_proxy: set[str] = set()  # nodes whose proxy a scenario has stopped
-        self._pulse = Pulse(self)
+        self._proxy_liveness = ProxyLiveness(self)
         self._hung = HungWatch({}, 0)  # of no node until boot
 
     def start(self) -> Self:
@@ -162,7 +162,7 @@ class NetnsBackend(
 
     def _silent(self, within: float) -> str:
         """Return which running proxies do not process changes."""
-        return self._pulse.silent(self._present(), within)
+        return self._proxy_liveness.unresponsive(self._present(), within)
 
     def _hangs(self) -> str:
         """Return which of these nodes have hung programs, as the kernel sees them; "" if none."""
@@ -345,11 +345,11 @@ class NetnsBackend(
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
         observed = self._loop.probe(probes, in_flight=in_flight)
-        if self._pulse.feel(probes, observed):
-            self._components.doubt()
+        if self._proxy_liveness.note(probes, observed):
+            self._components.check_hung()
         return observed
 
-    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
+    def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
         """Return where a client's sockets are opened: its netns, or a process in its control group."""
         host = self.host_of(client)
         groups = self.proxy.clients if host.node and isinstance(self.proxy, PlacesClients) else None
@@ -362,7 +362,7 @@ class NetnsBackend(
         """Return what a component has read since then. Raises `UnavailableError` if the API server keeps no record."""
         asked = self.control_plane.asked()
         if asked is None:
-            raise UnavailableError(f"control plane {self.control_plane.name} keeps no record of who reads what")
+            raise UnavailableError(f"control plane {self.control_plane.name} does not record which client reads what")
         read = (each.read for each in asked if each.at >= since and _component(each.by) == component)
         return [each for each in read if each and not each.endswith(" leases")]
 
@@ -380,16 +380,16 @@ class NetnsBackend(
         """
         return self._components.settle(within)
 
-    def rest(self) -> Callable[[], str]:
+    def watch_idle(self) -> Callable[[], str]:
         if not (isinstance(self.proxy, TellsWhenDone) and self.proxy.tells_when_done):
             return str
         _, (_, port) = server_of(self.control_plane.kubeconfig())
         seen = IdleWatch({node: self.network.nodes[node].namespace for node in self._present()}, port)
-        enough = self.rests_for * eventually.time_scale()
+        enough = self.idle_seconds * eventually.time_scale()
 
         def reason() -> str:
-            rests = seen.seconds() >= enough and self.proxy.synced()
-            return f"the proxy has rested for {enough:g} s, and claims to have worked on everything" if rests else ""
+            idle = seen.seconds() >= enough and self.proxy.synced()
+            return f"the proxy has been idle for {enough:g} s, and claims to have processed everything" if idle else ""
 
         return reason
 
@@ -400,7 +400,7 @@ class NetnsBackend(
         """
         self._components.check()
         fabric_check.check(self.network)
-        self._components.expect_work()
+        self._components.check_progress()
 
     def environment(self) -> dict[str, Any]:
         return {
@@ -419,7 +419,7 @@ class NetnsBackend(
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
-        return "\n".join(f"the proxy says: {self.proxy.explain(node, namespace, service)}" for node in nodes)
+        return "\n".join(f"the proxy reports: {self.proxy.explain(node, namespace, service)}" for node in nodes)
 
     def decisions(self) -> dict[str, str]:
         names = [node.name for node in self.topology.nodes]

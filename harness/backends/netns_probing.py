@@ -45,7 +45,7 @@ class NetnsProbing(ABC):
     def namespace_of(self, client: Client | Pod) -> Namespace:
         return self.host_of(client).namespace
 
-    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
+    def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
         return self.namespace_of(client)
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:

@@ -78,7 +78,7 @@ class PodLifecycle(Protocol):
 class Probing(Protocol):
     """Sends probes from pods and from nodes."""
 
-    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
+    def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
         """Return the source for a client's probes; `fresh`: maybe another pod on the same node, with fewer flows."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
@@ -116,7 +116,7 @@ class NodeControl(Protocol):
 
 
 METRICS_PORT = 10249
-"""Of a proxy, on its node's loopback, as kube-proxy has it."""
+"""The port of a proxy's metrics on its node's loopback, as for kube-proxy."""
 
 
 @_needs(Ability.PROXY_METRICS)
@@ -221,7 +221,7 @@ class HttpRequests(Protocol):
 
 
 VIRTUAL_ADDRESSES = 254
-"""So many addresses of a kind lead to a node."""
+"""The number of addresses of a kind that are routed to a node."""
 
 VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERNAL_IPS}
 """The ability that a scenario needs for addresses of a kind."""
@@ -256,10 +256,10 @@ class ForgetsConnections(Protocol):
 
 
 @runtime_checkable
-class SeesRest(Protocol):
+class SeesIdleProxies(Protocol):
     """Sees whether proxies are idle."""
 
-    def rest(self) -> Callable[[], str]:
+    def watch_idle(self) -> Callable[[], str]:
         """Return a function that returns why to stop waiting, "" while there is no reason.
 
         The reason is that all proxies report to be done, and have been idle ever since.

@@ -12,95 +12,81 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from harness.api.client import Api, RefusedError
-from harness.backends.backend import WantedPod
+from harness.api.client import RefusedError
+from harness.backends.backend import Backend, WantedPod
+from harness.backends.protocols import Probing
 from harness.errors import HarnessError
 from harness.eventually import last_value
 from harness.model import manifests
 from harness.model.manifests import Endpoint
 from harness.model.outcomes import Observation, Reached, TimedOut
-from harness.model.workloads import Client, Pod, pod_client
-from harness.netns.addresses import SERVICE_CIDRS, Family
-from harness.probes.loop import Probe, SocketSource
+from harness.model.workloads import pod_client
+from harness.netns.addresses import SERVICE_CIDRS
+from harness.probes.loop import Probe
 
 _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 
 
-class Around(Protocol):
+class LivenessCluster(Backend, Probing, Protocol):
     """The cluster to check."""
-
-    api: Api
-    families: tuple[Family, ...]
-
-    def create_namespace(self, namespace: str) -> None:
-        """Create a Kubernetes namespace."""
 
     def remove_namespace(self, namespace: str) -> None:
         """Delete a namespace with everything in it, without waiting."""
 
-    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run pods, each with an echo server."""
 
-    def place_of(self, client: Client | Pod) -> SocketSource:
-        """Return where a client's sockets are opened."""
-
-    def probe(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return their outcomes in the same order."""
-
-
-class Pulse:
+class ProxyLiveness:
     """Whether the proxies of one cluster are alive: whether Services were ever reached."""
 
-    def __init__(self, around: Around) -> None:
-        self._around = around
-        self._felt = False
+    def __init__(self, cluster: LivenessCluster) -> None:
+        self._cluster = cluster
+        self._reached_before = False
         self._asking = False
         self._number = 0
 
-    def feel(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
+    def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
         """Note whether a cluster IP was reached.
 
         Returns whether there is doubt: a probe got no answer, though Services were reached before.
         """
-        self._felt = self._felt or any(
+        self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
             for probe, outcome in zip(probes, observed, strict=True)
         )
-        return self._felt and not self._asking and any(isinstance(each, TimedOut) for each in observed)
+        return self._reached_before and not self._asking and any(isinstance(each, TimedOut) for each in observed)
 
-    def silent(self, nodes: Sequence[str], within: float) -> str:
+    def unresponsive(self, nodes: Sequence[str], within: float) -> str:
         """Return on which of these nodes a new Service is not reached within so many (scaled) seconds.
 
         "" if it is reached on all, or if that is unknown: no Service was reached before, or something else is broken.
         """
-        if not self._felt or not nodes:
+        if not self._reached_before or not nodes:
             return ""
         self._number += 1
-        namespace = f"td-pulse-{self._number}"
+        namespace = f"td-liveness-{self._number}"
         self._asking = True
         try:
-            deaf = self._deaf(namespace, nodes, within)
+            unreached = self._unreached(namespace, nodes, within)
         except (HarnessError, RefusedError):
             return ""
         finally:
             self._asking = False
             with contextlib.suppress(HarnessError, RefusedError):
-                self._around.remove_namespace(namespace)
-        return f"a new Service is not reached on {', '.join(deaf)} after {within:g} s" if deaf else ""
+                self._cluster.remove_namespace(namespace)
+        return f"a new Service is not reached on {', '.join(unreached)} after {within:g} s" if unreached else ""
 
-    def _deaf(self, namespace: str, nodes: Sequence[str], within: float) -> list[str]:
-        around, family = self._around, self._around.families[0]
-        around.create_namespace(namespace)
-        pods = around.run_pods(namespace, [WantedPod(f"pulse-{node}", node) for node in nodes])
-        made = around.api.create("services", namespace, manifests.service("pulse"))
+    def _unreached(self, namespace: str, nodes: Sequence[str], within: float) -> list[str]:
+        cluster, family = self._cluster, self._cluster.families[0]
+        cluster.create_namespace(namespace)
+        pods = cluster.run_pods(namespace, [WantedPod(f"liveness-{node}", node) for node in nodes])
+        made = cluster.api.create("services", namespace, manifests.service("liveness"))
         endpoints = [Endpoint(pod.addresses, node=pod.node, zone=pod.zone) for pod in pods]
-        written = manifests.endpoint_slice("pulse", "pulse", endpoints, family=family)
-        around.api.create("endpointslices", namespace, written)
+        written = manifests.endpoint_slice("liveness", "liveness", endpoints, family=family)
+        cluster.api.create("endpointslices", namespace, written)
         left = list(nodes)
 
         def look() -> list[str]:
-            probes = [Probe(around.place_of(pod_client(node)), "TCP", made["spec"]["clusterIP"], 80) for node in left]
-            seen = zip(left, around.probe(probes), strict=True)
+            probes = [Probe(cluster.source_of(pod_client(node)), "TCP", made["spec"]["clusterIP"], 80) for node in left]
+            seen = zip(left, cluster.probe(probes), strict=True)
             left[:] = [node for node, outcome in seen if not isinstance(outcome, Reached)]
             return left
 

@@ -19,7 +19,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
-"""The release of each component where it is another than at boot, by node; None: it is stopped, or did not start."""
+"""The release of each component, by node, where it differs from boot; None: it is stopped, or did not start."""
 
 RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,

@@ -18,7 +18,7 @@ from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod
 
 Stream = Literal["nodes", "pods", "services"]
-"""What controllers and proxies watch apart; slices, which scenarios write for proxies alone, are as Services are."""
+"""The streams that controllers and proxies watch separately; EndpointSlices count as Services."""
 
 
 class ScenarioBackend:

@@ -46,7 +46,7 @@ def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say
         return
     if process.is_of_here(record.process):
         raise DistrustError(_refused(record, clock))
-    say(f"{record.described(clock.now())}, may be alive: its Lease ends at {record.expires:%H:%M:%S} UTC")
+    say(f"{record.described(clock.now())}, may be alive: its Lease expires at {record.expires:%H:%M:%S} UTC")
     while not is_over(record, clock):
         time.sleep(_LOOK_SECONDS)
         seen = read_lease(api, clock)
@@ -57,4 +57,4 @@ def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say
 
 
 def _refused(record: LeaseRecord, clock: ServerClock) -> str:
-    return f"{in_use(record, clock)}; --force removes what it has all the same"
+    return f"{in_use(record, clock)}; --force removes its objects anyway"

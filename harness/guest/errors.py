@@ -61,7 +61,7 @@ def of_answer(answer: Response, *, doing: str = "") -> str:  # noqa: PLR0911  a 
     if answer.code == 401:
         return f"the API server does not accept the credentials (401 {said}): {_LOG_IN}"
     if _is_anonymous(answer):
-        return f"the kubeconfig has no credentials that count (403 {said}): {_LOG_IN}"
+        return f"the kubeconfig has no valid credentials (403 {said}): {_LOG_IN}"
     if answer.code == 403:
         return _forbidden(said, trying)
     if answer.code == 429:
@@ -82,20 +82,20 @@ def _forbidden(said: str, trying: str) -> str:
 def _not_admitted(said: str, trying: str) -> str:
     """Return why admission refused, "" if it did not: it also uses 403 for users who have the permission."""
     if "must specify limits" in said or "must specify requests" in said or "failed quota" in said:
-        return f"a resource quota wants what the suite's pods do not say: {said}; exempt {_NAMESPACES} from it"
+        return f"a resource quota requires fields that the suite's pods lack: {said}; exempt {_NAMESPACES} from it"
     if "violates PodSecurity" in said:
         enforce = "pod-security.kubernetes.io/enforce"
         return f"pod security admission refuses a pod: {said}; let {_NAMESPACES} set {enforce} themselves"
     if "admission webhook" in said or "ValidatingAdmissionPolicy" in said:
         return f"an admission policy of the cluster refuses{trying}: {said}; exempt {_NAMESPACES} from it"
     if "being terminated" in said:
-        return f"the namespace is being removed while it is used ({said}): is somebody cleaning up? Start again"
+        return f"the namespace is terminating while in use ({said}): is another user cleaning up? Start again"
     return ""
 
 
 def _server_error(code: int, said: str, trying: str) -> str:
     if "failed calling webhook" in said:
-        return f"an admission webhook of the cluster does not answer ({said}): mend or remove it"
+        return f"an admission webhook of the cluster does not answer ({said}): repair or remove it"
     if code in {502, 503, 504}:
         return f"the API server, or something in front of it, is not available ({code} {said}): {_IS_UP}"
     return f"the API server failed{trying}: {code} {said}; its log says more"
@@ -114,7 +114,7 @@ def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for e
         return _untrusted(reason)
     if isinstance(reason, ssl.SSLError):
         if "X509" in said or "PEM" in said:
-            return f"the certificate-authority or client certificate of the kubeconfig is none ({said}): get a new one"
+            return f"the certificate-authority or client certificate of the kubeconfig is invalid ({said}): renew it"
         if _is_refused_certificate(reason):
             return f"it does not accept the client certificate ({said}): {_LOG_IN}"
         return f"it does not speak TLS as expected ({said}): is this the address of an API server? See `server:`"
@@ -171,7 +171,7 @@ def of_kubelet(pod: Object) -> str:
     if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
         return ""
     name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
-    return f"{name}: the kubelet of node {node} does not begin with it: see whether that node is alive, and start again"
+    return f"{name}: the kubelet of node {node} does not start it: check whether that node is alive, and start again"
 
 
 def _waiting(reason: str, said: str, container: Mapping[str, Any], pull: str) -> str:
@@ -180,11 +180,11 @@ def _waiting(reason: str, said: str, container: Mapping[str, Any], pull: str) ->
     by_reason = {
         "ErrImagePull": f"image {image} cannot be pulled ({said}): {pull}",
         "ImagePullBackOff": f"image {image} cannot be pulled ({said}): {pull}",
-        "InvalidImageName": f"image {image} is no name of an image ({said}): see option image-registry",
+        "InvalidImageName": f"image {image} is not a valid image name ({said}): see option image-registry",
         "ErrImageNeverPull": f"image {image} is not on the node, and may not be pulled: load it there",
-        "CrashLoopBackOff": f"its container ends again and again ({said}): see `kubectl logs --previous`",
-        "CreateContainerConfigError": f"its container cannot be made ({said})",
-        "CreateContainerError": f"its container cannot be made ({said})",
+        "CrashLoopBackOff": f"its container crashes repeatedly ({said}): see `kubectl logs --previous`",
+        "CreateContainerConfigError": f"its container cannot be created ({said})",
+        "CreateContainerError": f"its container cannot be created ({said})",
         "RunContainerError": f"its container does not start ({said}): see the log of its kubelet",
     }
     return by_reason.get(reason, "")
@@ -194,7 +194,7 @@ def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
     for each in conditions:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             said = _line(str(each.get("message", "")))
-            return f"{name} finds no place ({said}): make room, or take the node's taint away"
+            return f"{name} cannot be scheduled ({said}): free resources, or remove the node's taint"
     return ""
 
 
@@ -219,7 +219,7 @@ def of_node(name: str, node: Object | None) -> str:
     ready = conditions.get("Ready") or {}
     if ready.get("status") != "True":
         said = _line(str(ready.get("message") or "it reports no condition Ready"))
-        return f"node {name} is not ready ({said}): mend it, or leave it out (--topology), and start again"
+        return f"node {name} is not ready ({said}): repair it, or leave it out (--topology), and start again"
     if node["metadata"].get("deletionTimestamp"):
         return f"node {name} is being removed from the cluster: start again when the cluster's nodes do not change"
     return ""

@@ -134,7 +134,9 @@ class Hold:
                 done = not errors.is_of_connection(error) or time.monotonic() >= deadline
                 if done:
                     why = errors.of(error)
-                    self._say(f"the cluster is not cleaned up: {why}; when that is mended, run `trafficdist cleanup`")
+                    self._say(
+                        f"cleaning up the cluster failed: {why}; when that is repaired, run `trafficdist cleanup`"
+                    )
                 else:
                     time.sleep(0.2)
 
@@ -169,7 +171,7 @@ class Hold:
                 raise DistrustError(in_use(record, self._clock))
             if not self._told:
                 self._told = True
-                self._say(f"{record.described(self._clock.now())}, did not give the cluster back; taking it over")
+                self._say(f"{record.described(self._clock.now())}, did not release the cluster; taking it over")
         return self._write("PUT", replace(self._new_record(), version=record.version))
 
     def _new_record(self) -> LeaseRecord:
@@ -184,9 +186,9 @@ class Hold:
             self._record = replace(self._record, version=found.version)  # another client labelled it
             self._write("PUT", replace(self._record, renewed=self._clock.now()))
         elif found is not None:
-            self.lost = f"the cluster was taken by {found.described(self._clock.now())}, while this run was under way"
+            self.lost = f"the cluster was taken by {found.described(self._clock.now())}, during this run"
         else:
-            self.lost = "the Lease of this run was removed while it was under way: somebody cleaned the cluster up"
+            self.lost = "the Lease of this run was removed during the run: somebody cleaned up the cluster"
 
     def _write(self, method: str, record: LeaseRecord) -> bool:
         """Return whether it was written: False when another client was faster, or the namespace is terminating."""
@@ -208,7 +210,7 @@ def in_use(record: LeaseRecord, clock: ServerClock) -> str:
     """Return one line: the run that holds the cluster, and the remedy."""
     return (
         f"the cluster is in use by {record.described(clock.now())}; wait until that run ends, "
-        f"or if it was killed until {record.expires:%H:%M:%S} UTC, when its Lease ends"
+        f"or if it was killed until {record.expires:%H:%M:%S} UTC, when its Lease expires"
     )
 
 

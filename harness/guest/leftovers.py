@@ -69,7 +69,7 @@ def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
 
     Raises `RefusedError`, and `DistrustError` for a namespace that stays.
     """
-    done = [f"node {name} is as it was" for name in found.changed_nodes if restore_node(api, name)]
+    done = [f"node {name} is restored" for name in found.changed_nodes if restore_node(api, name)]
     for name in found.made_nodes:
         api.delete("nodes", "", name)
         done.append(f"node {name} is removed")
@@ -102,7 +102,7 @@ def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
         if time.monotonic() - told > _PROGRESS_SECONDS:
             told = time.monotonic()
             namespaces = "a namespace" if len(left) == 1 else f"{len(left)} namespaces"
-            say(f"waiting for {namespaces} to go ({waited:.0f} s): {_some(left)}")
+            say(f"waiting until {namespaces} are gone ({waited:.0f} s): {_some(left)}")
         if waited > _FORCE_SECONDS and not forced:
             forced = True
             for each in left:
@@ -126,9 +126,9 @@ def _end_pods(api: Api, namespace: str) -> None:
 
 def _stuck(left: Sequence[Object]) -> str:
     conditions = (left[0].get("status") or {}).get("conditions") or ()
-    why = next((str(each.get("message")) for each in conditions if each.get("status") == "True"), "nothing says why")
+    why = next((str(each.get("message")) for each in conditions if each.get("status") == "True"), "no reason reported")
     return (
-        f"namespace {_name(left[0])} does not go within {_GONE_SECONDS:.0f} s: {why}; "
+        f"namespace {_name(left[0])} is not gone within {_GONE_SECONDS:.0f} s: {why}; "
         "see `kubectl get namespace -o yaml`, then run `trafficdist cleanup` again"
     )
 

@@ -42,8 +42,8 @@ class NodeWatch:
             return None
         name = min(self._silent)
         return (
-            f"node {name} gives no sign of life (its kubelet last renewed its Lease at {self._silent[name]}): see "
-            "whether it is up and reaches the API server, and start again"
+            f"node {name} does not respond (its kubelet last renewed its Lease at {self._silent[name]}): see "
+            "whether it is up and reaches the API server, then start again"
         )
 
 

@@ -51,41 +51,41 @@ _PROXY = Rule(
     ("get",),
     "",
     ("pods/proxy",),
-    why="have client pods make connections",
-    without="client pods are asked by port-forward instead",
+    why="let client pods open connections",
+    without="client pods are reached by port-forward instead",
 )
 _PORT_FORWARD = Rule(("create", "get"), "", ("pods/portforward",), why="do the same where pods/proxy is not granted")
 
 RULES: tuple[Rule, ...] = (
-    Rule(("create", "delete", "get", "list", "patch"), "", ("namespaces",), why="keep to namespaces of its own"),
-    Rule(("create", "delete", "get", "update"), "coordination.k8s.io", ("leases",), why="keep a second run away"),
+    Rule(("create", "delete", "get", "list", "patch"), "", ("namespaces",), why="use namespaces of its own"),
+    Rule(("create", "delete", "get", "update"), "coordination.k8s.io", ("leases",), why="exclude a second run"),
     Rule((*_WRITE, "deletecollection"), "", ("pods",), why="run servers and clients"),
-    Rule(_WRITE, "", ("services",), why="ask Services"),
+    Rule(_WRITE, "", ("services",), why="send requests to Services"),
     Rule(("get", "patch", "update"), "", ("pods/status", "services/status"), why="report readiness and addresses"),
     Rule(_WRITE, "discovery.k8s.io", ("endpointslices",), why="read hints, and write slices of its own"),
     Rule(("get", "list"), "", ("nodes",), why="know zones and addresses"),
     _PROXY,
     _PORT_FORWARD,
-    Rule(("get", "list"), "", ("events",), why="say why something does not start"),
+    Rule(("get", "list"), "", ("events",), why="report why something does not start"),
     Rule(
         ("get", "list"),
         "apps",
         ("daemonsets",),
-        why="say which proxy is installed",
+        why="report which proxy is installed",
         without="the report does not name the proxy that is installed",
     ),
     Rule(
         ("get",),
         paths=("/metrics",),
-        why="read feature gates and what the API server counts",
-        without="feature gates are not known, and must be said with --feature-gates",
+        why="read feature gates and the API server's metrics",
+        without="feature gates are unknown, and must be given with --feature-gates",
     ),
 )
 """The rules of every run; some are optional."""
 
 DISRUPTIVE: tuple[Rule, ...] = (
-    Rule(("patch",), "", ("nodes",), why="move, taint and cordon nodes, and give them back"),
-    Rule(("create",), "", ("pods/eviction",), why="drain nodes of pods of its own"),
+    Rule(("patch",), "", ("nodes",), why="move, taint and cordon nodes, and restore them"),
+    Rule(("create",), "", ("pods/eviction",), why="drain nodes of its own pods"),
 )
 """The additional rules of a run with --allow-disruptive."""
 

@@ -75,7 +75,7 @@ def _publish(backend: Backend, namespace: str, name: str, pods: list[Pod], *, hi
         backend.api.patch("services", namespace, name, {"metadata": {"annotations": annotations}})
     written = manifests.endpoint_slice(name, name, _endpoints(pods, hinted=hinted), family=backend.families[0])
     backend.api.create("endpointslices", namespace, written)
-    return Probe(part_of(backend, Probing).place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
+    return Probe(part_of(backend, Probing).source_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
 
 
 def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:

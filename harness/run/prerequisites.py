@@ -68,7 +68,7 @@ def examine_cluster(settings: Settings, *, try_pods: bool = False, say: Say = pr
             nodes = api.list("nodes")
         except (RefusedError, InconclusiveError, DistrustError) as error:
             return [*found, replace(unknown(f"cannot be checked: {errors.of(error)}"), name="zones and nodes")]
-        names = target.cast(settings.topology, nodes)
+        names = target.match_nodes(settings.topology, nodes)
         images: Check[Nodes] = Check("images", lambda subject: image_trial.check(
             subject.server.api, subject.names, settings.image_registry, try_pods=try_pods, say=say
         ))  # fmt: skip

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
-from harness.backends.any_cluster.target import ClusterTarget, abilities, are_equal, cast
+from harness.backends.any_cluster.target import ClusterTarget, abilities, are_equal, match_nodes
 from harness.backends.containers.backend import PacketsBackend
 from harness.backends.containers.engine import find_engine
-from harness.backends.containers.netns_lookup import ContainerNetns
+from harness.backends.containers.netns_lookup import NetnsLookup
 from harness.backends.containers.reachability import choose
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
@@ -94,7 +94,7 @@ class Session:
 
     def _look(self, api: Api, nodes: list[Object], kubeconfig: str) -> ClusterTarget:
         topology = self._settings.topology
-        names = cast(topology, nodes)
+        names = match_nodes(topology, nodes)
         found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
         if len(found.nodes) < 2:
             raise UnavailableError(
@@ -189,10 +189,10 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
         ).start()
 
 
-def _places(target: ClusterTarget, worker: str) -> ContainerNetns:
+def _places(target: ClusterTarget, worker: str) -> NetnsLookup:
     """Return the netns of the containers that are the nodes. Raises `UnavailableError`."""
     nodes = {node.name: target.names.nodes[node.name] for node in target.topology.nodes}
-    return ContainerNetns(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
+    return NetnsLookup(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
 
 
 def _known_kind_cluster(settings: Settings, target: ClusterTarget) -> KindCluster:

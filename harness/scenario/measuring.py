@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from harness.backends.protocols import Probing, SeesRest
+from harness.backends.protocols import Probing, SeesIdleProxies
 from harness.errors import UsageError
 from harness.eventually import NotYetError, eventually, time_scale
 from harness.judging import verdict
@@ -126,8 +126,8 @@ def wait_for_packets(
 ) -> Waited:
     """Wait for the expected outcomes, whether or not components have settled."""
     wrong_until = 0.0
-    sees_rest = cluster.backend.find(SeesRest)
-    mismatch, in_vain = _Mismatch(""), sees_rest.rest() if sees_rest else str
+    sees_idle = cluster.backend.find(SeesIdleProxies)
+    mismatch, in_vain = _Mismatch(""), sees_idle.watch_idle() if sees_idle else str
     speaking = [path for path in paths if not path.silent]
     second_rounds: list[Observed | _Mismatch] = []
 

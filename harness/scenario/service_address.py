@@ -54,7 +54,7 @@ class ServiceAddress:
         return Path(
             label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
             node=self.via or client.node,
-            place=self.cluster.backend.part(Probing, client=client).place_of(client, fresh=may_change),
+            place=self.cluster.backend.part(Probing, client=client).source_of(client, fresh=may_change),
             address=address,
             port=number,
             protocol=self.port.protocol,

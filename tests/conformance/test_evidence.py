@@ -59,7 +59,7 @@ ROWS = [
     Row(
         "rejects-where-drop-is-due",
         "SERVICE/external-local-without-endpoints-drops",
-        r"the proxy says: node",
+        r"the proxy reports: node",
         {
             "decisions-b1.txt": r"node port 3\d+.*\n(.*\n)*  external addresses, from outside: reject \(external",
             "decisions-a1.txt": rf"external addresses, from outside: forward to a1 \({ADDRESS}\) \(external",

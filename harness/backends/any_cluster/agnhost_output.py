@@ -10,8 +10,8 @@ from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import UnavailableError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 
-UNTOLD = Unknown("agnhost does not say who answered before the try that failed")
-"""The outcome of such a try."""
+UNTOLD = Unknown("agnhost does not report the answers before the try that failed")
+"""The outcome of a try whose answer agnhost omits."""
 
 Reader = Callable[[str], Observation]
 """Returns the outcome for the text of an answer."""
@@ -28,7 +28,7 @@ _REFUSED = {
     "connect: permission denied": "EACCES",
     "connect: operation not permitted": "EPERM",
 }
-"""What Go says of the errors that are refusals: see `harness.probes.probe`."""
+"""Go's texts for errors that count as refusals: see `harness.probes.probe`."""
 _NOT_PERMITTED = "write: operation not permitted"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 

@@ -107,7 +107,7 @@ class Barrier:
             arrived,
             within=within,
             every=0.05,
-            describe=lambda: f"the proxies of all nodes to have worked on all events; not yet: {_places(waiting)}",
+            describe=lambda: f"the proxies of all nodes to have processed all events; not yet: {_places(waiting)}",
             error=InconclusiveError,
         )
         self._written = self._api.writes

@@ -70,7 +70,7 @@ class Clients:
             for namespace in {each.namespace for each in self._places.values()} | {self.namespace}:
                 self._runner.delete_namespace(namespace)
 
-    def place_of(self, client: Client | Pod) -> ClientPod:
+    def pod_of(self, client: Client | Pod) -> ClientPod:
         """Return the pod of a client; host-network clients are created on first use."""
         if isinstance(client, Pod):
             return ClientPod(client.namespace, client.name, TARGET_PORT)
@@ -80,7 +80,7 @@ class Clients:
         return self._places[inside]
 
     def address_of(self, client: Client | Pod, family: str) -> str:
-        known = client.addresses if isinstance(client, Pod) else self._addresses[self.place_of(client)]
+        known = client.addresses if isinstance(client, Pod) else self._addresses[self.pod_of(client)]
         if family not in known:
             raise UnavailableError(f"client {client} has no {family} address")
         return known[family]

@@ -37,8 +37,8 @@ OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
 GLANCE = 1.0  # the same for `glance`
 ROUNDS = 4  # of repeated tries that may have reused an earlier connection
 
-_NO_ROUTE = "ENETUNREACH: the client may have no route, since nobody has answered it over this family"
-_MET = Unknown("whether this try met an earlier one, which had no answer and the same source port, cannot be told")
+_NO_ROUTE = "ENETUNREACH: the client may have no route: it had no answer yet over this IP family"
+_MET = Unknown("an earlier unanswered try may have had the same source port")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +49,24 @@ class Dialed:
     seconds: float
 
 
-Aside = Callable[[ClientPod, str, float], Response]
-"""Sends a request to a client pod past the API server: path with query, time limit. Raises `InconclusiveError`."""
+Bypass = Callable[[ClientPod, str, float], Response]
+"""Sends a request to a client pod without the API server: path with query, time limit. Raises `InconclusiveError`."""
 
 Neighbours = Callable[[ClientPod], Sequence[ClientPod]]
-"""Returns other client pods on the node of one, which have addresses of their own."""
+"""Returns the other client pods on a client's node, which have their own addresses."""
 
 
 class Dialer:
     """Sends probes from client pods. One per backend; thread-safe."""
 
     def __init__(
-        self, api: Api, watch: BeginWatch, *, aside: Aside | None = None, neighbours: Neighbours = lambda _: ()
+        self, api: Api, watch: BeginWatch, *, bypass: Bypass | None = None, neighbours: Neighbours = lambda _: ()
     ) -> None:
-        """`watch` checks nodes while answers are late; `aside` is used when the API server does not answer.
+        """`watch` checks nodes while answers are late; `bypass` is used when the API server does not answer.
 
         `neighbours` returns the pods that are asked when a client's earlier tries went unanswered.
         """
-        self._aside = aside
+        self._bypass = bypass
         self._neighbours = neighbours
         self._api = api
         self._forwards = PortForwards(api)
@@ -288,12 +288,12 @@ class Dialer:
         begin = time.monotonic()
         try:
             answer = self._ask_through_api(client, path, query, limit)
-            if self._aside is None or answer.code == 200:
+            if self._bypass is None or answer.code == 200:
                 return answer
         except InconclusiveError:
-            if self._aside is None or time.monotonic() - begin >= limit:
+            if self._bypass is None or time.monotonic() - begin >= limit:
                 raise
-        return self._aside(client, f"{path}?{urlencode(query)}", limit)
+        return self._bypass(client, f"{path}?{urlencode(query)}", limit)
 
     def _ask_through_api(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
         if not self._proxy_is_forbidden:
@@ -331,7 +331,7 @@ class Dialer:
             try:
                 self._ports[client] = ports_of(said)
             except ValueError:
-                raise InconclusiveError(f"pod {client.name} does not tell its port range: {said[:200]!r}") from None
+                raise InconclusiveError(f"pod {client.name} does not report its port range: {said[:200]!r}") from None
         return self._ports[client]
 
     def _shell(self, client: ClientPod, command: str) -> str:
@@ -354,7 +354,7 @@ def _unsure(dialed: Dialed) -> list[Observation]:
     """Return outcomes with `Unknown` for answers so late that a packet may have been lost."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes
-    why = f"an answer took {dialed.seconds:.1f} s: whether its first packet was lost cannot be told on a node's network"
+    why = f"an answer took {dialed.seconds:.1f} s: on a node's network this may be a lost first packet"
     return [Unknown(why) if isinstance(each, Reached) else each for each in dialed.outcomes]
 
 

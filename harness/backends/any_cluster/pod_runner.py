@@ -144,8 +144,8 @@ class PodRunner:
         for namespace, name in sorted(self._terminating):
             if self._is_gone(namespace, name):
                 raise InconclusiveError(
-                    f"pod {namespace}/{name} was to terminate for {TERMINATION_SECONDS} s, and has ended: nothing can "
-                    "be said of it any more; this cluster was too slow for what was to be seen in that time"
+                    f"pod {namespace}/{name} had to terminate for {TERMINATION_SECONDS} s, and has ended: this cluster "
+                    "was too slow for the observations in that time"
                 )
 
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:

@@ -20,10 +20,10 @@ AGNHOST = "agnhost:2.53@sha256:99c6b4bb4a1e1df3f0b3752168c89358794d02258ebebc26b
 REGISTRY = "registry.k8s.io/e2e-test-images"
 
 READY_GATE = "trafficdist.dev/ready"
-"""A condition that the suite sets: a kubelet reports a pod as ready only if it is True."""
+"""The condition of the readiness gate, which the suite sets."""
 
 VACANT_PORT = 10_280
-"""Of agnhost, and the next one, in a pod whose other ports are free: below those that probes are sent from."""
+"""The first of two ports of agnhost in a pod whose other ports are free; below the source ports of probes."""
 
 SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
 

@@ -23,8 +23,8 @@ from harness.probes.probe import REPEATED_SYN
 NETSTAT = "cat /proc/net/netstat"
 FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
 REPEATED = (1, 2, 3, 4, 5, 7, 11, 19, 35, 67)
-"""Seconds after the first SYN at which others follow, at most (tcp_syn_linear_timeouts, since Linux 6.5): a client on a
-busy machine gives up later than it means to."""
+"""The seconds after the first SYN at which repeated ones can follow (tcp_syn_linear_timeouts, since Linux 6.5). The list
+is longer than agnhost's timeout, because a client on a busy machine gives up late."""
 
 
 T = TypeVar("T", bound=Hashable)
@@ -116,4 +116,4 @@ def repeated_syns(netstat: str) -> int:
     for names, values in itertools.pairwise(lines):
         if "TCPSynRetrans" in names:
             return int(values[names.index("TCPSynRetrans")])
-    raise InconclusiveError("a client pod does not say how many SYNs it repeated: /proc/net/netstat cannot be read")
+    raise InconclusiveError("a client pod does not report repeated SYNs: /proc/net/netstat cannot be read")

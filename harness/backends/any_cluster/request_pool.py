@@ -18,7 +18,7 @@ LATE = 8.0  # seconds without any answer until a watch of nodes begins
 LOOK = 1.0  # seconds between its looks
 
 BeginWatch = Callable[[], Callable[[], None]]
-"""Begins a watch of nodes; the returned function is called again and again, and raises if no answer can come."""
+"""Begins a watch of nodes; the returned function is called repeatedly, and raises if no answer can come."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -73,7 +73,7 @@ class RequestPool:
 
     def _require_time(self) -> None:
         if self._ended.is_set():
-            raise InconclusiveError("nothing is asked any more: the run is over")
+            raise InconclusiveError("no more requests are sent: the run is over")
 
     def _next(self, answers: queue.SimpleQueue[Answer]) -> Answer:
         with contextlib.suppress(queue.Empty):

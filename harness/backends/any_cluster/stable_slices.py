@@ -42,7 +42,7 @@ class StableSlices:
                 last, since = seen, time.monotonic()
             return time.monotonic() - since >= QUIET * eventually.time_scale()
 
-        eventually.last_value(self._versions, rests, within=LONGEST, every=0.03, describe="slices that nobody writes")
+        eventually.last_value(self._versions, rests, within=LONGEST, every=0.03, describe="slices without new writes")
         self._written = self._api.writes
 
     def _versions(self) -> str:

@@ -17,7 +17,7 @@ from harness.model.manifests import takes_pods, zone_of
 from harness.model.topology import THREE_ZONES, Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
-"""The abilities of every cluster: a client pod on a host's network is outside for node ports of any other node."""
+"""The abilities of every cluster: a host-network pod is an external client for node ports of other nodes."""
 
 
 def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
@@ -70,7 +70,7 @@ class ClusterTarget:
         return cls(**{**values, **made})
 
 
-def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
+def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
     """Choose a ready, schedulable node for each node of the topology, zone by zone.
 
     Equal names are matched first; then the zones with the most nodes. Nodes of the topology without a match are left

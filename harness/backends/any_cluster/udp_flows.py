@@ -25,7 +25,7 @@ PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
 TIMES = (4, 8, 16, 32)  # factors of the number of probes
 LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the least number that is multiplied
 
-_WHY = "whether a flow of before had the same source port cannot be told: there were too many of them"
+_WHY = "an earlier flow may have had the same source port: there were too many of them to tell"
 
 T = TypeVar("T", bound=Hashable)
 

@@ -24,9 +24,9 @@ from harness.probes.loop import Probe
 NAME = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
-"""Probes of one look: two endpoints of which a proxy chooses would look like one once in 4,096 times."""
+"""Probes per look: a proxy that chooses between two endpoints would look like one with a single endpoint once in 4,096."""
 KNOWN = 10.0
-"""Seconds, before the time scale, in which a proxy shows the zone that its node has had all the time."""
+"""Seconds, before the time scale, in which a proxy shows the zone that its node had from the start."""
 
 Named = tuple[str, Mapping[str, str]]
 """The name that a pod answers with, and its addresses by family."""

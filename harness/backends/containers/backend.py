@@ -21,7 +21,7 @@ from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import WantedPod
 from harness.backends.containers.from_host import plans
-from harness.backends.containers.in_pod import Inside, Serve
+from harness.backends.containers.in_pod import EnteredNetns, Serve
 from harness.backends.containers.netns_lookup import NetnsLookup
 from harness.backends.containers.pod_pool import PodPool, fits_pool
 from harness.backends.kubeconfig import KubeconfigBackend
@@ -40,7 +40,7 @@ from harness.probes.loop import Loop, Probe, Server, ServerPort
 from harness.tracing.path import Followed
 
 STEP = 61
-"""So many numbers lie between the first addresses of two scenarios; those near each other are 25 scenarios apart."""
+"""The distance between the first address numbers of two scenarios: close numbers are 25 scenarios apart."""
 
 
 class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses):
@@ -59,7 +59,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         super().start()
         barrier = self._clients.barrier_endpoints(without=())
         straight = [
-            Probe(self._inside.external.namespace, "UDP", address, TARGET_PORT)
+            Probe(self._entered.external.namespace, "UDP", address, TARGET_PORT)
             for _, addresses in barrier
             for address in addresses.values()
         ]
@@ -72,19 +72,19 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         nodes = {node.name: list(self.node_addresses(node.name).values()) for node in self.topology.nodes}
         self._plans = plans(list(nodes), self._worker)
         behind = {name: [*pods.cidrs_of(self._nodes[name]), *plan.virtual_cidrs] for name, plan in self._plans.items()}
-        self._inside = Inside(self._places, nodes, behind)
-        begun.callback(self._inside.close)
-        inside = self._inside
-        self._pod_pool = PodPool(self._pod_runner, inside, f"{self._prefix}-kept")
+        self._entered = EnteredNetns(self._places, nodes, behind)
+        begun.callback(self._entered.close)
+        entered = self._entered
+        self._pod_pool = PodPool(self._pod_runner, entered, f"{self._prefix}-kept")
         begun.callback(self._pod_pool.close)
         self._control_targets = NetnsControlTargets(
-            inside.nodes, inside.external, inside.running, inside.clients, self._off.keys()
+            entered.nodes, entered.external, entered.running, entered.clients, self._off.keys()
         )
         begun.callback(self._control_targets.close)
         self._loop = Loop(self._control_targets)
         self._loop.start()
         begun.callback(self._loop.close)
-        return _FromNetns(self._loop, inside)
+        return _FromNetns(self._loop, entered)
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
         """Enter the run's own pods; those of the barrier answer with their names."""
@@ -92,7 +92,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
             name = str(obj["metadata"]["name"])
             ports = [ServerPort(way, family, TARGET_PORT) for way in ("TCP", "UDP") for family in pods.addresses(obj)]
             serve = partial(self._serve_as, name, ports)
-            self._inside.enter([obj], [serve], are_clients=name.startswith("client-"))
+            self._entered.enter([obj], [serve], are_clients=name.startswith("client-"))
 
     def _serve_as(self, name: str, ports: Sequence[ServerPort], place: Namespace) -> list[Server]:
         return [self._loop.serve(place, name, ports)]
@@ -100,7 +100,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     # Pods
 
     def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
-        self._inside.enter(made, self._servers_of(namespace, wanted))
+        self._entered.enter(made, self._servers_of(namespace, wanted))
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         """Run these pods, all at once, each with an echo server; pods that fit the pool come from it."""
@@ -108,7 +108,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         others = [each for each in wanted if not fits_pool(each)]
         made = {each.name: each for each in (super().run_pods(namespace, others) if others else ())}
         for pod in made.values():
-            self._inside.set_addresses((namespace, pod.name), pod.addresses.values())
+            self._entered.set_addresses((namespace, pod.name), pod.addresses.values())
         hosts = self._pod_pool.lend(namespace, kept, self._servers_of(namespace, kept))
         for each, host in zip(kept, hosts, strict=True):
             addresses = {str(family): address for family, address in host.addresses.items()}
@@ -129,7 +129,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         super().delete_pod(*self._pod_pool.begin_to_change(namespace, name))
-        self._inside.leave(lambda key: key == (namespace, name))
+        self._entered.leave(lambda key: key == (namespace, name))
 
     def create_namespace(self, namespace: str) -> None:
         self._scenarios += 1
@@ -138,21 +138,21 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     def delete_namespace(self, namespace: str) -> None:
         self._pod_pool.take_back(namespace)
         super().delete_namespace(namespace)
-        self._inside.leave(lambda key: key[0] == namespace)
+        self._entered.leave(lambda key: key[0] == namespace)
 
     def _look_up_addresses(self) -> None:
         super()._look_up_addresses()
         mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
-        self._inside.renew(self.api.list("pods", label_selector=mine))
+        self._entered.renew(self.api.list("pods", label_selector=mine))
 
     # Clients and probes
 
     def host_of(self, client: Client | Pod) -> Host:
         if isinstance(client, Pod):
-            return self._inside.host((client.namespace, client.name))
+            return self._entered.host((client.namespace, client.name))
         if client.kind == "external":
-            return self._inside.external
-        return (self._inside.nodes if client.kind == "node" else self._inside.clients)[client.node]
+            return self._entered.external
+        return (self._entered.nodes if client.kind == "node" else self._entered.clients)[client.node]
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         found = {str(of): address for of, address in self.host_of(client).addresses.items()}
@@ -178,7 +178,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
         """Add the state of the kernel and the connections of each node."""
-        return super().evidence(namespace, since=since) | kernel_evidence(self._inside.nodes)
+        return super().evidence(namespace, since=since) | kernel_evidence(self._entered.nodes)
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
@@ -191,9 +191,9 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
 class _FromNetns:
     """Probes for the barrier from the netns of client pods, in place of agnhost."""
 
-    def __init__(self, loop: Loop, inside: Inside) -> None:
+    def __init__(self, loop: Loop, entered: EnteredNetns) -> None:
         self._loop = loop
-        self._inside = inside
+        self._entered = entered
 
     def probe(self, probes: Sequence[Probe], read: Reader = word) -> list[Observation]:  # noqa: ARG002  of agnhost alone
         """Return the outcomes in the same order, without the addresses that servers saw."""
@@ -201,5 +201,5 @@ class _FromNetns:
         for each in probes:
             assert isinstance(each.namespace, ClientPod)
             client = each.namespace.namespace, each.namespace.name
-            asked.append(replace(each, namespace=self._inside.host(client).namespace))
+            asked.append(replace(each, namespace=self._entered.host(client).namespace))
         return [Reached(each.pod) if isinstance(each, Reached) else each for each in self._loop.probe(asked)]

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from harness.errors import UnavailableError
 
@@ -22,19 +22,6 @@ NETWORK = "kind"
 _ENGINES = ("docker", "podman")
 _SECONDS = 60.0
 _TAIL = 600  # characters of an error message
-
-
-class Shell(Protocol):
-    """Runs commands on nodes, and switches nodes off and on."""
-
-    def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """Run a command in a container, and return its output. Raises `UnavailableError` if it fails."""
-
-    def switch_off(self, container: str) -> None:
-        """Kill all processes in a container at once, as a power failure would. Raises `UnavailableError`."""
-
-    def switch_on(self, container: str) -> None:
-        """Start a container again. Raises `UnavailableError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +54,12 @@ class ContainerEngine:
         return done.stdout
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
+        """Run a command in a container, and return its output. Raises `UnavailableError` if it fails."""
         given = ["-i"] if text is not None else []
         return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
 
     def switch_off(self, container: str) -> None:
+        """Kill all processes in a container at once, as a power failure would. Raises `UnavailableError`."""
         self.ask("kill", container)
 
     def switch_on(self, container: str) -> None:
@@ -155,7 +144,7 @@ class ContainerEngine:
                 f"{self.name} does not answer; start it (`sudo systemctl start {self.name}`), or say where it is "
                 f"(DOCKER_HOST)\n{said}"
             )
-        return UnavailableError(f"`{self.name} {' '.join(arguments[:2])}` failed: {said or 'it said nothing'}")
+        return UnavailableError(f"`{self.name} {' '.join(arguments[:2])}` failed: {said or 'it printed nothing'}")
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> ContainerEngine:
@@ -169,6 +158,6 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> ContainerEngine:
             return ContainerEngine(name, path)
     wanted = chosen or " nor ".join(_ENGINES)
     raise UnavailableError(
-        f"there is no {wanted} on the PATH, and kind makes its nodes with one; install a container engine "
+        f"no {wanted} on the PATH, and kind needs one for its nodes; install a container engine "
         "(on Debian and Ubuntu: apt-get install docker.io)"
     )

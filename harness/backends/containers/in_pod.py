@@ -32,7 +32,7 @@ Serve = Callable[[Namespace], Sequence[Server]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entered:
+class _EnteredPod:
     """A pod whose netns is held, the function that serves it, and its servers."""
 
     uid: str
@@ -51,7 +51,7 @@ class _Entered:
         self.host.namespace.close()
 
 
-class Inside:
+class EnteredNetns:
     """The netns of one backend. Thread-safe. Control probes go between `running` and `clients`."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Inside:
         """
         self._places = places
         self._lock = threading.RLock()
-        self._pods: dict[PodKey, _Entered] = {}
+        self._pods: dict[PodKey, _EnteredPod] = {}
         self.running: Running = {}
         self.clients: dict[str, Host] = {}
         self.nodes: dict[str, Host] = {}
@@ -89,7 +89,7 @@ class Inside:
             key = str(obj["metadata"]["namespace"]), str(obj["metadata"]["name"])
             node = str(obj["spec"]["nodeName"])
             host = Host(key[1], places[uid], _by_family(pods.addresses(obj).values()), node)
-            self._serve(key, _Entered(uid, host, serve, is_client=are_clients))
+            self._serve(key, _EnteredPod(uid, host, serve, is_client=are_clients))
 
     def rename(self, old: PodKey, new: PodKey, serve: Serve) -> Host:
         """Serve a pod under another name, and return it. Raises `InconclusiveError`."""
@@ -137,12 +137,12 @@ class Inside:
         for place in places.values():  # the pod has gone since
             place.close()
 
-    def _serve(self, key: PodKey, entered: _Entered) -> None:
+    def _serve(self, key: PodKey, entered: _EnteredPod) -> None:
         """Register a pod before it is served: a failure closes it with all others."""
         self._put(key, entered)
         self._put(key, replace(entered, servers=entered.serve(entered.host.namespace)))
 
-    def _put(self, key: PodKey, entered: _Entered) -> None:
+    def _put(self, key: PodKey, entered: _EnteredPod) -> None:
         with self._lock:
             self._pods[key] = entered
             if entered.is_client:

@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from harness.backends.containers.engine import ContainerEngine
 from harness.backends.containers.from_host import ExternalClient
@@ -22,27 +21,8 @@ from harness.netns.namespace import PROC, Namespace, processes_by_netns
 _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # systemd's names have no "-"
 
 
-class NetnsLookup(Protocol):
-    """The netns of a cluster. The caller closes what it gets."""
-
-    def node(self, name: str, addresses: Collection[str]) -> Namespace:
-        """Return the netns of a node that has these addresses. Raises `UnavailableError`."""
-
-    def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
-        """Return by UID the netns of each of these pods that runs."""
-
-    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Return a client outside of the cluster, with routes to the ranges behind each node. Call it once.
-
-        Raises `UnavailableError`.
-        """
-
-    def close(self) -> None:
-        """End the external client. Idempotent."""
-
-
-class ContainerNetns:
-    """The netns of a cluster whose nodes are containers of this machine's engine."""
+class NetnsLookup:
+    """The netns of a cluster whose nodes are containers of this machine's engine. The caller closes what it gets."""
 
     def __init__(
         self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "", proc: Path = PROC
@@ -55,6 +35,7 @@ class ContainerNetns:
         self._outside = ExternalClient(engine, who, proc=proc)
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
+        """Return the netns of a node that has these addresses. Raises `UnavailableError`."""
         container = self._containers[name]
         place = netns_of(self._engine, container, proc=self._proc)
         if not all(holds(place, each) for each in addresses):
@@ -67,6 +48,7 @@ class ContainerNetns:
         return place
 
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
+        """Return by UID the netns of each of these pods that runs."""
         found = {}
         for uid, process in processes_of(uids, without=self._nodes.values(), proc=self._proc).items():
             with contextlib.suppress(OSError):  # the process has ended
@@ -74,6 +56,10 @@ class ContainerNetns:
         return found
 
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
+        """Return a client outside of the cluster, with routes to the ranges behind each node. Call it once.
+
+        Raises `UnavailableError`.
+        """
         return self._outside.start(beside=next(iter(self._containers.values())), nodes=nodes, cidrs=cidrs)
 
     def close(self) -> None:

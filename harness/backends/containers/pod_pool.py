@@ -14,14 +14,14 @@ from contextlib import suppress
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.pod_runner import PodRunner
 from harness.backends.backend import WantedPod
-from harness.backends.containers.in_pod import Inside, PodKey, Serve
+from harness.backends.containers.in_pod import EnteredNetns, PodKey, Serve
 from harness.errors import InconclusiveError
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Server
 
 MOST = 6
-"""So many pods of a node are kept: no scenario but those of many endpoints wants more."""
+"""The most pods of a node in the pool: only scenarios with many endpoints need more."""
 
 
 def fits_pool(wanted: WantedPod) -> bool:
@@ -32,9 +32,9 @@ def fits_pool(wanted: WantedPod) -> bool:
 class PodPool:
     """The pooled pods of one worker, in a Kubernetes namespace of their own."""
 
-    def __init__(self, runner: PodRunner, inside: Inside, namespace: str) -> None:
+    def __init__(self, runner: PodRunner, entered: EnteredNetns, namespace: str) -> None:
         self._runner = runner
-        self._inside = inside
+        self._entered = entered
         self._namespace = namespace
         self._lock = threading.Lock()
         self._made = 0
@@ -59,7 +59,7 @@ class PodPool:
         hosts = []
         for each, key, serve in zip(wanted, found, serves, strict=True):
             own = key or next(missing)
-            hosts.append(self._inside.rename(own, (namespace, each.name), serve))
+            hosts.append(self._entered.rename(own, (namespace, each.name), serve))
             self._lent[namespace, each.name] = own
         return hosts
 
@@ -82,24 +82,24 @@ class PodPool:
                     self._keep(key, own)
 
     def _keep(self, key: PodKey, own: PodKey) -> None:
-        free = self._free.setdefault(self._inside.host(key).node, [])
+        free = self._free.setdefault(self._entered.host(key).node, [])
         if len(free) >= MOST:
             self._drop(key, own)
         else:
-            self._inside.rename(key, own, _nothing)
+            self._entered.rename(key, own, _nothing)
             free.append(own)
 
     def _take(self, node: str) -> PodKey | None:
         """Return a free pod of a node; drops those whose netns has ended with their node."""
         free = self._free.setdefault(node, [])
         while free:
-            if self._inside.is_alive(own := free.pop()):
+            if self._entered.is_alive(own := free.pop()):
                 return own
             self._drop(own, own)
         return None
 
     def _drop(self, key: PodKey, own: PodKey) -> None:
-        self._inside.leave(key.__eq__)
+        self._entered.leave(key.__eq__)
         self._runner.begin_to_delete(*own)
 
     def _make(self, nodes: Sequence[str]) -> list[PodKey]:
@@ -114,11 +114,11 @@ class PodPool:
         made = self._runner.run_servers(
             self._namespace,
             [WantedPod(name, node) for name, node in zip(names, nodes, strict=True)],
-            before_ready=lambda created: self._inside.enter(created, [_nothing] * len(created)),
+            before_ready=lambda created: self._entered.enter(created, [_nothing] * len(created)),
         )
         keys = [(self._namespace, name) for name in names]
         for key, obj in zip(keys, made, strict=True):
-            self._inside.set_addresses(key, pods.addresses(obj).values())
+            self._entered.set_addresses(key, pods.addresses(obj).values())
         return keys
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.api.client import Object
 from harness.backends.containers.engine import find_engine
-from harness.backends.containers.netns_lookup import ContainerNetns
+from harness.backends.containers.netns_lookup import NetnsLookup
 from harness.errors import UnavailableError
 from harness.model.abilities import Ability
 from harness.model.cluster_options import AGNHOST, PACKETS
@@ -25,13 +25,13 @@ ABILITIES = frozenset(
         Ability.MANY_PORTS,
     }
 )
-"""What only a cluster that is asked by packets has."""
+"""The abilities that need probes with packets."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Reachability:
     """How a cluster is probed, and why."""
 
     probes: str
@@ -44,23 +44,23 @@ class Way:
     def __str__(self) -> str:
         if self.probes == PACKETS:
             return f"probes are packets from the network namespaces of nodes and pods: {self.why}"
-        return f"probes are sent by agnhost in pods, through the API server: {self.why}"
+        return f"probes are sent with agnhost in pods, through the API server: {self.why}"
 
 
-def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Way:
+def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Reachability:
     """Return how to probe these nodes: as wanted, or for "" with packets where possible.
 
     `names` are the cluster's names of the nodes. Raises `UnavailableError` if packets are wanted but impossible.
     """
     if wanted == AGNHOST:
-        return Way(AGNHOST, "as option probes says")
+        return Reachability(AGNHOST, "as option probes says")
     try:
         engine = _tried([each for each in nodes if each["metadata"]["name"] in names.values()])
     except UnavailableError as error:
         if wanted == PACKETS:
             raise UnavailableError(f"probes: packets is impossible: {error}") from error
-        return Way(AGNHOST, str(error).splitlines()[0])
-    return Way(PACKETS, f"nodes are containers of {engine} on this machine")
+        return Reachability(AGNHOST, str(error).splitlines()[0])
+    return Reachability(PACKETS, f"nodes are containers of {engine} on this machine")
 
 
 def _tried(nodes: Sequence[Object]) -> str:
@@ -72,7 +72,7 @@ def _tried(nodes: Sequence[Object]) -> str:
         raise UnavailableError("an ordinary user may not enter the networks of containers; run as root")
     engine = find_engine()
     containers = {str(node["metadata"]["name"]): node for node in nodes}
-    places = ContainerNetns(engine, {name: name for name in containers})
+    places = NetnsLookup(engine, {name: name for name in containers})
     for name, node in containers.items():
         places.node(name, internal_addresses(node)).close()
     return engine.name

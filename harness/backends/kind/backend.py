@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 from harness.api.client import Api, Response
-from harness.backends.any_cluster.dialing import Aside
+from harness.backends.any_cluster.dialing import Bypass
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.any_cluster.pod_runner import LATE_SECONDS
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.containers.backend import PacketsBackend
+from harness.backends.kind.components import KindComponents
 from harness.backends.kind.kube_proxies import RELEASE_LABEL
 from harness.backends.kind.proxy_exits import ProxyExits
 from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
@@ -32,31 +32,6 @@ AskPod = Callable[[str, str, float], Response]
 """Sends a request to a pod from its node: node, URL, time limit in seconds. Raises `InconclusiveError`."""
 
 
-class Components(Protocol):
-    """Changes API server, controller, proxies and nodes in place. Methods raise `UnavailableError` if that fails."""
-
-    def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component by one of this release, and return when it is ready.
-
-        `nodes` are those whose proxies are replaced, by the names of the topology.
-        """
-
-    def stop(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component; its objects, slices or rules stay."""
-
-    def controller_metrics(self) -> str:
-        """Return the controller's metrics in Prometheus text. Raises `InconclusiveError`."""
-
-    def stop_node(self, node: str) -> None:
-        """Switch a node off, as a power failure would; do not wait until the control plane notices."""
-
-    def start_node(self, node: str) -> None:
-        """Switch a node on again; do not wait for its kubelet."""
-
-    def close(self) -> None:
-        """Restore the components of a cluster that is kept. Idempotent."""
-
-
 class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetrics):
     _kubelet_patience = LATE_SECONDS
     _root = "`docker exec -it {node} bash`, or podman"
@@ -66,7 +41,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         target: ClusterTarget,
         plain_api: Api,
         *,
-        components: Components,
+        components: KindComponents,
         worker: str = "main",
         release: Release | None = None,
         ask_pod: AskPod | None = None,
@@ -79,12 +54,12 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._components = components
         self._ask_pod = ask_pod
         self._without_controller = False
-        self._endings: ProxyExits | None = None
+        self._proxy_exits: ProxyExits | None = None
 
     def settle(self) -> float:
         """Raise `EndedError` also if a proxy has crashed, though it may run again by now."""
-        if self._endings is None:
-            self._endings = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
+        if self._proxy_exits is None:
+            self._proxy_exits = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
         with self._noticing_ends():
             return super().settle()
 
@@ -105,7 +80,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._expect_running()
 
     def _expect_running(self, because: Exception | None = None) -> None:
-        if self._endings and (said := self._endings.news()):
+        if self._proxy_exits and (said := self._proxy_exits.latest()):
             self._barrier.expect_news()  # a restarted proxy lists again
             raise EndedError(said, Component.PROXY) from because
 
@@ -174,8 +149,8 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         del self._off[name]
         self._look_up_addresses()
         self._barrier.expect_news()
-        if self._endings:
-            self._endings.news()  # skip exits that the stop of the node or its new address caused
+        if self._proxy_exits:
+            self._proxy_exits.latest()  # skip exits that the stop of the node or its new address caused
         self.settle()
 
     def _is_silent(self, node: str) -> bool:
@@ -187,7 +162,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
         return ready_pods_on(self.api, node, label_selector=mine)
 
-    def _aside(self) -> Aside | None:
+    def _bypass(self) -> Bypass | None:
         ask_pod = self._ask_pod
         if ask_pod is None:
             return None

@@ -32,13 +32,15 @@ from harness.backends.kind.config import (
 )
 from harness.backends.kind.inotify_limits import naming_exhausted_limit
 from harness.backends.kind.installer import Installer, images_of, load_images, require_images
-from harness.backends.kind.leftovers import Say, remove, silent
-from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
+from harness.backends.kind.leftovers import remove
+from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, ready_nodes
 from harness.backends.kind.recipe_proxies import RecipeProxies
 from harness.backends.kind.workloads import selector_of
 from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.labels import checked_run_id, new_run_id
+from harness.guest.lease import silent
+from harness.guest.leftovers import Say
 from harness.model.abilities import Ability
 from harness.model.cluster_options import NO_CNI
 from harness.model.release import Release
@@ -115,7 +117,7 @@ class KindCluster:
         if self._proxy:
             require_images(tools, self._proxy)
         if not self._state.take():
-            raise UnavailableError(f"kind cluster {self.name} belongs to another process that runs")
+            raise UnavailableError(f"kind cluster {self.name} belongs to another running process")
         with contextlib.ExitStack() as begun:
             begun.callback(self._delete)
             self._create(tools)
@@ -131,7 +133,7 @@ class KindCluster:
             for wait in waits:
                 wait()
             for node in self.node_names.values():
-                refuse_always(self._engine, node)
+                lift_icmp_limit(self._engine, node)
             self._begun = begun.pop_all()
         return self
 
@@ -220,7 +222,7 @@ class KindCluster:
     @property
     def _engine(self) -> ContainerEngine:
         if self._tools is None:
-            raise UnavailableError(f"kind cluster {self.name} is not there yet")
+            raise UnavailableError(f"kind cluster {self.name} does not exist yet")
         return self._tools.engine
 
     def _create(self, tools: Tools) -> None:
@@ -238,7 +240,7 @@ class KindCluster:
                 lambda: self._has_ended(running),
                 within=CREATE_SECONDS,
                 every=_LOOK,
-                describe="kind to make the cluster",
+                describe="kind to create the cluster",
                 error=UnavailableError,
             )
         finally:
@@ -262,7 +264,7 @@ class KindCluster:
     def _has_ended(self, running: process.Process) -> bool:
         alive = running.alive  # read first, so that the last output is not missed
         for line in running.news().splitlines():
-            if said := spoken(line):
+            if said := progress_step(line):
                 self._say(said)
         return not alive
 
@@ -301,7 +303,7 @@ class KindCluster:
         remove(self._engine, self.name, self._state)
 
 
-def spoken(line: str) -> str:
+def progress_step(line: str) -> str:
     """Return the progress step in a line of kind's output, "" for other lines."""
     text = " ".join(_NOISE.sub(" ", line).split())
     begins = line.lstrip()[:1]
@@ -321,14 +323,14 @@ def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
     """Return the error, with the remedy, for the output of a failed kind."""
     lines = without_stacks([line for line in words.splitlines() if line.strip()])
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
-    tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it said nothing"
+    tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it printed nothing"
     image = _NO_IMAGE.search(words)
     if image:
         return UnavailableError(
-            f"node image {image[1]} cannot be had; check the network and the name (--kind-image), or bring the image "
-            f"here: `docker pull` or `docker load`, as the engine is called\n{lines[-1]}"
+            f"node image {image[1]} cannot be pulled; check the network and the name (--kind-image), or load the image "
+            f"on this machine with `docker pull` or `docker load`, or podman's\n{lines[-1]}"
         )
-    hints = "".join(f"\nIt may be this: {note}" for note in notes)
+    hints = "".join(f"\nPossible cause: {note}" for note in notes)
     return UnavailableError(
-        f"the kind cluster did not start; to inspect it, set keep-cluster in an options file\n{tail}{hints}"
+        f"the kind cluster did not become ready; to inspect it, set keep-cluster in an options file\n{tail}{hints}"
     )

@@ -47,9 +47,7 @@ class ClusterFolder:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise UnavailableError(
-                f"cannot keep what belongs to a cluster in {self.folder}: {error.strerror}"
-            ) from None
+            raise UnavailableError(f"cannot store files of a cluster in {self.folder}: {error.strerror}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -29,7 +29,7 @@ from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.conntrack_reset import SilentPort
 from harness.backends.kind.kube_proxies import mode_of
-from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
+from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, ready_nodes
 from harness.backends.kind.proxy_pods import ProxyPods, Running
 from harness.backends.kind.recipe_proxies import RecipeProxies
 from harness.binaries.component import component_named
@@ -41,7 +41,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 if TYPE_CHECKING:
-    from harness.backends.containers.engine import Shell
+    from harness.backends.containers.engine import ContainerEngine
 
 ABILITIES = frozenset(
     {
@@ -78,17 +78,17 @@ def newest_patch(wanted: Wanted) -> Version:
         return Releases().resolve(component_named("kube-proxy"), wanted)
     except UnavailableError as error:
         raise UnavailableError(
-            f"which patch of Kubernetes {wanted} is the newest cannot be told without {KUBERNETES_MIRROR}; let this "
+            f"which patch of Kubernetes {wanted} is the newest is unknown without {KUBERNETES_MIRROR}; let this "
             f"machine reach it\n{error}"
         ) from None
 
 
 class KindComponents:
-    """The components of one kind cluster (see `harness.backends.kind.backend.Components`)."""
+    """Changes API server, controller, proxies and nodes of one kind cluster. Methods raise `UnavailableError`."""
 
     def __init__(
         self,
-        shell: Shell,
+        shell: ContainerEngine,
         api: Api,
         *,
         control_plane: str,
@@ -122,29 +122,36 @@ class KindComponents:
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Replace a component by one of this release, and return when it is ready.
+
+        `nodes` are those whose proxies are replaced, by the names of the topology.
+        """
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
         else:
             self._start_static(component, release)
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
+        """Stop a component; its objects, slices or rules stay."""
         match component:
             case Component.API_SERVER:
                 self._prepare_nodes()
                 self._put_away(_SERVER, *_CLIENTS)
                 self._wait(lambda: not self._pods_of(_SERVER), f"{_SERVER} to be gone")
             case Component.CONTROLLER:
-                self._run_manager(static_pods.alone(static_pods.without_slices(self._original(_MANAGER))))
+                self._run_manager(static_pods.without_election(static_pods.without_slices(self._original(_MANAGER))))
             case Component.PROXY:
                 (self._own_proxies or self._proxies).stop([self._node_names[node] for node in nodes])
 
     def stop_node(self, node: str) -> None:
+        """Kill a node's container, as a power failure would; do not wait until the control plane notices."""
         self._off.add(node)
         self._shell.switch_off(self._node_names[node])
 
     def start_node(self, node: str) -> None:
+        """Start a node's container again; do not wait for its kubelet."""
         self._shell.switch_on(self._node_names[node])
-        refuse_always(self._shell, self._node_names[node])
+        lift_icmp_limit(self._shell, self._node_names[node])
         self._off.discard(node)
 
     def close(self) -> None:
@@ -180,7 +187,7 @@ class KindComponents:
         try:
             said = self._shell.execute(self._node_names[node], *command, seconds=seconds + _ENTER_SECONDS)
         except UnavailableError as error:
-            raise InconclusiveError(f"a pod of node {node} cannot be asked: {error}") from error
+            raise InconclusiveError(f"a pod of node {node} does not answer: {error}") from error
         body, _, code = said.rpartition("\n")
         with contextlib.suppress(ValueError):
             return Response(int(code), json.loads(body))
@@ -197,7 +204,7 @@ class KindComponents:
         if component is Component.API_SERVER:
             self._replace_server(pod)
         else:
-            self._run_manager(static_pods.alone(pod))
+            self._run_manager(static_pods.without_election(pod))
             self._wait_for_version(name, pod)
 
     def _replace_server(self, pod: Object) -> None:
@@ -208,7 +215,7 @@ class KindComponents:
             self._wait_for_version(_SERVER, pod)
         finally:
             self._port.open()
-        scheduler, manager = (static_pods.alone(self._original(each)) for each in (_SCHEDULER, _MANAGER))
+        scheduler, manager = (static_pods.without_election(self._original(each)) for each in (_SCHEDULER, _MANAGER))
         self._run({_SCHEDULER: scheduler, _MANAGER: self._manager or manager})
         self._wait(self._nodes_are_back, "the nodes to be ready again")
 
@@ -240,7 +247,7 @@ class KindComponents:
         """Replace the static pods of these names."""
         start = time.time_ns() // 1000  # unique over all workers of a run
         for name, pod in wanted.items():
-            self._write(name, yaml.safe_dump(static_pods.marked(pod, start), sort_keys=False))
+            self._write(name, yaml.safe_dump(static_pods.with_start(pod, start), sort_keys=False))
         for name, pod in wanted.items():
             with self._explaining(name):
                 self._wait(functools.partial(self._is_up, name, start), f"{name} {static_pods.tag_of(pod)} to be ready")
@@ -321,7 +328,7 @@ class KindComponents:
         real = [self._node_names[node] for node in nodes]
         if self._own_proxies:
             if release != self._booted:
-                raise UnavailableError(f"the recipe's proxy is one program, which cannot be of release {release}")
+                raise UnavailableError(f"the recipe's proxy cannot be changed to release {release}")
             self._own_proxies.start(real)
             return
         running = None
@@ -364,7 +371,7 @@ class KindComponents:
                 self._shell.execute(node, "crictl", "pull", image, seconds=PULL_SECONDS)
             except UnavailableError as error:
                 raise UnavailableError(
-                    f"image {image} cannot be had on node {node}; check the network, or bring it there with "
+                    f"image {image} cannot be pulled on node {node}; check the network, or bring it there with "
                     f"`kind load docker-image {image}`\n{error}"
                 ) from None
 

@@ -22,13 +22,13 @@ NODE_LABEL = "trafficdist.dev/node"
 CONTROL_PLANE, WORKER = "control-plane", "worker"
 MODES = ("iptables", "nftables", "ipvs")
 WITHOUT_PROXY = "none"
-"""In place of a mode of kube-proxy: kind installs none."""
+"""The mode with which kind installs no kube-proxy."""
 
 _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
 _PATCH = "{{kind: KubeProxyConfiguration, {mode}: {{minSyncPeriod: 100ms}}}}"
-"""By default kube-proxy rests for a second between syncs, and each wait for a change costs that. Without any rest the
-proxies of all nodes, which share the processors of one machine, would sync for each of many writes."""
+"""By default kube-proxy waits for a second between syncs, which delays each wait for a change. Without any wait, the
+proxies of all nodes, which share the CPUs of one machine, would sync after each of many writes."""
 
 _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before that kube-proxy refuses the mode
 

@@ -11,7 +11,7 @@ would wait for each answer.
 
 from __future__ import annotations
 
-from harness.backends.containers.engine import Shell
+from harness.backends.containers.engine import ContainerEngine
 
 _RULE = 'INPUT ! --in-interface lo ${{suite:+! --source "$suite"}} --protocol tcp --syn --dport {port} --jump DROP'
 _SUITE = "suite=$(ip -{family} route show default | sed -n '1s/.* via \\([^ ]*\\).*/\\1/p')"
@@ -23,7 +23,7 @@ _FAMILIES = (("4", "iptables", "tcp"), ("6", "ip6tables", "tcp6"))
 class SilentPort:
     """A TCP port of a node that drops SYNs of other nodes while it is closed, by a rule in the node's netns."""
 
-    def __init__(self, shell: Shell, node: str, port: int) -> None:
+    def __init__(self, shell: ContainerEngine, node: str, port: int) -> None:
         self._shell = shell
         self._node = node
         self._port = port

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator
 
-from harness.backends.containers.engine import Shell
+from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind.checks import INSTANCES_REMEDY
 from harness.errors import InconclusiveError, UnavailableError
 
@@ -22,7 +22,7 @@ _LOOK = (  # prints the path of a recent log with the error, /var/log/pods/POD/C
 )
 
 
-def exhausted_limit(shell: Shell, nodes: Collection[str]) -> str:
+def exhausted_limit(shell: ContainerEngine, nodes: Collection[str]) -> str:
     """Return a sentence with the remedy if the logs of these nodes name an exhausted limit of the machine, else ""."""
     for node in sorted(nodes):
         with contextlib.suppress(UnavailableError):  # the node does not answer
@@ -35,11 +35,11 @@ def exhausted_limit(shell: Shell, nodes: Collection[str]) -> str:
 
 
 @contextlib.contextmanager
-def naming_exhausted_limit(shell: Shell, nodes: Collection[str]) -> Iterator[None]:
+def naming_exhausted_limit(shell: ContainerEngine, nodes: Collection[str]) -> Iterator[None]:
     """Add the exhausted limit to errors of the block, if there is one."""
     try:
         yield
     except (InconclusiveError, UnavailableError) as error:
         if scarce := exhausted_limit(shell, nodes):
-            raise type(error)(f"{error}\nIt may be this: {scarce}") from error
+            raise type(error)(f"{error}\nPossible cause: {scarce}") from error
         raise

@@ -9,10 +9,10 @@ from pathlib import Path
 from harness.api.client import Api
 from harness.api.kubeconfig import Kubeconfig
 from harness.backends.kind.checks import Tools
-from harness.backends.kind.leftovers import Say
 from harness.backends.kind.workloads import Trouble, lacking, trouble
 from harness.errors import InconclusiveError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually
+from harness.guest.leftovers import Say
 from harness.model.own_folder import OwnFolder
 from harness.netns import process
 from harness.recipes.installation import Installation, images_in
@@ -24,7 +24,7 @@ SAVE_SECONDS = 300.0
 _LOOK = 0.5
 _POD_CIDRS = {"IPv4": "10.244.0.0/16", "IPv6": "fd00:10:244::/56"}
 _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
-"""Of every cluster that kind makes, unless its manifest has others."""
+"""kind's defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Installer:
 
     def apply(self, log: Path) -> None:
         """Apply the objects, and run the command. Raises `StartError` with the rejected object or the first error."""
-        self.say(f"{self.recipe.name} is installed, where kind has brought no proxy")
+        self.say(f"{self.recipe.name} is being installed in place of kube-proxy")
         known = self._values()
         api = Api(Kubeconfig(str(self.kubeconfig)))
         try:
@@ -86,7 +86,7 @@ class Installer:
 
     def _not_ready(self, api: Api) -> StartError:
         found = [trouble(api, each, self.nodes) for each in self._what.ready if lacking(api, each)]
-        first = next(iter(found), Trouble("it was late", {}))
+        first = next(iter(found), Trouble("it was too slow", {}))
         error = StartError(
             f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {first.said}\n"
             "set keep-cluster in an options file to inspect the cluster"

@@ -34,7 +34,7 @@ def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
     return f"{NAME}-{tag.replace('.', '-')}-{digest[:6]}"
 
 
-def left_out(daemon_set: Object, nodes: Sequence[str]) -> Object:
+def excluding(daemon_set: Object, nodes: Sequence[str]) -> Object:
     """Return a JSON merge patch that excludes these nodes from a DaemonSet."""
     before = daemon_set["spec"]["template"]["spec"].get("affinity")
     required = ((before or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
@@ -47,7 +47,7 @@ def left_out(daemon_set: Object, nodes: Sequence[str]) -> Object:
     return {"spec": {"updateStrategy": ON_DELETE, "template": {"spec": {"affinity": affinity}}}}
 
 
-def given_back(daemon_set: Object) -> Object:
+def restoring(daemon_set: Object) -> Object:
     """Return a JSON merge patch that restores a DaemonSet."""
     strategy: Object = daemon_set["spec"].get("updateStrategy") or {"type": "RollingUpdate"}
     affinity = daemon_set["spec"]["template"]["spec"].get("affinity")

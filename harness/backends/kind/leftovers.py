@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from harness.backends.containers.engine import ContainerEngine, find_engine
 from harness.backends.kind.cluster_folder import PREFIX, ClusterFolder, known
 from harness.errors import UnavailableError
-
-Say = Callable[[str], None]
-
-
-def silent(text: str) -> None:
-    """Ignore the text."""
+from harness.guest.lease import silent
+from harness.guest.leftovers import Say
 
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEngine | None = None) -> list[str]:
@@ -35,11 +29,11 @@ def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEn
 def _remove(engine: ContainerEngine, name: str, say: Say, *, even_kept: bool) -> bool:
     state = ClusterFolder(name)
     if not state.take():
-        say(f"kind cluster {name} is in use by a process that runs; it stays")
+        say(f"kind cluster {name} is in use by a running process; it stays")
         return False
     try:
         if state.has("kept") and not even_kept:
-            say(f"kind cluster {name} was to be kept; `kind delete cluster --name {name}` deletes it")
+            say(f"kind cluster {name} is marked as kept; `kind delete cluster --name {name}` deletes it")
             return False
         remove(engine, name, state)
         return True

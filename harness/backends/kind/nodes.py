@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Sequence
 
 from harness.api.client import Api, Object, RefusedError
-from harness.backends.containers.engine import Shell
+from harness.backends.containers.engine import ContainerEngine
 from harness.errors import InconclusiveError
 from harness.model.manifests import has_condition
 
 _LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ratemask": "255"}
-"""The limited types of ICMP messages: none; for IPv6, where an empty set cannot be written, one that is no error."""
+"""The ICMP types to limit: none; for IPv6, which rejects an empty set, one that is no error."""
 
 
 def list_nodes(api: Api) -> list[Object]:
@@ -26,7 +26,7 @@ def ready_nodes(nodes: Sequence[Object]) -> set[str]:
     return {node["metadata"]["name"] for node in nodes if has_condition(node, "Ready") and not _is_held_back(node)}
 
 
-def refuse_always(shell: Shell, node: str) -> None:
+def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
     """Lift the rate limit of a node's ICMP errors, so that it refuses every connection. Raises `UnavailableError`.
 
     By default its kernel sends one ICMP error per second to each client. The setting ends with the node's netns.

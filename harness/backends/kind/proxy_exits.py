@@ -23,9 +23,9 @@ class ProxyExits:
         self._api = api
         self._places = places
         self._known: set[tuple[str, str]] = set()
-        self.news()
+        self.latest()
 
-    def news(self) -> str:
+    def latest(self) -> str:
         """Return which proxy has crashed since the last call, or waits for its restart; "" if none.
 
         "" too while the API server is away.

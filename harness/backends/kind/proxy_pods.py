@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
-from harness.backends.containers.engine import Shell
+from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind import kube_proxies as sets
 from harness.backends.kind.inotify_limits import naming_exhausted_limit
 from harness.backends.kind.static_pods import tag_at
+from harness.backends.kind.workloads import is_serving
 from harness.errors import UnavailableError
 from harness.eventually import eventually
-from harness.model.manifests import has_condition
 
 POD_SECONDS = 120.0
 _LOOK = 0.25
@@ -35,7 +35,7 @@ class Running:
 class ProxyPods:
     """The proxies of one cluster. Node names are those of the API server."""
 
-    def __init__(self, shell: Shell, api: Api) -> None:
+    def __init__(self, shell: ContainerEngine, api: Api) -> None:
         self._shell = shell
         self._api = api
         self._elsewhere: dict[str, Running | None] = {}  # nodes without kubeadm's proxy; None: without any proxy
@@ -93,12 +93,12 @@ class ProxyPods:
         if self._elsewhere:
             self.start(sorted(self._elsewhere), None)
         if "daemon_set" in self.__dict__:
-            self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.given_back(self.daemon_set))
+            self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.restoring(self.daemon_set))
             del self.daemon_set
 
     def _apply(self) -> None:
         """Change the DaemonSets to match `_elsewhere`."""
-        self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.left_out(self.daemon_set, list(self._elsewhere)))
+        self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.excluding(self.daemon_set, list(self._elsewhere)))
         wanted: dict[Running, list[str]] = {}
         for node, running in self._elsewhere.items():
             if running is not None:
@@ -127,7 +127,7 @@ class ProxyPods:
         self._ask("POST", _DAEMON_SETS, made)
 
     def _are_up(self, nodes: Sequence[str]) -> bool:
-        running = {pod["spec"].get("nodeName") for pod in self._pods() if _is_at_work(pod)}
+        running = {pod["spec"].get("nodeName") for pod in self._pods() if is_serving(pod)}
         missing = sorted(set(nodes) - running)
         if missing:
             raise AssertionError(f"not running on {', '.join(missing)}")
@@ -150,7 +150,3 @@ class ProxyPods:
         if answer.code >= 400 and not (method == "DELETE" and answer.code == 404):
             raise RefusedError(method, path, answer)
         return answer.body
-
-
-def _is_at_work(pod: Object) -> bool:
-    return has_condition(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]

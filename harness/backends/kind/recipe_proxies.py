@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.kind import kube_proxies as sets
-from harness.backends.kind.workloads import selector_of, url_of
+from harness.backends.kind.workloads import is_serving, selector_of, url_of
 from harness.errors import UnavailableError
 from harness.eventually import eventually
-from harness.model.manifests import has_condition
 from harness.recipes.installation import Workload
 
 POD_SECONDS = 120.0
@@ -47,14 +46,14 @@ class RecipeProxies:
         if self._without:
             self.start(sorted(self._without))
         for workload, before in self._before.items():
-            self._ask("PATCH", workload, sets.given_back(before))
+            self._ask("PATCH", workload, sets.restoring(before))
         self._before.clear()
 
     def _apply(self) -> None:
         for each in self._workloads:
             if each not in self._before:
                 self._before[each] = self._ask("GET", each)
-            self._ask("PATCH", each, sets.left_out(self._before[each], sorted(self._without)))
+            self._ask("PATCH", each, sets.excluding(self._before[each], sorted(self._without)))
 
     def _wait(self, nodes: Sequence[str], *, there: bool) -> None:
         """Wait until each DaemonSet has a ready pod on each of these nodes, or none at all."""
@@ -64,7 +63,7 @@ class RecipeProxies:
             for workload, selector in selectors.items():
                 pods = self._api.list("pods", workload.namespace, label_selector=selector)
                 on = {each["spec"].get("nodeName"): each for each in pods}
-                well = {node for node, each in on.items() if _is_at_work(each)}
+                well = {node for node, each in on.items() if is_serving(each)}
                 wrong = set(nodes) - well if there else set(nodes) & on.keys()
                 if wrong:
                     how = "not ready" if there else "still"
@@ -80,7 +79,3 @@ class RecipeProxies:
         if answer.code >= 400:
             raise RefusedError(method, url_of(workload), answer)
         return answer.body
-
-
-def _is_at_work(pod: Object) -> bool:
-    return has_condition(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]

@@ -21,7 +21,7 @@ _EVERYTHING = "*"
 _SLICES = "endpointslice"  # its name up to 1.27, an alias since
 
 
-def marked(pod: Object, start: int) -> Object:
+def with_start(pod: Object, start: int) -> Object:
     """Return the pod with label `START_LABEL` and a short grace period.
 
     An API server waits for all watches to end, and so for its whole grace period, 30 s, whenever it is replaced.
@@ -42,7 +42,7 @@ def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
     return changed
 
 
-def alone(pod: Object) -> Object:
+def without_election(pod: Object) -> Object:
     """Return the controller manager's pod without leader election.
 
     There is only one. With leader election its successor would wait until the old lease expires, and it would exit

@@ -36,27 +36,32 @@ def selector_of(api: Api, workload: Workload) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
+def is_serving(pod: Object) -> bool:
+    """Return whether a pod is ready and not terminating."""
+    return has_condition(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]
+
+
 def lacking(api: Api, workload: Workload) -> str:
     """Return what keeps a workload from being ready, in a few words; "" if nothing does."""
     answer = api.request("GET", url_of(workload))
     if answer.code == 404:
-        return "it is not there"
+        return "it does not exist"
     found = answer.body
     status = found.get("status") or {}
     if status.get("observedGeneration", 0) < found["metadata"].get("generation", 0):
-        return "its controller has not seen it yet"
+        return "its controller has not processed it yet"
     of_nodes = workload.kind == "DaemonSet"
     wanted = status.get("desiredNumberScheduled", 0) if of_nodes else found["spec"].get("replicas", 1)
     updated, ready = ("updatedNumberScheduled", "numberReady") if of_nodes else ("updatedReplicas", "readyReplicas")
     if not wanted:
-        return "it wants no pod on any node"
+        return "it has no pod on any node"
     least = min(status.get(updated, 0), status.get(ready, 0))
     return f"{least} of {wanted} pods are ready" if least < wanted else ""
 
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
     """Return why a workload is not ready. `nodes` maps the cluster's names of nodes to names for people."""
-    said = f"{workload}: {lacking(api, workload) or 'it was late'}"
+    said = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
     waiting = [each for each in pods if not has_condition(each, "Ready")]
@@ -64,7 +69,7 @@ def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
         return Trouble(said, {})
     pod = min(waiting, key=lambda each: (not errors.of_pod(each), str(each["metadata"]["name"])))
     name, node = str(pod["metadata"]["name"]), str((pod.get("spec") or {}).get("nodeName") or "no node yet")
-    why = errors.of_pod(pod, pull=_PULL) or f"pod {workload.namespace}/{name}: it does not get ready"
+    why = errors.of_pod(pod, pull=_PULL) or f"pod {workload.namespace}/{name}: it does not become ready"
     log = _log(api, pod)
     where = nodes.get(node, node)
     text = f"{said}\non {where}: {why}" + (f"\n{fault_in(log)}" if log else "")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.backends.component_sync import Components
+from harness.backends.component_sync import ComponentSync
 from harness.errors import EndedError, InconclusiveError
 from tests.conformance.trials import time_scaled
 
@@ -25,7 +25,7 @@ class _Answers:
 
 
 def test_component_that_has_ended_is_named_at_once() -> None:
-    components = Components(("controller", "proxy"), _Answers(controller=True, proxy="proxy on a1 exited with 2"))
+    components = ComponentSync(("controller", "proxy"), _Answers(controller=True, proxy="proxy on a1 exited with 2"))
     with pytest.raises(EndedError, match="proxy on a1 exited with 2") as ended:
         components.settle(30)
     assert ended.value.component == "proxy"
@@ -35,12 +35,12 @@ def test_component_that_has_ended_is_named_at_once() -> None:
 
 def test_component_that_was_waited_for_in_vain_is_waited_for_in_vain_once() -> None:
     answers = _Answers(controller=True, proxy=False)
-    components = Components(("controller", "proxy"), answers)
+    components = ComponentSync(("controller", "proxy"), answers)
     with time_scaled(0.01):
-        with pytest.raises(InconclusiveError, match=r"proxy works no longer on what is written: waited .* for proxy"):
+        with pytest.raises(InconclusiveError, match=r"proxy has stopped processing changes: waited .* for proxy"):
             components.settle(5)
         begin = time.monotonic()
-        with pytest.raises(EndedError, match="proxy works no longer"):
+        with pytest.raises(EndedError, match="proxy has stopped processing"):
             components.settle(500)
         assert time.monotonic() - begin < 3
     components.check()
@@ -54,18 +54,18 @@ def test_component_that_was_waited_for_in_vain_is_waited_for_in_vain_once() -> N
 
 def test_the_component_that_was_waited_for_first_is_the_one_that_is_named() -> None:
     answers = _Answers(controller=True, proxy=False)
-    components = Components(("controller", "proxy"), answers)
+    components = ComponentSync(("controller", "proxy"), answers)
     with time_scaled(0.01):
         with pytest.raises(EndedError):
             components.settle(1)
         answers.said = {"controller": False, "proxy": False}
-        with pytest.raises(EndedError, match="proxy works no longer") as again:
+        with pytest.raises(EndedError, match="proxy has stopped processing") as again:
             components.settle(1)
     assert again.value.component == "proxy"
 
 
 def test_replaced_component_is_waited_for_as_the_first_time() -> None:
-    components = Components(("proxy",), _Answers(proxy=False))
+    components = ComponentSync(("proxy",), _Answers(proxy=False))
     with time_scaled(0.01):
         for within in ("0.0", "0.0"):
             with pytest.raises(EndedError, match=f"waited {within}"):

@@ -66,5 +66,5 @@ def test_what_was_read_is_told_of_each_component_by_its_user_agent(component: Co
 def test_a_control_plane_without_a_record_of_reads_is_named() -> None:
     backend: Any = NetnsBackend()
     backend.control_plane = _Plane()
-    with pytest.raises(UnavailableError, match=r"^control plane binaries keeps no record of who reads what$"):
+    with pytest.raises(UnavailableError, match=r"^control plane binaries does not record which client reads what$"):
         backend.reads(PROXY, since=0.0)

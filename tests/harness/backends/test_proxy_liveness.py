@@ -1,4 +1,4 @@
-"""A proxy that hangs, and claims to have worked on everything: it is found once, named, and waited for no more."""
+"""A proxy that hangs, and claims to have processed everything: it is found once, named, and waited for no more."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_proxy_that_hangs_is_found_once_and_waited_for_no_more(
     cluster.check_instruments()
     hang(cluster, "b1", signal.SIGSTOP)
     cluster.settle()
-    said = r"service-proxy works no longer on what is written: a new Service is not reached on b1 after 30 s, though"
+    said = r"service-proxy has stopped processing changes: a new Service is not reached on b1 after 30 s, though"
     with time_scaled(0.03):
         with pytest.raises(EndedError, match=said) as ended:
             cluster.check_instruments()
@@ -92,7 +92,7 @@ def test_proxy_that_hangs_is_found_once_and_waited_for_no_more(
             cluster.settle()
         assert time.monotonic() - begin < 0.2
     hang(cluster, "b1", signal.SIGCONT)
-    monkeypatch.setattr(component_sync, "ASKED_EVERY", 0.0)
+    monkeypatch.setattr(component_sync, "CHECK_SECONDS", 0.0)
     cluster.settle()
     cluster.check_instruments()
 
@@ -138,4 +138,4 @@ def test_proxy_by_which_no_service_was_ever_reached_is_judged_by_that(cluster: N
     cluster.check_instruments()
     hang(cluster, "a1", signal.SIGCONT)
     hang(cluster, "b1", signal.SIGCONT)
-    assert not [each for each in cluster.api.list("namespaces") if each["metadata"]["name"].startswith("td-pulse")]
+    assert not [each for each in cluster.api.list("namespaces") if each["metadata"]["name"].startswith("td-liveness")]

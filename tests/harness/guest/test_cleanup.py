@@ -59,7 +59,7 @@ def test_cluster_is_equal_before_and_after(cluster: Api) -> None:
     done = cleanup(cluster)
     assert differences(before, snapshot(cluster)) == []
     assert "namespace td-dead0000-main-1 is removed" in done
-    assert {"node a1 is as it was", "node api-only-dead0000 is removed"} < set(done)
+    assert {"node a1 is restored", "node api-only-dead0000 is removed"} < set(done)
 
 
 def test_what_others_did_to_a_node_in_the_meantime_stays(cluster: Api) -> None:
@@ -102,7 +102,7 @@ def test_a_lease_of_elsewhere_that_nobody_renews_is_waited_for(cluster: Api) -> 
     leave_behind(cluster, "dead0000", seconds_ago=29.0)
     said: list[str] = []
     assert "the Lease of run dead0000 is removed" in cleanup(cluster, say=said.append)
-    assert "its Lease ends at" in said[0]
+    assert "its Lease expires at" in said[0]
 
 
 def test_the_command_says_what_it_removed(cluster: Api, server: HttpServer, tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ QUOTA = 'pods "w" is forbidden: exceeded quota: team, requested: pods=1, used: p
     [
         (401, "Unauthorized", "does not accept the credentials"),
         (403, NO_RIGHT, "apply deploy/rbac.yaml"),
-        (403, 'User "system:anonymous" cannot get path "/version"', "no credentials that count"),
+        (403, 'User "system:anonymous" cannot get path "/version"', "no valid credentials"),
         (403, QUOTA, "resource quota team is used up (requested pods=1, used: pods=10, limited: pods=10): raise it"),
-        (403, "failed quota: q: must specify limits.cpu for: c", "a resource quota wants what"),
+        (403, "failed quota: q: must specify limits.cpu for: c", "a resource quota requires fields"),
         (403, POD_SECURITY, "set pod-security.kubernetes.io/enforce themselves"),
         (403, 'admission webhook "x.example.com" denied the request: no', "an admission policy of the cluster"),
         (400, 'admission webhook "x.example.com" denied the request: no', "an admission webhook of the cluster"),
@@ -98,7 +98,7 @@ def test_containers_that_do_not_start(reason: str) -> None:
 
 def test_a_pod_that_finds_no_place() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-    assert "finds no place (0/3 nodes)" in errors.of_pod(pod(phase="Pending", conditions=[condition]))
+    assert "cannot be scheduled (0/3 nodes)" in errors.of_pod(pod(phase="Pending", conditions=[condition]))
 
 
 def test_a_pod_that_its_node_refused() -> None:

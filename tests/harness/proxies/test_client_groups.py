@@ -84,6 +84,6 @@ def test_a_load_balancer_at_sockets_sees_clients_of_pods_and_nodes(boot: Boot) -
     (pod,) = backend.run_pods("shop", [WantedPod("web", "a1")])
     assert pod.addresses["IPv4"] == "10.244.1.2"
     clients = [pod_client("a1"), pod_client("a2"), node_client("a2"), pod]
-    found = backend.probe([Probe(backend.place_of(each), "TCP", ADDRESS, 80) for each in clients])
+    found = backend.probe([Probe(backend.source_of(each), "TCP", ADDRESS, 80) for each in clients])
     assert [each.pod for each in found if isinstance(each, Reached)] == ["shop/web"] * 4
     assert len({each.client_address for each in found if isinstance(each, Reached)}) == 4

@@ -75,7 +75,7 @@ def test_proxy_that_hangs_later_is_inconclusive(boot: Boot, monkeypatch: pytest.
     monkeypatch.setattr("harness.netns.http.TIMEOUT", 0.2)
     backend = boot("runs", synced=[{"http": {"port": 10256}}])
     os.kill(pid_of(backend), signal.SIGSTOP)
-    told = r"service-proxy to have worked on all events \(fake on a1: http port 10256 /healthz: timed out\)"
+    told = r"service-proxy to have processed all events \(fake on a1: http port 10256 /healthz: timed out\)"
     with pytest.raises(InconclusiveError, match=told):
         backend.settle(within=0.5)
     os.kill(pid_of(backend), signal.SIGCONT)
@@ -198,7 +198,7 @@ def test_command_says_why_a_node_decides_so(boot: Boot) -> None:
     where = f"net:[{backend.network.nodes['a1'].namespace.inode}]"
     said = f"a1 default/web {made['spec']['clusterIP']} {where} of a1"
     explained = backend.explain("default", "web", ["a1"])
-    assert explained == f"the proxy says: a1: fake about default/web, by command:\n  {said}"
+    assert explained == f"the proxy reports: a1: fake about default/web, by command:\n  {said}"
     assert said in backend.decisions()["a1"].splitlines()
     assert "a1 default/gone  net:[" in backend.explain("default", "gone", ["a1"])
 

@@ -13,7 +13,7 @@ import yaml
 from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
 from harness.api.client import Api
-from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
+from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, match_nodes
 from harness.backends.implementation import Implementation, reference
 from harness.backends.kind.backend import KindBackend
 from harness.backends.netns import NetnsBackend
@@ -83,7 +83,7 @@ def target_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) 
     file = folder / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig))
     api = Api(kubeconfig)
-    names = cast(THREE_ZONES, api.list("nodes"))
+    names = match_nodes(THREE_ZONES, api.list("nodes"))
     api.close()
     offered = ALWAYS | frozenset(abilities)
     return ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, offered, REGISTRY)

@@ -13,7 +13,7 @@ from harness.api.client import Api, Response
 from harness.backends.any_cluster import dialing
 from harness.backends.any_cluster import repeated_syns as repeated_syns_module
 from harness.backends.any_cluster.agnhost_output import address_seen, outcomes_of
-from harness.backends.any_cluster.dialing import Aside, Dialer, Neighbours
+from harness.backends.any_cluster.dialing import Bypass, Dialer, Neighbours
 from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
 from harness.errors import InconclusiveError, UnavailableError
@@ -197,8 +197,8 @@ def new_dialer() -> Iterator[Callable[..., Dialer]]:
     with contextlib.ExitStack() as stack:
         api = stack.enter_context(contextlib.closing(Api(configuration)))
 
-        def make(aside: Aside | None = None, neighbours: Neighbours = lambda _: ()) -> Dialer:
-            dialer = Dialer(api, lambda: lambda: None, aside=aside, neighbours=neighbours)
+        def make(bypass: Bypass | None = None, neighbours: Neighbours = lambda _: ()) -> Dialer:
+            dialer = Dialer(api, lambda: lambda: None, bypass=bypass, neighbours=neighbours)
             return stack.enter_context(contextlib.closing(dialer))
 
         yield make

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.api.client import Api
 from harness.backends.any_cluster.node_names import Names
-from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
+from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, match_nodes
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.guest.nodes import NodeChange
 from harness.model.topology import THREE_ZONES, ZONE_LABEL
@@ -54,21 +54,21 @@ def test_what_is_malformed_is_sent_as_it_is() -> None:
 
 def test_the_zones_with_most_nodes_are_taken_and_workers_are_counted_in_their_order() -> None:
     nodes = [node(f"w{number}", zone) for number, zone in ((10, "x"), (9, "x"), (3, "z"), (1, "y"), (2, "y"))]
-    names = cast(THREE_ZONES, [*nodes, node("control", "x", taints=[{"key": "c", "effect": "NoSchedule"}])])
+    names = match_nodes(THREE_ZONES, [*nodes, node("control", "x", taints=[{"key": "c", "effect": "NoSchedule"}])])
     assert names.nodes == {"a1": "w9", "a2": "w10", "b1": "w1", "b2": "w2", "c1": "w3"}
     assert names.zones == {"a": "x", "b": "y", "c": "z"}
 
 
 def test_same_names_go_together_whatever_their_order() -> None:
     nodes = [node("c1", "c"), node("b2", "b"), node("b1", "b"), node("b9", "b"), node("a1", "a")]
-    names = cast(THREE_ZONES, nodes)
+    names = match_nodes(THREE_ZONES, nodes)
     assert names.nodes == {"a1": "a1", "b1": "b1", "b2": "b2", "c1": "c1"}
     assert names.trivial
 
 
 def test_nodes_that_take_no_pods_play_nothing() -> None:
     nodes = [node("w1", "x", ready=False), node("w2", "x", unschedulable=True), node("w3"), node("w4", "y")]
-    assert cast(THREE_ZONES, nodes).nodes == {"a1": "w4"}
+    assert match_nodes(THREE_ZONES, nodes).nodes == {"a1": "w4"}
 
 
 def test_a_node_is_changed_by_the_name_that_the_cluster_has_for_it() -> None:

@@ -17,7 +17,7 @@ from emulator.kubelet.images import REGISTRY
 from emulator.kubelet.kubelet import Kubelet
 from harness.backends import kubeconfig
 from harness.backends.any_cluster import pod_runner
-from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
+from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, match_nodes
 from harness.backends.backend import WantedPod
 from harness.backends.kind.backend import KindBackend
 from harness.backends.kubeconfig import KubeconfigBackend
@@ -60,7 +60,7 @@ def host(cluster: NetnsBackend, tmp_path: Path) -> Host:
 
 
 def target(host: Host, token: str = "", registry: str = REGISTRY) -> ClusterTarget:
-    names = cast(THREE_ZONES, host.backend.api.list("nodes"))
+    names = match_nodes(THREE_ZONES, host.backend.api.list("nodes"))
     return ClusterTarget(str(host.kubeconfig(token)), "", RUN_ID, names, THREE_ZONES, ALWAYS, registry)
 
 
@@ -123,7 +123,7 @@ def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
     backend = share()
     monkeypatch.setattr(backend._pod_runner, "_kubelet_patience", 0.2)
     backend.create_namespace(f"td-{RUN_ID}-main-2")
-    with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not begin with it"):
+    with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not start it"):
         backend.run_pods(f"td-{RUN_ID}-main-2", [WantedPod("lost", "nowhere")])
     backend.delete_namespace(f"td-{RUN_ID}-main-2")
 
@@ -138,7 +138,7 @@ def test_a_terminating_pod_that_has_ended_is_held_against_nobody(
     backend.begin_termination(namespace, "leaving")
     backend.check_instruments()
     eventually(lambda: not backend.api.list("pods", namespace), within=20, describe="the pod to end")
-    with pytest.raises(InconclusiveError, match=r"pod td-.*/leaving was to terminate for 30 s, and has ended"):
+    with pytest.raises(InconclusiveError, match=r"pod td-.*/leaving had to terminate for 30 s, and has ended"):
         backend.check_instruments()
     backend.delete_namespace(namespace)
     backend.check_instruments()
@@ -154,7 +154,7 @@ def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
     backend.start_component(Component.API_SERVER, Release(), [])
     backend.create_namespace(f"td-{RUN_ID}-main-3")
     began = time.monotonic()
-    with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not begin with it"):
+    with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not start it"):
         backend.run_pods(f"td-{RUN_ID}-main-3", [WantedPod("lost", "nowhere")])
     assert time.monotonic() - began > 0.7
     backend.delete_namespace(f"td-{RUN_ID}-main-3")
@@ -182,7 +182,7 @@ def test_credentials_that_expire_end_the_run(host: Host) -> None:
     ran = host.run(token=token, meanwhile=lambda _: host.server.revoke(token))
     assert (ran.code, ran.verdicts) == (12, ["inconclusive"]), ran.text
     assert "the API server does not accept the credentials (401 Unauthorized): log in again" in ran.text
-    assert "when that is mended, run `trafficdist cleanup`" in ran.text
+    assert "when that is repaired, run `trafficdist cleanup`" in ran.text
     assert "the Lease of run" in host.clean_up()
     assert host.changed() == []
 
@@ -236,7 +236,7 @@ def test_a_node_that_goes_away_while_its_pod_asks_is_named_in_half_a_minute(tmp_
             namespace = f"td-{RUN_ID}-main-4"
             backend.create_namespace(namespace)
             [pod] = backend.run_pods(namespace, [WantedPod("web", "a1")])
-            ask = Probe(backend.place_of(pod_client("b1")), "TCP", pod.addresses["IPv4"], TARGET_PORT)
+            ask = Probe(backend.source_of(pod_client("b1")), "TCP", pod.addresses["IPv4"], TARGET_PORT)
             away = threading.Thread(target=take_away, args=(booted, "b1", lambda: dials(host) > 20))
             away.start()
             begin = time.monotonic()

@@ -47,4 +47,4 @@ def test_who_wants_agnhost_gets_it_wherever_the_cluster_is() -> None:
 
 
 def test_packets_come_with_what_agnhost_cannot_ask() -> None:
-    assert {Ability.OPEN_CONNECTIONS, Ability.LOAD_BALANCER} <= reachability.Way("packets", "").abilities
+    assert {Ability.OPEN_CONNECTIONS, Ability.LOAD_BALANCER} <= reachability.Reachability("packets", "").abilities

@@ -22,7 +22,7 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def kind() -> Path:
-    """The command; skips where it is not there."""
+    """The command; skips where it does not exist."""
     try:
         return find_kind()[0]
     except UnavailableError as error:

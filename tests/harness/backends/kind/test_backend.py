@@ -27,7 +27,7 @@ class Stub:
         self._news = list(news)
         self.expected = 0
 
-    def news(self) -> str:
+    def latest(self) -> str:
         return self._news.pop(0)
 
     def expect_news(self) -> None:
@@ -41,7 +41,7 @@ def backend(*news: str) -> tuple[KindBackend, Stub]:
     stub = cast("Any", Stub(*news))
     target = ClusterTarget("", "", "abcd1234", Names(), ONE_ZONE, ALWAYS, backend="kind")
     made = KindBackend(target, cast("Api", stub), components=stub)
-    made._endings = made._barrier = stub
+    made._proxy_exits = made._barrier = stub
     return made, stub
 
 

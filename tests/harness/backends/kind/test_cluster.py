@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.containers.engine import ContainerEngine
-from harness.backends.kind.cluster import KindCluster, explain, spoken
+from harness.backends.kind.cluster import KindCluster, explain, progress_step
 from harness.backends.kind.cluster_folder import root
 from harness.backends.kind.nodes import ready_nodes
 from harness.errors import UnavailableError, UsageError
@@ -44,7 +44,7 @@ exec sleep 60"""
     ],
 )
 def test_what_kind_does_is_passed_on_without_its_pictures(line: str, said: str) -> None:
-    assert spoken(line) == said
+    assert progress_step(line) == said
 
 
 def test_the_cause_is_told_where_kubeadm_writes_a_call_stack_after_it() -> None:
@@ -57,7 +57,7 @@ def test_the_cause_is_told_where_kubeadm_writes_a_call_stack_after_it() -> None:
 
 def test_what_kind_failed_with_is_shown_with_what_is_scarce() -> None:
     error = explain("Creating cluster ...\nERROR: failed to init node\nCommand Output: no", ["12 MB of memory"])
-    assert "ERROR: failed to init node\nCommand Output: no\nIt may be this: 12 MB of memory" in str(error)
+    assert "ERROR: failed to init node\nCommand Output: no\nPossible cause: 12 MB of memory" in str(error)
     assert "Creating" not in str(error)
 
 
@@ -104,7 +104,7 @@ def test_run_ids_are_checked() -> None:
 def test_a_node_image_that_cannot_be_had_is_named_and_nothing_is_left(kind: Path, engine: ContainerEngine) -> None:
     before = engine.ask("network", "ls", "--format", "{{.Name}}"), engine.clusters()
     cluster = KindCluster(ONE_ZONE, image=NO_SUCH_IMAGE)
-    with pytest.raises(UnavailableError, match=f"node image {NO_SUCH_IMAGE} cannot be had; check the network"):
+    with pytest.raises(UnavailableError, match=f"node image {NO_SUCH_IMAGE} cannot be pulled; check the network"):
         cluster.start()
     assert (engine.ask("network", "ls", "--format", "{{.Name}}"), engine.clusters()) == before
     assert not (root() / cluster.name).exists()

@@ -150,7 +150,7 @@ def test_other_gates_do_not_change_the_version(node: Node, components: KindCompo
 def test_a_version_that_cannot_be_had_changes_nothing(node: Node, components: KindComponents) -> None:
     before = dict(node.files)
     node.missing.add("registry.k8s.io/kube-apiserver:v1.33.7")
-    with pytest.raises(UnavailableError, match=r"image registry.*v1.33.7 cannot be had .*kind load docker-image"):
+    with pytest.raises(UnavailableError, match=r"image registry.*v1.33.7 cannot be pulled .*kind load docker-image"):
         components.start(API_SERVER, release("1.33"), [])
     assert node.files == before
 

@@ -40,7 +40,7 @@ def test_a_log_of_a_node_that_names_the_limit_is_told_of_with_the_remedy(tmp_pat
     log.parent.mkdir(parents=True)
     log.write_text("I1121 server.go:1] begins\n" + SAID, encoding="utf-8")
     assert wait_in_vain(tmp_path) == (
-        "kube-proxy on w1 is awaited\nIt may be this: kube-proxy of node w1 says 'too many open files': inotify "
+        "kube-proxy on w1 is awaited\nPossible cause: kube-proxy of node w1 says 'too many open files': inotify "
         "instances have run out; `sudo sysctl fs.inotify.max_user_instances=512`"
     )
 

@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from harness.backends.kind.kube_proxies import (
-    given_back,
-    left_out,
+    excluding,
     mode_of,
+    restoring,
     variant,
     variant_configuration,
     variant_name,
@@ -29,7 +29,7 @@ def terms(spec: Any) -> Any:
 
 
 def test_nodes_are_left_out_by_name_and_no_other_proxy_restarts() -> None:
-    spec = left_out(DAEMON_SET, ["w2", "w1"])["spec"]
+    spec = excluding(DAEMON_SET, ["w2", "w1"])["spec"]
     assert spec["updateStrategy"]["type"] == "OnDelete"
     assert terms(spec) == [  # one term, so that both hold; a field takes one value
         {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in ("w1", "w2")]}
@@ -40,15 +40,15 @@ def test_a_daemon_set_of_some_nodes_stays_on_those() -> None:
     linux = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [linux]}}
     there = {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": required, "podAntiAffinity": {"x": []}}}}}}
-    spec = left_out(there, ["w1"])["spec"]
+    spec = excluding(there, ["w1"])["spec"]
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": ["w1"]}]
     assert terms(spec) == [{**linux, "matchFields": fields}]
     assert spec["template"]["spec"]["affinity"]["podAntiAffinity"] == {"x": []}
 
 
 def test_without_nodes_the_template_is_the_one_that_running_pods_have() -> None:
-    assert left_out(DAEMON_SET, [])["spec"]["template"]["spec"] == {"affinity": None}
-    assert given_back(DAEMON_SET)["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
+    assert excluding(DAEMON_SET, [])["spec"]["template"]["spec"] == {"affinity": None}
+    assert restoring(DAEMON_SET)["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
 
 
 def test_a_release_runs_on_its_nodes_only_from_its_own_configuration() -> None:

@@ -49,7 +49,7 @@ def test_a_cluster_of_a_process_that_was_killed_is_deleted(run_id: str, engine: 
         assert process.stdout.readline() == "True\n"
         said: list[str] = []
         assert remove_leftovers(say=said.append) == []
-        assert said == [f"kind cluster {name} is in use by a process that runs; it stays"]
+        assert said == [f"kind cluster {name} is in use by a running process; it stays"]
         process.send_signal(signal.SIGKILL)
     assert remove_leftovers() == [name]
     assert engine.containers(name) == []

@@ -57,38 +57,38 @@ def endings(pods: Pods) -> ProxyExits:
 
 def test_one_that_was_started_again_is_told_once_with_the_end_of_its_log(pods: Pods, endings: ProxyExits) -> None:
     pods.containers["x"] = AGAIN
-    assert endings.news() == "kube-proxy on b1 exited with 2; its log ends with:\nstarting\npanic: no luck"
+    assert endings.latest() == "kube-proxy on b1 exited with 2; its log ends with:\nstarting\npanic: no luck"
     assert "previous=true" in pods.asked[-1]
-    assert endings.news() == ""
+    assert endings.latest() == ""
 
 
 def test_one_that_does_not_run_again_yet_is_told_each_time_and_then_no_more(pods: Pods, endings: ProxyExits) -> None:
     for state in (ENDED, WAITS):
         pods.containers["x"] = state
-        assert endings.news().startswith("kube-proxy on b1 exited with 2; ")
+        assert endings.latest().startswith("kube-proxy on b1 exited with 2; ")
     pods.containers["x"] = AGAIN
-    assert endings.news() == ""
+    assert endings.latest() == ""
 
 
 def test_reason_of_an_end_is_told(pods: Pods, endings: ProxyExits) -> None:
     pods.containers["x"] = KILLED
-    assert endings.news().startswith("kube-proxy on b1 exited with 137 (OOMKilled); ")
+    assert endings.latest().startswith("kube-proxy on b1 exited with 137 (OOMKilled); ")
 
 
 def test_one_that_had_ended_before_it_was_ready_is_not_told() -> None:
     pods = Pods()
     pods.containers["x"] = AGAIN
-    assert ProxyExits(cast("Api", cast("Any", pods)), [KUBE_PROXY]).news() == ""
+    assert ProxyExits(cast("Api", cast("Any", pods)), [KUBE_PROXY]).latest() == ""
 
 
 @pytest.mark.parametrize("containers", [{"y": RUNS}, {"x": GONE}, {}])
 def test_what_scenarios_do_is_no_end(containers: dict[str, Object], pods: Pods, endings: ProxyExits) -> None:
     pods.containers = containers
-    assert endings.news() == ""
+    assert endings.latest() == ""
 
 
 def test_an_api_server_that_is_away_says_nothing(pods: Pods, endings: ProxyExits) -> None:
     pods.containers["x"], pods.away = AGAIN, True
-    assert endings.news() == ""
+    assert endings.latest() == ""
     pods.away = False
-    assert endings.news()
+    assert endings.latest()

@@ -25,7 +25,7 @@ class Cluster:
         self.broken = False
 
     @property
-    def left_out(self) -> set[str]:
+    def excluding(self) -> set[str]:
         if not self.patches or not (affinity := self.patches[-1]["spec"]["template"]["spec"]["affinity"]):
             return set()
         (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -40,7 +40,7 @@ class Cluster:
     def list(self, resource: str, namespace: str, *, label_selector: str) -> list[Object]:
         assert label_selector == "app=agent"
         status = {} if self.broken else READY
-        on = [node for node in ("w1", "w2") if node not in self.left_out]
+        on = [node for node in ("w1", "w2") if node not in self.excluding]
         return [{"metadata": {}, "spec": {"nodeName": node}, "status": status} for node in on]
 
 
@@ -56,17 +56,17 @@ def proxies(cluster: Cluster) -> RecipeProxies:
 
 def test_node_is_left_out_and_comes_back(cluster: Cluster, proxies: RecipeProxies) -> None:
     proxies.stop(["w2"])
-    assert cluster.left_out == {"w2"}
+    assert cluster.excluding == {"w2"}
     proxies.start(["w2"])
     assert [len(each["spec"]["template"]["spec"]) for each in cluster.patches] == [1, 1, 1]
-    assert cluster.left_out == set()
+    assert cluster.excluding == set()
 
 
 def test_all_is_as_it_was_installed_at_the_end(cluster: Cluster, proxies: RecipeProxies) -> None:
     proxies.stop(["w1", "w2"])
     proxies.close()
     assert cluster.patches[-1]["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
-    assert cluster.left_out == set()
+    assert cluster.excluding == set()
     before = len(cluster.patches)
     proxies.close()
     assert len(cluster.patches) == before

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from harness.backends.kind.static_pods import (
-    alone,
     image_at,
-    marked,
     of_release,
     tag_of,
+    with_start,
+    without_election,
     without_slices,
 )
 from harness.errors import UnavailableError
@@ -49,7 +49,7 @@ def test_a_release_without_gates_has_no_flag_for_them() -> None:
 
 
 def test_each_start_is_another_pod() -> None:
-    first, second = (marked(pod("kube-apiserver"), start) for start in (1, 2))
+    first, second = (with_start(pod("kube-apiserver"), start) for start in (1, 2))
     assert first != second
     assert first["metadata"]["labels"] == {
         "component": "kube-apiserver", "tier": "control-plane", "trafficdist.dev/start": "1"
@@ -66,7 +66,7 @@ def test_the_slice_controller_is_stopped_alone() -> None:
 
 def test_a_changed_controller_manager_waits_for_no_lease() -> None:
     before = pod("kube-controller-manager")
-    assert changes(before, alone(before)) == ({"--leader-elect=true"}, {"--leader-elect=false"})
+    assert changes(before, without_election(before)) == ({"--leader-elect=true"}, {"--leader-elect=false"})
 
 
 def test_the_port_of_a_registry_is_no_tag() -> None:

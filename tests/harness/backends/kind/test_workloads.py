@@ -59,9 +59,9 @@ def pod(name: str, node: str, state: Object, restarts: int = 0) -> Object:
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (None, "it is not there"),
-        ({"observedGeneration": 1}, "its controller has not seen it yet"),
-        (counts(0, 0, 0), "it wants no pod on any node"),
+        (None, "it does not exist"),
+        ({"observedGeneration": 1}, "its controller has not processed it yet"),
+        (counts(0, 0, 0), "it has no pod on any node"),
         (counts(3, 1, 3), "1 of 3 pods are ready"),
         (counts(3, 3, 2), "2 of 3 pods are ready"),
         (counts(3, 3, 3), ""),
@@ -77,7 +77,7 @@ def test_pod_that_crashes_is_told_with_its_node_and_the_error_of_the_log_before(
     found = trouble(cluster, AGENT, {"t-worker": "a1", "t-worker2": "b1"})
     assert found.said.splitlines() == [
         "DaemonSet kube-system/agent: 0 of 2 pods are ready",
-        f"on b1: pod kube-system/agent-x on node t-worker2: its container ends again and again (back-off): {SEE}",
+        f"on b1: pod kube-system/agent-x on node t-worker2: its container crashes repeatedly (back-off): {SEE}",
         "the first error of its log, in line 2 of 3: E1124 10:00:00.000000       1 main.go:1] no such table",
     ]
     assert found.log == {"agent-b1.log": LOG}
@@ -94,7 +94,7 @@ def test_image_that_is_not_there_is_told_with_the_key_that_brings_it() -> None:
 def test_pod_that_runs_and_is_not_ready_is_told_by_what_it_says_now() -> None:
     said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", {"running": {}})], "waiting\n"), AGENT, {"w": "a1"}).said
     assert said.splitlines()[1:] == [
-        "on a1: pod kube-system/agent-x: it does not get ready",
+        "on a1: pod kube-system/agent-x: it does not become ready",
         "its log has no error, and ends with: waiting",
     ]
 
