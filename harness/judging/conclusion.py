@@ -1,8 +1,7 @@
-"""Derives the verdict on a phase of a test from its judgements, with the same function during a run and years later.
+"""Derives the verdict on a phase of a test from its judgements, by one function during a run and years later.
 
-A scenario goes on while its expectations hold, so the first judgement that is not passed ends it, and stands in the
-report. A verdict with another cause (a skip, an exception, a failure of the scenario's own code) follows from no
-observation: the history states it, with its cause.
+The first judgement that is not passed ends a scenario, and decides. A verdict with another cause (a skip, an exception,
+a failure of the scenario's own code) follows from no observation: the history states it, with its cause.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The exit codes of a run, pytest's own from 0 to 6 and ours from 10, and their precedence.
+"""The exit codes of a run, with their precedence: those of pytest from 0 to 6, and ours from 10.
 
-A failed requirement dominates an inconclusive one, except when the suite does not trust its own instruments. MUST
-decides: what is not met at another level is shown, and changes nothing.
+A failed requirement outranks an inconclusive one, except when the suite does not trust its own instruments. Only MUST
+decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Steady traffic of one client: each of its questions with the time at which it was asked."""
+"""Steady traffic of one client: each of its requests with its time."""
 
 from __future__ import annotations
 

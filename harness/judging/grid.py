@@ -1,4 +1,4 @@
-"""The grid: one row a client, one column an endpoint, and in each cell a count and a mark."""
+"""The grid: a row per client, a column per endpoint, and in each cell a count and a mark."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ VERSION = 2
 SHOWN_IN_FULL = 5
 """Offending observations of one client and call that are written in full; the rest is in the counts."""
 
-_CHANGES = 1000  # that are remembered
+_CHANGES = 1000  # that are kept for explanations
 
 
 class History:
@@ -69,7 +69,7 @@ class History:
         self._digest = b""
         self._windows = 0
         self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest, for the explanation of a failure
-        self._judged: list[Judgement] = []  # since the verdict before
+        self._judged: list[Judgement] = []  # since the last verdict
         self.write("begin", worker=worker, version=VERSION)
 
     def write(self, kind: str, **fields: Any) -> None:
@@ -168,7 +168,7 @@ class Window:
         self._expectation = expectation
         self.plans = plans(expectation, rates)
         self.tallies: dict[str, Tally] = {}
-        self.first_wrong: dict[str, Observation] = {}  # of each client who saw something wrong
+        self.first_wrong: dict[str, Observation] = {}  # by client
         self.opened = time.time()  # Unix time
 
     def observe(self, client: str, observations: Sequence[Observation]) -> None:
@@ -349,7 +349,7 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
     try:
         record = orjson.loads(line)
         del record["digest"]
-        if orjson.dumps(record)[:-1] != body:  # a key that is there twice, and other ways of writing
+        if orjson.dumps(record)[:-1] != body:  # a duplicate key, or another way of writing
             raise ValueError
         if not isinstance(record["kind"], str):
             raise TypeError

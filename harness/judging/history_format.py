@@ -74,7 +74,7 @@ def read_tally(value: Mapping[str, Any]) -> Tally:
     )
 
 
-_FIRST = ord("a")  # of the letters that stand for outcomes
+_FIRST = ord("a")  # letter of outcomes
 
 
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:

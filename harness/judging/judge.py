@@ -86,15 +86,16 @@ class Judged:
 
     def case(self, key: Key) -> CaseResult:
         """Return the derived result of a case."""
-        return self._completed(key, self.cases[key].derived)
+        return self.completed(key, self.cases[key].derived)
 
     def _results(self, cases: Mapping[Key, CaseResult]) -> list[Result]:
         of: dict[str, list[CaseResult]] = {}
         for key in sorted(cases, key=lambda key: self.cases[key].number):
-            of.setdefault(key[0], []).append(self._completed(key, cases[key]))
+            of.setdefault(key[0], []).append(self.completed(key, cases[key]))
         return [Result(self.requirements[each], tuple(of[each])) for each in sorted(of)]
 
-    def _completed(self, key: Key, case: CaseResult) -> CaseResult:
+    def completed(self, key: Key, case: CaseResult) -> CaseResult:
+        """Return the result of a case with its times, steps and attachments."""
         steps, attachments = self.allure.get(key, ([], []))
         start, seconds = self.starts.get(key, 0.0), self.seconds.get(key, 0.0)
         return replace(case, start=start, duration=seconds, steps=steps, attachments=attachments)
@@ -165,7 +166,7 @@ class Judge:
             case "not-run":
                 for key, result in _never_began(record):
                     self._note(key[0], record)
-                    number = len(self.judged.cases)  # the cases of a requirement stand in the order of the plan
+                    number = len(self.judged.cases)  # cases of a requirement are in the order of the plan
                     self.judged.cases[key] = Rejudged(result, replace(result), Cause(record["cause"]), number)
             case "run":
                 self.judged.distrust = tuple(map(str, record["facts"].get("distrust", ())))
@@ -229,7 +230,7 @@ class Judge:
                 derived.explanation = f"{concluded.message}\n\n{concluded.grid}".strip()
         self._note(record["test"], record)
         key, new = (record["test"], stated.parameters), Rejudged(stated, derived, why, int(record["number"]))
-        if not record["phase"]:  # the run's last word
+        if not record["phase"]:  # the final verdict of the run
             self.judged.cases[key] = new
         elif key in self.judged.cases:
             self.judged.cases[key].take_in(new)
@@ -287,7 +288,7 @@ def judge_comparison(record: Mapping[str, Any]) -> Judgement:
 def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
     concluded = conclude(judgements, phase)
     if concluded is None:
-        raise ValueError("it says that it follows from observations, and there is none")
+        raise ValueError("its cause is an observation, and there is none")
     if concluded.verdict is Verdict.PASSED and stated.verdict != Verdict.PASSED:
         text = f"what ended this scenario passes now, and what would have followed is not known: {stated.message}"
         return Judgement(Verdict.INCONCLUSIVE, text)
@@ -305,7 +306,7 @@ def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
                 yield key, CaseResult("", *key, verdict=Verdict(record["verdict"]), **said)
 
 
-# Records that a run writes for this
+# Records that complete a history
 
 
 def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The meaning of a verdict for a run, by the level of its requirement: MUST decides, SHOULD warns, MAY informs.
 
-A verdict says what was seen, and is the same at every level. Exit code, reports and summaries go by its outcome.
+A verdict is the same at every level. Exit code, reports and summaries use its outcome.
 """
 
 from __future__ import annotations

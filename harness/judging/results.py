@@ -1,7 +1,6 @@
-"""The results of requirements: plain values that go from workers to the controller and into every report.
+"""The results of requirements, which every report shows.
 
-A requirement may have several cases (a parametrized test), and has one verdict: the worst of its cases. It has passed
-only when every case has.
+A requirement may have several cases (a parametrized test). Its verdict is the worst of its cases.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.judging.exit_codes import Situation
-from harness.judging.outcome import Outcome, outcome
+from harness.judging.outcome import DECISIVE, Outcome, outcome
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.requirements import Feature, Level, Profile, Requirement
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
-# The title of the longest wait of a scenario until something was as expected.
+# The title of the longest wait of a scenario for an expected state.
 CONVERGENCE = "convergence"
 
 # Reasons that leave a claim unproven: the run is partial.
@@ -138,12 +137,12 @@ class Result:
 
     def message_of(self, case: CaseResult) -> str:
         """Return the message of a case, with the reason or the level before it unless it passed or failed a MUST."""
-        match self.outcome_of(case):
-            case Outcome.NOT_RUN:
-                return f"{case.reason}: {case.message}"
-            case Outcome.WARNING | Outcome.NOTE as kind:
-                return f"{kind}, {self.requirement.level} {case.verdict}: {case.message}"
-        return case.message
+        kind = self.outcome_of(case)
+        if kind is Outcome.NOT_RUN:
+            return f"{case.reason}: {case.message}"
+        if kind is Outcome.MET or kind in DECISIVE:
+            return case.message
+        return f"{kind}, {self.requirement.level} {case.verdict}: {case.message}"
 
     @property
     def reason(self) -> str:

@@ -1,15 +1,14 @@
 """Computes the number of probes that a check needs, from the error rates that it states.
 
-A check of random choices is wrong now and then, and means nothing without its error rates. Sample sizes come from two
-numbers: the smallest fault that must be seen, and the probability to miss it. They are fixed before the run, and stand
-in the report beside the verdict.
+A check of random choices is sometimes wrong, so its error rates belong to it. Sample sizes follow from two numbers: the
+smallest fault to detect, and the probability to miss it. They are fixed before the run, and are in the report.
 
-A fault that hits some connections only hits those of all clients as a rule, and one that hits one client alone hits all
-of its connections. So there are two sizes of faults: a small one, which all clients together see, of whom the same is
-expected, and a larger one, which each of them sees by itself.
+A fault that affects some connections usually affects those of all clients; a fault of one client affects all of its
+connections. So there are two sizes of faults: a small one for all clients together that expect the same, and a larger
+one for each client alone.
 
-All bounds hold for a proxy that picks an endpoint for every connection independently and with equal probabilities. With
-a proxy that takes turns, all endpoints are seen sooner.
+All bounds hold for a proxy that picks an endpoint for every connection independently and with equal probabilities. A
+round-robin proxy shows all endpoints sooner.
 """
 
 from __future__ import annotations

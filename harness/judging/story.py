@@ -1,6 +1,6 @@
-"""The story of a scenario, as its history tells it: changes, what components took up, windows, and steady traffic.
+"""The story of a scenario from its history: changes, waits for components, windows, and steady traffic.
 
-Reports show it. Verdicts follow from the judgements alone.
+Reports show it. Verdicts follow from the judgements only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The timeline of a failure: changes of the cluster and the first wrong observations, in their order.
+"""The timeline of a failure: changes of the cluster and the first wrong observations, by time.
 
-All times are of one clock, and since the beginning of the scenario, like those of its requests.
+Times are of one clock, and count from the beginning of the scenario, as in its log of requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BEFORE = 10
 AFTER = 5
 """The numbers of changes that are shown: the last before the first wrong observation, and the first after it."""
 
-_LONGEST = 140  # letters of one change
+_LONGEST = 140  # characters of one change
 
 
 class Change(NamedTuple):
@@ -51,7 +51,7 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
 
 def said(change: Change) -> str:
     """Return a change in one line."""
-    everywhere = change.facts.get("component", "proxy") != "proxy"  # it is one for all nodes
+    everywhere = change.facts.get("component", "proxy") != "proxy"  # the component is one for all nodes
     told = [(name, value) for name, value in change.facts.items() if value is not None]
     facts = ", ".join(_fact(name, value) for name, value in told if not (everywhere and name == "nodes"))
     text = f"{change.what} {facts}".rstrip()

@@ -1,7 +1,7 @@
-"""Changes in numbers: what steady traffic saw of them, by client.
+"""Changes in numbers: the effects of changes on steady traffic, by client.
 
-What is right after a change is known by the scenario's own tables: by the first window after it that asks the same
-Service at the same kind of address. Times count from the moment at which a change began to be written.
+The expected state after a change is that of the first window after it for the same Service and kind of address. Times
+count from the moment at which the write of a change begins.
 """
 
 from __future__ import annotations

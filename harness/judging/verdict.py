@@ -1,8 +1,7 @@
-"""Derives a verdict from observations: a pure function, so that a recorded run can be judged again.
+"""Derives a verdict from observations. Pure, so that a recorded run can be judged again.
 
 Sets, not shares: a client passes when every answer came from its allowed set and every member was seen. Nothing is
-averaged or forgiven. An unknown outcome is neither right nor wrong, and makes the whole inconclusive unless something
-else failed without doubt.
+averaged. An unknown outcome is neither right nor wrong, and makes the whole inconclusive unless something else failed.
 """
 
 from __future__ import annotations
@@ -290,7 +289,7 @@ class _Client:
         tally = self.tally
         if verdict is Verdict.FAILED:
             offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
-            # A wrong answer says more than a missing one: it comes first.
+            # A wrong answer is more informative than a missing one.
             return [self._offence(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
         found = [
             f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())

@@ -1,1 +1,1 @@
-"""The pytest plugin: its fixtures, its record of tests, and its progress on the terminal."""
+"""The pytest plugin: fixtures, the recording of tests, and the progress on the terminal."""

@@ -1,7 +1,6 @@
-"""Writes progress: lines that stay, and below them on a terminal the present state, redrawn as it changes.
+"""Writes progress: permanent lines, and below them on a terminal the current state, redrawn as it changes.
 
-Without a terminal, and on one that cannot move its cursor, a line shows the state after some seconds without output, so
-that a long run does not look dead.
+Without a terminal that can move its cursor, a line shows the state after some seconds without output.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from harness.report.outcomes import Style
 from harness.report.summary import Line
 
 SILENCE = 3.0
-"""The longest time without output in seconds, plus the time between two looks."""
+"""The longest time without output, in seconds."""
 
 _LOOK = 0.5
 _MOST_SHOWN = 8

@@ -23,10 +23,10 @@ import pytest
 from harness.model.texts import not_gathered
 
 SECONDS = 10.0
-"""The time limit for a fixture's evidence: one that takes longer likely never answers."""
+"""The time limit for a fixture's evidence."""
 
 LONGEST = 400_000
-"""The most letters of one text."""
+"""The most characters of one text."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
 
     gathering = threading.Thread(target=gather, name=f"evidence-{fixture}", daemon=True)
     gathering.start()
-    with contextlib.suppress(pytest.fail.Exception):  # the scenario's time limit, which says nothing of its verdict
+    with contextlib.suppress(pytest.fail.Exception):  # the scenario's time limit, which is no verdict
         gathering.join(SECONDS)
     texts = dict(found)
     if gathering.is_alive():

@@ -1,7 +1,6 @@
-"""Lets a requirement that changes a shared cluster, or reads its metrics, run last and alone.
+"""Runs requirements that change a shared cluster, or read its metrics, last and alone.
 
-Workers are processes, so they agree by a lock on a file of the run: a disruptive test holds it exclusively, the others
-share it.
+Workers are processes, so they use a lock on a file of the run: exclusive for a disruptive test, shared for the others.
 """
 
 from __future__ import annotations

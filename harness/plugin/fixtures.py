@@ -1,8 +1,8 @@
 """Fixtures for scenarios: `three_zones` and others return a `Cluster` of that topology.
 
-Booted backends are kept for the session, one a topology (and one set a worker under xdist); each scenario has a
-Kubernetes namespace of its own on it, which is emptied afterwards. The plugin loads this module in every process of a
-run, also in one that needs no cluster, so the backend is imported only when it is used.
+Booted backends are kept for the session, one per topology, in each worker. Each scenario has its own Kubernetes
+namespace, which is emptied afterwards. The plugin loads this module in every process of a run, so it imports a backend
+only when a test uses one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.scenario.cluster import Cluster
 
 COLLECTIONS = (10_000, 20, 20)
-"""Thresholds of the garbage collector: a probe makes some objects in cycles with none, which Python's 700 look for."""
+"""Thresholds of the garbage collector: a probe makes many objects without cycles."""
 
 
 class Backends:
@@ -39,12 +39,12 @@ class Backends:
         self._run = run
         self._booted: dict[str, Backend] = {}
         self._releases: dict[str, Releases] = {}
-        self._hint_facts: dict[str, bool] = {}  # the answer to the first question, on the first of them
+        self._hint_facts: dict[str, bool] = {}  # from the first of them
 
     def __call__(self, topology: Topology) -> Backend:
         if topology.name not in self._booted:
             self._booted[topology.name] = _boot(self._run, topology)
-            try:  # before anything is asked: who is broken is not judged by
+            try:  # before any test: a broken instrument judges nothing
                 self._booted[topology.name].check_instruments()
             except EndedError as error:
                 raise DistrustError(str(error)) from error
@@ -106,7 +106,7 @@ def _prefix(run: Run | None) -> str:
 @pytest.fixture(scope="session")
 def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
     run = run_of(request.config)
-    if run is not None:  # the plugin ends it, after the last verdict
+    if run is not None:  # the plugin closes it, after the last verdict
         yield run.history
         return
     with History(tmp_path_factory.mktemp("history") / "run.jsonl") as opened:
@@ -145,7 +145,7 @@ def new_cluster(
             raise IneligibleError(f"the cluster is not of topology {wanted.name}")
         if topology is None:
             nodes = " ".join(node.name for node in wanted.nodes)
-            raise IneligibleError(f"the topology asked for does not have {nodes} in their zones")
+            raise IneligibleError(f"the selected topology does not have {nodes} in their zones")
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
         namespace = f"{_prefix(run)}{next(_numbers)}"
@@ -168,7 +168,7 @@ def new_cluster(
 
     yield make
     if run is not None and run.settings.cluster_ends and request.session.exitstatus != pytest.ExitCode.OK:
-        return  # the run ends early: to restore components takes minutes, and the cluster is deleted next
+        return  # the run ends early: restoring components takes minutes, and the cluster is deleted next
     for each in made:
         each.close()
 

@@ -1,8 +1,8 @@
-"""The question before the first test: does a hint change anything at all, and does a hint that comes later?
+"""A smoke test before the first test: does a hint have any effect, and does a hint that is added later?
 
-Most proxies that ignore hints do so silently: a feature is off by default, or packets take another data plane than the
-judged one. Others compare endpoints without their hints, and see no change. Dozens of failures then have one cause,
-which a person should read first. The answer is no verdict: only requirements judge hints.
+Most proxies that ignore hints do so silently: a feature gate is off, or packets take another data plane than the judged
+one. Others compare endpoints without their hints, and see no change. Dozens of failures then have one cause, which a
+person should read first. The result is a note and no verdict.
 """
 
 from __future__ import annotations

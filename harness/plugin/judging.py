@@ -1,7 +1,7 @@
 """Derives the verdict on a test from pytest's report: passed, failed, inconclusive, or skipped for a reason.
 
-Only a failed assertion in the test itself tells something about the implementation. A failed set-up, a time limit, or
-any other exception comes from the suite or the machine, and is inconclusive.
+Only a failed assertion in the test itself is evidence about the implementation. A failed set-up, a time limit, or any
+other exception comes from the suite or the machine, and is inconclusive.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def judge(report: pytest.TestReport, error: BaseException | None, case: Case) ->
 def sentence(error: BaseException | None) -> str:
     """Return the first line of an exception, with its type if it is not one of ours."""
     if error is None:
-        return "the test failed without a word"
+        return "the test failed without a message"
     first = first_line(str(error))
     if isinstance(error, (AssertionError, pytest.fail.Exception, HarnessError)):
         return first or type(error).__name__
@@ -180,7 +180,7 @@ def is_distrust(error: BaseException | None) -> bool:
 def why_broken_off(error: BaseException) -> str:
     """Return why a process of the run cannot continue; "" if the reason is unknown, which is a defect."""
     if isinstance(error, EOFError):  # execnet's
-        return "a worker ended while it was started"
+        return "a worker exited while it started"
     return why_it_cannot_go_on(error) or (sentence(error) if isinstance(error, HarnessError) else "")
 
 

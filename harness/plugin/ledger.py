@@ -1,7 +1,6 @@
-"""Reads the results of all tests from the history, at any time of a run; at its end writes reports and exit code.
+"""Reads the results of all tests from the history during a run; at its end writes reports and sets the exit code.
 
-Workers write the history, and only they see what happens in a test. The controller adds the cases without a result:
-a worker that crashed, a run that ended early.
+Workers write the history. The controller adds the cases without a result: a worker crashed, or the run ended early.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Ledger:
         self._crashed: dict[str, CaseResult] = {}  # by node id
         self._other_failures = 0
         self._stopped = ""
-        self._broke_off = False  # it could not go on, for a known reason
+        self._broke_off = False  # it could not continue, for a known reason
         self.exit_code: ExitCode | None = None
         self.report: Path | None = None  # once it is written
 
@@ -77,7 +76,7 @@ class Ledger:
         key = (case.requirement, private(case.parameters))
         known = replace(judged.case(key), nodeid=case.nodeid) if key in judged.cases else None
         if known is None or (known.verdict == Verdict.PASSED and key not in judged.seconds):
-            return self._crashed.get(case.nodeid) or self._absent(case)
+            return judged.completed(key, self._crashed.get(case.nodeid) or self._absent(case))
         if crashed := self._crashed.get(case.nodeid):
             known.worsen(crashed)
         return known

@@ -1,7 +1,7 @@
 """Shows a run on the terminal: its settings, a line for each requirement, and the summary.
 
-pytest's own reporter is set to quiet, but still writes the lines, so that capture, colour and NO_COLOR work as
-everywhere in pytest. With -v it reports as usual, and only header and summary are ours.
+pytest's own reporter is quiet, but still writes the lines, so that capture, colour and NO_COLOR work as everywhere in
+pytest. With -v it reports as usual, with our header and summary.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
 _ENDING = 0.0075  # seconds after the last case, for each case: 3.9 s were measured for 511 cases on two processors
 _TRUST = 5.0  # the weight of expected durations, in seconds of this run's own durations
 _WIDEST = 100
-_SHORTEST = 12  # letters of a reason that is cut
+_SHORTEST = 12  # characters of a reason that is cut
 
 
 def hush(config: pytest.Config) -> None:
@@ -218,7 +218,7 @@ class Eta:
         Expected durations are scaled by the ratio that ended and running cases of this run have taken so far, since a
         machine may be busy, and workers slow each other down.
         """
-        running, todo = self.running.copy(), self._todo.copy()  # others may begin and end meanwhile
+        running, todo = self.running.copy(), self._todo.copy()  # other threads change both
         late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
         took = _TRUST + self._took + sum(late.values())
         times = took / (_TRUST + self._expected + sum(todo.get(each, 0.0) for each in late))

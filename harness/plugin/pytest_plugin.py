@@ -71,7 +71,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         return int(code)
     run = run_of(config)
     if run is not None and not run.worker:
-        run.folder.abandon()  # if it came to nothing that could be reported
+        run.folder.abandon()  # if there is nothing to report
         if run.distrust and status == ExitCode.INTERNAL_ERROR:
             print(f"error: {run.distrust[0]}", file=sys.stderr)  # noqa: T201
             return int(ExitCode.DISTRUST)
@@ -89,7 +89,7 @@ def _take_charge(config: pytest.Config) -> None:
         return
     settings = resolve(given, options_file=options_file or "", ini=ini)
     if not settings.backend:
-        raise UsageError("--td-backend: say where to run; available: netns, kubeconfig, kind")
+        raise UsageError("--td-backend: choose where to run; available: netns, kubeconfig, kind")
     if settings.kubernetes_version or settings.feature_gates:
         from harness.control_planes.embedded import features_of
 
@@ -107,7 +107,7 @@ def _take_charge(config: pytest.Config) -> None:
     folder = OutputFolder(Path(settings.output_dir).absolute() if settings.output_dir else default_path())
     run = Run(settings, folder, _arguments(config), whole_suite=_is_whole_suite(config))
     config.stash[RUN] = run
-    if not config.option.basetemp:  # pytest's own is named for the user by $LOGNAME, and may be somebody else's
+    if not config.option.basetemp:  # pytest's own is named by $LOGNAME, and may belong to another user
         config.option.basetemp = str(folder.parts / "pytest")
     run.suite = _suite(config)
     run.durations = durations.cached(settings, run.suite)
@@ -237,7 +237,7 @@ def _set_up(config: pytest.Config, run: Run) -> None:
             sandbox.enter()
             of_settings(run.settings)
             if len(run.settings.families) == 1:
-                why = f"IP families: it has {run.settings.families[0]} alone"
+                why = f"IP families: it has only {run.settings.families[0]}"
                 run.lacking = dict.fromkeys(OF_BOTH_FAMILIES, why)
         else:
             _take_cluster(config, run)
@@ -255,10 +255,10 @@ def _take_cluster(config: pytest.Config, run: Run) -> None:
         print(for_terminal(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def close() -> None:
-        with unsilenced(say, "still giving the cluster back"):
+        with unsilenced(say, "still releasing the cluster"):
             session.close()
 
-    with unsilenced(say, f"still making ready the cluster of --backend {run.settings.backend}") as heard:
+    with unsilenced(say, f"still preparing the cluster of --backend {run.settings.backend}") as heard:
         session = Session(run.settings, heard)
         session.start()
     config.add_cleanup(close)
@@ -301,7 +301,7 @@ def pytest_configure_node(node: Any) -> None:
     run = run_of(node.config)
     if run is not None:
         node.workerinput[_WORKER_INPUT] = run.to_json()
-        run.worker_pids.append(node.gateway._rinfo().pid)  # xdist has asked for it
+        run.worker_pids.append(node.gateway._rinfo().pid)  # cached by xdist
         node.sendcommand = functools.partial(_send_if_alive, node.sendcommand)
 
 

@@ -97,7 +97,7 @@ class Recorder:
             return
         found = [marker for item in items if (marker := item.get_closest_marker("generates")) is not None]
         if not found:
-            raise UsageError("--generate, --replay: the suite has no test that makes scenarios")
+            raise UsageError("--generate, --replay: the suite has no test that generates scenarios")
         for check in {marker.args[0] for marker in found}:
             check(asked)
 
@@ -139,7 +139,7 @@ class Recorder:
         """Return the reason why a test does not run, like `reason_to_skip`."""
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
         if self._run.settings.generation and item.get_closest_marker("generates") is None:
-            reason, thing = SkipReason.DESELECTED, "--generate and --replay ask other scenarios"
+            reason, thing = SkipReason.DESELECTED, "--generate and --replay run other scenarios"
         if not reason:
             reason, thing = plan.what_cannot_show(requirement, self._run.lacking)
         if not reason and self._run.target:
@@ -160,7 +160,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # the same in any order, and in any worker
+        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # equal in any order and any worker
         with judging.told_apart("set-up"):
             return (yield)
 
@@ -199,7 +199,7 @@ class Recorder:
                     self._witness(item, result, prefix, judging.logs_of(error))
                 except DistrustError as failure:  # a full disk, for example: the result is still reported
                     distrust = distrust or judging.sentence(failure)
-            # What the plan alone decides is left to the end of the run.
+            # Cases that the plan skips are recorded at the end of the run.
             if case.to_run and (report.when == "call" or result.verdict != Verdict.PASSED):
                 phase, ended_by = judging.PHASES[str(report.when)], judging.judgement_of(error)
                 facts = {"ended_by": ended_by, "number": number, **described(requirement, result)}
@@ -237,7 +237,7 @@ class Recorder:
     def pytest_sessionfinish(self) -> None:
         """End the history of a worker. Without workers it ends before the reports."""
         if self._run.worker:
-            with contextlib.suppress(OSError):  # a full disk: then it has no end, which the controller sees
+            with contextlib.suppress(OSError):  # a full disk: the controller notices the missing end
                 self._run.close_history()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

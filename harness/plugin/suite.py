@@ -1,4 +1,4 @@
-"""Runs pytest over a suite, wherever it is installed, whatever the present folder and configuration."""
+"""Runs pytest over a suite, independent of where it is installed, and of the current folder and configuration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Writes Allure results at the end of a run, one for each case, from the same list of results as all other reports.
+"""Writes Allure results at the end of a run, one per case, from the results of all other reports.
 
-Steps and attachments, which only a process that runs tests can see, come with its results (see `harness.plugin.steps`).
-Allure tells cases apart by `testCaseId` and parameters: it takes two that share both for one case and its retry.
+Allure distinguishes cases by `testCaseId` and parameters: two cases that share both count as a test and its retry.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ def write(
     transitions: Numbers,
 ) -> None:
     """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`."""
-    for each in (folder.path / "allure-results").glob("*-result.json"):  # of an earlier try in this run
+    for each in (folder.path / "allure-results").glob("*-result.json"):  # of an earlier attempt in this run
         each.unlink()
     for result in (each for each in results if not each.left_out):
-        for case in result.cases:  # those too that options left out: without them it would look met as a whole
+        for case in result.cases:  # also those that options left out: without them the requirement would look met
             changes = transitions.get((case.requirement, case.parameters), ())
             attachments = [*_evidence(folder, case), *case.attachments, *_table(folder, changes)]
             whole = {**_result(result, case, settings), "attachments": attachments}

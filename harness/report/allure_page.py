@@ -1,6 +1,6 @@
-"""Makes the report of a run that Allure shows, one HTML file, where Node is.
+"""Makes the Allure report of a run, one HTML file, where Node is installed.
 
-Allure is a Node program, which npx fetches and starts. Nothing of it is installed, and no run needs it.
+Allure is a Node program that npx fetches and starts. No run needs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def write(run: str, out: Path | None = None) -> Path:
     folder = place_of(run).parent
     for name in ("allure-results", "allurerc.json"):
         if not (folder / name).exists():
-            raise UsageError(f"{folder}: there is no {name} in it; want the folder of a run, as the run left it")
+            raise UsageError(f"{folder}: there is no {name} in it; want the complete folder of a run")
     target = out or folder / PAGE
     with tempfile.TemporaryDirectory(prefix="trafficdist-allure-") as made:
         _generate(folder, made)
@@ -46,17 +46,17 @@ def write(run: str, out: Path | None = None) -> Path:
 def _generate(folder: Path, made: str) -> None:
     npx = shutil.which("npx")
     if npx is None:
-        raise UnavailableError(f"Allure is a Node program, and npx is not here. {_HOW}")
+        raise UnavailableError(f"Allure is a Node program, and npx is not installed. {_HOW}")
     command = [npx, "--yes", ALLURE, "generate", "allure-results", "--output", made]
     try:
         done = subprocess.run(  # noqa: S603  npx itself, with arguments of ours
             command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(f"`npx {ALLURE}` does not end well: {error}. {_HOW}") from error
+        raise UnavailableError(f"`npx {ALLURE}` fails: {error}. {_HOW}") from error
     if done.returncode or not (Path(made) / "index.html").exists():
         said = " ".join((done.stderr or done.stdout).split())[-300:]
         raise UnavailableError(
-            f"`npx {ALLURE}` made no report (exit code {done.returncode}): {said or 'it said nothing'}. {_HOW} "
-            "The first time it is fetched from the npm registry."
+            f"`npx {ALLURE}` made no report (exit code {done.returncode}): {said or 'no output'}. {_HOW} "
+            "The first call fetches it from the npm registry."
         )

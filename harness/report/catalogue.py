@@ -1,4 +1,4 @@
-"""The catalogue of requirements as JSON, YAML, Markdown or a table, always by id."""
+"""Writes the catalogue of requirements as JSON, YAML, Markdown or a table, by id."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What failures have in common: the mutants whose one fault would be seen by all of them, as it was seen here.
+"""Finds what failures have in common: a mutant whose fault explains several of them.
 
-Each requirement names mutants that it kills, and each mutant the symptom by which it does. A mutant is a likely cause
-where several of the requirements that name it fail with its symptom, and hardly any is met. That is a hint for people
-and no verdict: a cause that no mutant stands for is not found.
+Each requirement names mutants that it kills, and each mutant its symptom. A mutant is a likely cause if several
+requirements that name it fail with its symptom, and hardly any is met. That is a hint and no verdict: a cause without a
+mutant is not found.
 """
 
 from __future__ import annotations

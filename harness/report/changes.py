@@ -1,8 +1,7 @@
 """Finds verdicts that changed between two nights, and writes an issue for each requirement.
 
-Pure: from loaded `report.yaml` files, by the name of the place of each run, to changes and Markdown. Only verdicts
-count. A new requirement is a change only if it is not met; one that has vanished always is. What a quick run did not
-ask is neither.
+Pure: from loaded `report.yaml` files, by the name of the place of each run, to changes and Markdown. A new requirement
+is a change only if it is not met. Requirements that a quick run left out are no change.
 """
 
 from __future__ import annotations

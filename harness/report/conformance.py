@@ -1,7 +1,7 @@
-"""Builds the conformance report as a value from verdicts, and validates it against its schema.
+"""Builds the conformance report from verdicts, and validates it against its schema.
 
-Field names up to `succeededProvisionalTests` are those of Gateway API's reports, in their order, for people and scripts
-that know them. A level without tests is absent.
+Fields up to `succeededProvisionalTests` have the names and order of Gateway API reports, for people and scripts that
+know them. A level without tests is absent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
-_LONGEST = 300  # letters of what a validator says
+_LONGEST = 300  # characters of an error by the validator
 MOST_BYTES = 16 * MEGABYTE
 """A report of the whole suite has a quarter of a megabyte."""
 
@@ -130,7 +130,7 @@ def read_report(place: str) -> dict[str, Any]:
         times = Counter(each[name] for each in report[key])
         twice = next((each for each, number in times.items() if number > 1), None)
         if twice is not None:
-            raise UsageError(f"report {shown(place)}: key {key}: {name} {twice[:100]!r} stands there twice")
+            raise UsageError(f"report {shown(place)}: key {key}: {name} {twice[:100]!r} is there twice")
     for each in report["artifacts"]:
         if not is_inside(each["path"]):
             raise UsageError(f"report {shown(place)}: key artifacts: {each['path'][:100]!r} is no path in its folder")

@@ -1,4 +1,4 @@
-"""The environment and the suite of a run, read from this machine, without the network."""
+"""The environment and the suite of a run, from this machine, without the network."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Writes the JUnit XML of a run, in the newest schema that pytest knows (xunit2), one file for the whole run.
+"""Writes the JUnit XML of a run, in the newest schema that pytest has (xunit2), one file for the whole run.
 
-The class name is the document and the name the slug, so that both together are the requirement's id. As in the report,
-requirements that options of the run left out are not in it: CI shows the selection.
+Class name and name are document and slug, which together are the id of the requirement. Requirements that options left
+out are absent, as in the report.
 
-JUnit has no warnings. A SHOULD or MAY that is not met is `skipped`, as pytest writes a failure that was expected: CI
-systems show it apart, neither green nor as a failure. Its type says what it is.
+JUnit has no warnings. A SHOULD or MAY that is not met is `skipped`, as pytest writes an expected failure: CI systems
+show it neither as passed nor as failed. Its type names the outcome.
 """
 
 from __future__ import annotations

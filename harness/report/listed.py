@@ -1,7 +1,7 @@
 """Writes catalogues: the same rows as a table, JSON, YAML or Markdown.
 
-A table for a program has one line a row, and is never folded: a name that is broken over two lines can be neither
-copied nor searched for. On a terminal a row is a name alone on its line, and below it the rest.
+A table for a program has one line per row, and is never wrapped, so that names can be copied and searched. On a
+terminal the name is on a line of its own.
 """
 
 from __future__ import annotations

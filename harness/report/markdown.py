@@ -1,7 +1,6 @@
-"""The summary of a run as Markdown, for a pull request: failures first, each with a map of who reached whom.
+"""Writes the summary of a run as Markdown, for a pull request: failures first, each with a map of who reached whom.
 
-Pure: from the report, its results and the stories in its history to text. It fits a comment on GitHub, which holds
-65,536 letters.
+It fits into a comment on GitHub, which holds 65,536 characters.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from harness.report.page.page import code_of
 from harness.report.summary import conclusion
 
 MOST_WHOLE = 35_000
-"""Letters of failures that are told whole, with a map; the next ones have a line each."""
+"""The characters of failures that are shown in full, with a map; further ones have a line each."""
 
 MOST_LINES = 20
 """The most lines of a list; the report has all."""
 
-_MOST_EXPLANATION = 3000  # letters
+_MOST_EXPLANATION = 3000  # characters
 _MOST_PICTURE = 3000
-_LONGEST = 200  # letters of a message
+_LONGEST = 200  # characters of a message
 
 
 def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: Mapping[Key, Story]) -> str:

@@ -1,4 +1,4 @@
-"""Writes mutants and benign variants as JSON, YAML, Markdown or a table: their faults, and who kills each."""
+"""Writes mutants and benign variants as JSON, YAML, Markdown or a table, with the requirements that kill each."""
 
 from __future__ import annotations
 

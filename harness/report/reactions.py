@@ -1,4 +1,4 @@
-"""Changes in numbers, as the reports show them: a list in `report.yaml`, a table in Allure, columns in comparisons."""
+"""The numbers of steady traffic in reports: a list in `report.yaml`, a table in Allure, columns in comparisons."""
 
 from __future__ import annotations
 

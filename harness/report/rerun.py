@@ -1,7 +1,7 @@
 """The command at the end of a failure, which runs one requirement again with the same settings.
 
-It has the options that can change the verdict, and not those that only name an output. It leaves out an option that
-follows from the others, as the mode follows from the proxy.
+It has the options that can change the verdict, and leaves out an option that follows from the others, such as a mode
+that follows from the proxy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ELSEWHERE = frozenset(
 )  # fmt: skip
 """Options that select other requirements, choose the output, or name the implementation."""
 
-_ALWAYS = ("backend", "seed")  # only the command has a default for the first; the second has none
+_ALWAYS = ("backend", "seed")  # the plugin has no default for the first; the second has none
 
 
 def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
-"""The summary at the end of a run: counts, failures with their reasons, skipped requirements, and the report's path.
+"""Writes the header and the summary of a run: counts, failures with their reasons, skipped requirements, the report.
 
-Returns lines of text with a style. Pure, but for the mutants that are looked up where several requirements fail.
+It returns lines of text with a style.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
 
 NOTES_ON_HINTS = {
-    "hintsChangeSomething": "hints change nothing here: every endpoint is used with them as without. Is the feature "
-    "turned on?",
-    "changesOfHintsAreFollowed": "hints that change on a living slice are not followed, though those of a new slice "
-    "are. Does the proxy compare endpoints without them, and see no change?",
+    "hintsChangeSomething": "hints have no effect here: every endpoint is used with and without them. Is the feature "
+    "enabled?",
+    "changesOfHintsAreFollowed": "the proxy follows hints of a new EndpointSlice, but not changed hints of an existing "
+    "one. Does it compare endpoints without their hints?",
 }
-"""What is said of a fact about the environment that does not hold."""
+"""Notes by the fact about the environment that is false."""
 
-_SLOW = 5.0  # seconds of a convergence that is worth a line
+_SLOW = 5.0  # seconds of a convergence that is shown
 _MOST_LINES = 60  # of one explanation; the evidence has all of it
 _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
-    SkipReason.INELIGIBLE: "the cluster is not suited",
+    SkipReason.INELIGIBLE: "the cluster is not suited for it",
     SkipReason.UNAVAILABLE: "this machine or backend cannot do it",
-    SkipReason.DESELECTED: "an option of this run ended it before them",
+    SkipReason.DESELECTED: "an option ended the run before it",
 }
 
 
@@ -197,7 +197,7 @@ def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: 
         yield Line(str(cause), "yellow")
     slowest = slowest_convergence(results)
     if slowest and slowest[0] >= _SLOW:
-        yield Line(f"The slowest change took {slowest[0]:.1f} s to be taken up, in {slowest[1]}.", "faint")
+        yield Line(f"The slowest change took {slowest[0]:.1f} s to take effect, in {slowest[1]}.", "faint")
     if reasons:
         yield Line(f"No certificate can rest on this run: {'; '.join(reasons)}.", "faint")
     if report:

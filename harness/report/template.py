@@ -1,6 +1,6 @@
-"""The template engine of HTML pages, and the style that all of them share.
+"""The template engine of HTML pages, and their common style.
 
-All texts of others are escaped by the engine, and what a screen would obey is shown.
+The engine escapes all texts, and shows control characters.
 """
 
 from __future__ import annotations

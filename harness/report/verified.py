@@ -1,8 +1,7 @@
-"""Verifies a report against the history of its run and the catalogue: what it says of a run must follow from them.
+"""Verifies a report against the history of its run and the catalogue: everything in it must follow from them.
 
-Each check has its own name, and its refusals their own words. The history is derived again from its observations; the
-report may say nothing else. Who writes both anew, digests included, has made a run of their own: a report is as good
-as whoever publishes it.
+Each check has a name, and reports each difference in a sentence. Somebody who rewrites report and history, digests
+included, has made another run: a report is as trustworthy as its publisher.
 """
 
 from __future__ import annotations
@@ -91,14 +90,14 @@ def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requir
 
 def _history(run: Evidence) -> Iterator[str]:
     if not run.recorded.complete:
-        yield "a worker of the run did not write its end"
+        yield "the history of a worker has no end"
     begun = [each["worker"] for each in run.recorded.records if each["kind"] == "begin" and each.get("worker")]
     named = run.recorded.records[0].get("merged", [])
     if sorted(begun) != sorted(named):
-        yield f"it names the workers {', '.join(named)}, and has the beginnings of {', '.join(begun)}"
+        yield f"it names workers {', '.join(named)}, and has records of {', '.join(begun)}"
     yield from run.judged.contradictions
     if not run.judged.report:
-        yield "it does not say what the report says of the run as a whole: an older release made it"
+        yield "it lacks the facts about the run: an older release made it"
 
 
 def _artifacts(run: Evidence) -> Iterator[str]:
@@ -113,7 +112,7 @@ def _artifacts(run: Evidence) -> Iterator[str]:
             yield f"{path} is not a path inside the folder"
         elif path == HISTORIES[0]:
             if each["sha256"] != run.recorded.sha256:
-                yield f"{path} is not the file that the report was made with: its SHA-256 is {run.recorded.sha256}"
+                yield f"{path} was changed after the run: its SHA-256 is {run.recorded.sha256}"
         else:
             yield from _artifact(run.folder, path, each["sha256"])
 
@@ -121,18 +120,18 @@ def _artifacts(run: Evidence) -> Iterator[str]:
 def _artifact(folder: Path, path: str, sha256: str) -> Iterator[str]:
     place = folder / path
     if not place.is_file() or place.resolve() != folder.resolve() / path:  # no link leads out of the folder
-        yield f"{path} is not there"
+        yield f"{path} is missing"
     elif sha256_of(place) != sha256:
-        yield f"{path} is not the file that the report was made with"
+        yield f"{path} was changed after the run"
 
 
 def _suite(run: Evidence) -> Iterator[str]:
     suite = run.report["suite"]
     version = suite["harness"] if "harness" in suite else suite["version"]
     if version != suite_version():
-        yield f"trafficdist {version} made it, and this is {suite_version()}: verify it with that one"
+        yield f"trafficdist {version} made it, and this is {suite_version()}: verify it with {version}"
     if suite.get("revision", "").endswith("-dirty"):
-        yield "the suite was a checkout with changes of its own"
+        yield "the suite was a checkout with uncommitted changes"
     if suite["catalogueDigest"] != catalogue_digest(run.catalogue.values()):
         yield "its catalogue is not that of the installed suite: take the release that made the run"
 
@@ -150,14 +149,14 @@ def _release(run: Evidence) -> Iterator[str]:
 def _catalogue(run: Evidence) -> Iterator[str]:
     times = Counter(test["id"] for test in run.report["tests"])
     for name in sorted(name for name, number in times.items() if number > 1):
-        yield f"{name} stands there {times[name]} times"
+        yield f"{name} is listed {times[name]} times"
     for name in sorted(times.keys() - run.catalogue.keys()):
-        yield f"{name} is no requirement of the suite"
+        yield f"the suite has no requirement {name}"
     asked = {each.requirement.id for each in run.results if not each.left_out}
     for name in sorted(asked - times.keys()):
-        yield f"{name} was judged, and is missing"
+        yield f"{name} is in the history, and missing in the report"
     for name in sorted(run.catalogue.keys() - {each.requirement.id for each in run.results}):
-        yield f"{name} is a requirement of the suite, and the run knows nothing of it"
+        yield f"{name} is a requirement of the suite, and missing in the history"
     for test in run.report["tests"]:
         if test["id"] in run.catalogue:
             yield from _described(test, run.catalogue[test["id"]])
@@ -172,18 +171,18 @@ def _described(test: Mapping[str, Any], requirement: Requirement) -> Iterator[st
     }
     for key, value in true.items():
         if test.get(key, "") != value:
-            yield f"{test['id']} has {key} {test.get(key, '')}, and the catalogue says {value}"
+            yield f"{test['id']} has {key} {test.get(key, '')}, and in the catalogue {value}"
 
 
 def _verdicts(run: Evidence) -> Iterator[str]:
     yield from differences(run.judged, run.report)
     for name, why in run.judged.causes().items():
         if why in _NOT_DERIVED:
-            yield f"{name} has {why}: no observation says so"
+            yield f"{name} has {why}: this follows from no observation"
 
 
 _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
-"""Causes of verdicts that are good and follow from nothing."""
+"""Causes of good verdicts that follow from no observation."""
 
 
 def _tests(run: Evidence) -> Iterator[str]:
@@ -195,54 +194,47 @@ def _tests(run: Evidence) -> Iterator[str]:
     for test in run.report["tests"]:
         known = made.get(test["id"], test)
         shorter = published.test_values(known)
-        for key in sorted((test.keys() | known.keys()) - _TOLD_ELSEWHERE):
+        for key in sorted((test.keys() | known.keys()) - _COMPARED_ELSEWHERE):
             if test.get(key) not in (known.get(key), shorter.get(key)):
-                yield f"{test['id']} has another {key}: {_first_difference(test.get(key), known.get(key))}"
+                yield f"{test['id']}: {key}: {_first_difference(test.get(key), known.get(key))}"
     listed = {each["path"] for each in run.report["artifacts"]}
     for test in run.report["tests"]:
         for path in sorted(set(test["evidence"]) - listed):
-            yield f"{test['id']} rests on {path}, which is not listed"
+            yield f"{test['id']} has evidence {path}, which is no artifact"
 
 
 def _transitions(run: Evidence) -> Iterator[str]:
-    told, made = run.report.get("transitions", []), listed(by_case(run.judged))
-    if told != made:
-        names = [each["test"] for each in told], [each["test"] for each in made]
-        if names[0] != names[1]:
-            yield f"it has the changes of {len(told)} tests, and the history those of {len(made)}"
-        else:
-            yield f"what steady traffic saw is another: {_first_difference(told, made)}"
+    yield from _difference("steady traffic", run.report.get("transitions", []), listed(by_case(run.judged)))
 
 
-_TOLD_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "reason", "message"}
+_COMPARED_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "reason", "message"}
 """What `catalogue` and `verdicts` compare."""
 
 
 def _statistics(run: Evidence) -> Iterator[str]:
-    told = {each["name"]: each for each in run.report["profiles"]}
-    made = {each["name"]: each for each in conformance.profiles(run.results, run.report["features"])}
-    if len(told) != len(run.report["profiles"]):
-        yield "a profile stands there twice"
-    for name in sorted(told.keys() | made.keys()):
-        if name not in told or name not in made:
-            yield f"profile {name} is {'missing' if name in made else 'there, and nothing of it was asked'}"
-        elif told[name] != made[name]:
-            yield f"profile {name} is not what follows from its tests: {_first_difference(told[name], made[name])}"
-
-
-def _first_difference(told: Any, made: Any) -> str:
-    if isinstance(told, dict) and isinstance(made, dict):
-        key = next(each for each in sorted(told.keys() | made.keys()) if told.get(each) != made.get(each))
-        return f"{key}: {_first_difference(told.get(key), made.get(key))}"
-    if isinstance(told, list) and isinstance(made, list) and len(told) == len(made):
-        return _first_difference(*next(pair for pair in zip(told, made, strict=True) if pair[0] != pair[1]))
-    return f"{told!r} is said, and {made!r} follows"
+    yield from _difference(
+        "profiles", run.report["profiles"], conformance.profiles(run.results, run.report["features"])
+    )
 
 
 def _causes(run: Evidence) -> Iterator[str]:
-    told, made = run.report.get("likelyCauses"), [each.to_json() for each in causes.of(run.results)]
-    if told is not None and told != made:  # an older report says none
-        yield f"likely causes are not what follows from its tests: {_first_difference(told, made)}"
+    stated = run.report.get("likelyCauses")
+    if stated is not None:  # older reports have none
+        yield from _difference("likely causes", stated, [each.to_json() for each in causes.of(run.results)])
+
+
+def _difference(what: str, stated: Any, derived: Any) -> Iterator[str]:
+    if stated != derived:
+        yield f"{what}: {_first_difference(stated, derived)}"
+
+
+def _first_difference(stated: Any, derived: Any) -> str:
+    if isinstance(stated, dict) and isinstance(derived, dict):
+        key = next(each for each in sorted(stated.keys() | derived.keys()) if stated.get(each) != derived.get(each))
+        return f"{key}: {_first_difference(stated.get(key), derived.get(key))}"
+    if isinstance(stated, list) and isinstance(derived, list) and len(stated) == len(derived):
+        return _first_difference(*next(pair for pair in zip(stated, derived, strict=True) if pair[0] != pair[1]))
+    return f"the report has {stated!r}, and {derived!r} follows from the history"
 
 
 def _features(run: Evidence) -> Iterator[str]:
@@ -250,14 +242,14 @@ def _features(run: Evidence) -> Iterator[str]:
     known = {each.name: each for each in Plan(dict(run.catalogue)).features()}
     if names != list(known):
         odd = sorted(set(names) ^ set(known)) or sorted({each for each in names if names.count(each) > 1})
-        yield f"the features are not those of the suite: {', '.join(odd)}"
+        yield f"features differ from the suite: {', '.join(odd)}"
     undeclared = {each["name"] for each in run.report["features"] if not each["declared"]}
     for result in run.results:
         lacking = sorted(undeclared & {each.name for each in result.requirement.features})
         if lacking and not result.left_out and result.reason != SkipReason.UNSUPPORTED:
-            yield f"{result.requirement.id} was tried, and its feature {', '.join(lacking)} is not declared"
+            yield f"{result.requirement.id} ran, and its feature {', '.join(lacking)} is not declared"
         if result.reason == SkipReason.UNSUPPORTED and not (lacking or _ruled_out(result.requirement)):
-            yield f"{result.requirement.id} is said to be unsupported, and all its features are declared"
+            yield f"{result.requirement.id} is unsupported, and all its features are declared"
     exempt = sorted(each for each in undeclared & known.keys() if known[each].core)
     if exempt:
         yield f"core features are not declared: {', '.join(exempt)}"
@@ -272,20 +264,19 @@ def _run(run: Evidence) -> Iterator[str]:
     said = run.report["run"]
     if said["retries"]:
         yield f"{said['retries']} tests were repeated"
-    deselected = left_out(run.results)
-    if said.get("deselected", {}) != deselected:
-        yield f"it says that options left out {said.get('deselected', {})}, and the history says {deselected}"
+    yield from _difference("deselected", said.get("deselected", {}), left_out(run.results))
     if any(run.judged.distrust):
         yield f"the suite did not trust itself: {'; '.join(run.judged.distrust)}"
     if run.judged.interrupted or said.get("interrupted"):
         yield "the run was interrupted"
     if not said["certifiable"]:
         yield f"no certificate can rest on it: {'; '.join(said['certifiableReasons'])}"
-    for name in _NEVER_CERTIFIABLE:
-        if said["certifiable"] and (given := _given(said["arguments"], name)):
-            yield f"it was run with --{name} {given}, and is said to be certifiable"
-    if said["certifiable"] and ("quick" in said or {"--quick", "--td-quick"} & set(said["arguments"])):
-        yield "it was run with --quick, and is said to be certifiable"
+    else:
+        given = {name: _given(said["arguments"], name) for name in _NEVER_CERTIFIABLE}
+        narrowed = [f"--{name} {value}" for name, value in given.items() if value]
+        if "quick" in said or {"--quick", "--td-quick"} & set(said["arguments"]):
+            narrowed.append("--quick")
+        yield from (f"it was run with {each}, and is marked as certifiable" for each in narrowed)
     if said["timeScale"] != 1:
         yield f"its times were scaled by {said['timeScale']}"
 
@@ -309,11 +300,11 @@ def _times(run: Evidence) -> Iterator[str]:
     ended = datetime.fromisoformat(run.report["date"]).timestamp()
     seconds = run.report["run"]["durationSeconds"]
     if abs(begun - first["wall"]) > CLOCK_SECONDS:
-        yield "it began at another time than its history"
+        yield "its start time differs from the history"
     if abs(ended - last["wall"]) > CLOCK_SECONDS:
-        yield "its date is not that of the end of its history"
+        yield "its date differs from the end of the history"
     if abs(seconds - (last["mono"] - first["mono"])) > CLOCK_SECONDS:
-        yield f"it took {seconds} s, and its history {last['mono'] - first['mono']:.0f} s"
+        yield f"it took {seconds} s, and the history {last['mono'] - first['mono']:.0f} s"
 
 
 def _identity(run: Evidence) -> Iterator[str]:
@@ -323,10 +314,9 @@ def _identity(run: Evidence) -> Iterator[str]:
     for name in (*NAMES, "url"):
         given = _given(run.report["run"]["arguments"], name)
         if given and run.report["implementation"][name] != given:
-            yield f"the implementation has {name} {run.report['implementation'][name]}, and the run was given {given}"
+            yield f"the implementation has {name} {run.report['implementation'][name]}, and the option was {given}"
     for name, value in run.judged.report.items():
-        if run.report.get(name) != value:
-            yield f"{name} is not what the history says: {_first_difference(run.report.get(name), value)}"
+        yield from _difference(name, run.report.get(name), value)
 
 
 CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {

@@ -1,4 +1,4 @@
-"""Writes all output of a run, the conformance report last, since it holds digests of all but the page."""
+"""Writes all output of a run. The conformance report comes last, since it holds digests of the other files."""
 
 from __future__ import annotations
 

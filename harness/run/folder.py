@@ -1,4 +1,4 @@
-"""The output folder of a run: made and checked before the run; each file is written whole or not at all.
+"""The output folder of a run: created and checked before the run. Each file is written whole or not at all.
 
     report.yaml  report.html  junit.xml  allure-results/  allurerc.json  run.jsonl  evidence/<document>/<slug>/…
 
@@ -179,7 +179,7 @@ def _private(content: str | bytes) -> str | bytes:
     try:
         return private(content.decode()).encode()
     except UnicodeDecodeError:
-        return content  # no text
+        return content  # not a text
 
 
 def write_whole(target: Path, content: str | bytes) -> None:

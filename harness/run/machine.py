@@ -1,6 +1,6 @@
-"""The processors and memory that this process may use, with the limits of its control groups.
+"""The processors and memory that this process may use, within the limits of its control groups.
 
-A container of a CI system often has two processors of a machine with sixty-four; `os.cpu_count` returns sixty-four.
+A CI container often has two processors of a machine with sixty-four, and `os.cpu_count` returns sixty-four.
 """
 
 from __future__ import annotations

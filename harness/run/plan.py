@@ -1,7 +1,7 @@
 """Plans a run: decides at collection which requirements run, with the reason for each that does not.
 
-Every requirement that was collected is in the plan, with one of the four reasons (`SkipReason`) if it does not run.
-Requirements that options leave out never begin, and reports only count them; reports list all others.
+The plan has every collected requirement, with one of four reasons (`SkipReason`) if it does not run. Reports list them
+all, but only count requirements that options leave out.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, s
 
 def _what_deselects(requirement: Requirement, settings: Settings) -> str:
     if not _in_profile(requirement, settings):
-        return f"profile {requirement.profile} was not asked for"
+        return f"profile {requirement.profile} is not selected"
     if settings.run_test and not matches(requirement.id, settings.run_test):
         return "not named by --run-test"
     return "named by --skip-tests" if matches(requirement.id, settings.skip_tests) else ""
@@ -109,16 +109,16 @@ def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
     """Return the reason why a cluster cannot run a requirement with these needs, like `reason_to_skip`."""
     lacks = offer.lacks(needed)
     if lacks.abilities:
-        return SkipReason.UNAVAILABLE, f"the cluster has no {', '.join(sorted(lacks.abilities))} for us"
+        return SkipReason.UNAVAILABLE, f"the cluster does not offer {', '.join(sorted(lacks.abilities))}"
     if lacks.nodes:
-        return SkipReason.INELIGIBLE, f"the cluster has no node that could be {', '.join(sorted(lacks.nodes))}"
+        return SkipReason.INELIGIBLE, f"no node of the cluster can be {', '.join(sorted(lacks.nodes))}"
     return "", ""
 
 
 def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
     """Return the reason if a feature cannot be observed on the cluster, like `reason_to_skip`."""
     found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
-    things = [f"{name} cannot show on this cluster ({why})" for why, name in sorted(found.items())]
+    things = [f"{name} cannot be observed on this cluster ({why})" for why, name in sorted(found.items())]
     return (SkipReason.UNAVAILABLE, "; ".join(things)) if things else ("", "")
 
 
@@ -155,7 +155,7 @@ def select(
         and (not features or any(feature.name in features for feature in each.features))
     ]
     if not found:
-        raise NothingSelectedError("no requirement is all of that: leave an option or a pattern out")
+        raise NothingSelectedError("no requirement matches all patterns and options")
     return found
 
 

@@ -1,9 +1,8 @@
 """Chooses the requirements of a quick run: those that find most mutants in half a minute.
 
-A vendor who saves a file wants to hear of the likeliest mistakes at once, and of the others before the release. Each
-requirement names mutants that it is known to find, and its duration is estimated: so what finds most mutants a second
-comes first, again and again, until no more fits. Durations that this machine measured play no part: the same
-requirements run everywhere, and a verdict that changes is about the implementation.
+A vendor who saves a file wants to know the likeliest mistakes at once. Each requirement names mutants that it finds,
+and its duration is estimated. The one that finds most new mutants per second comes first, as long as time is left.
+Measured durations are not used, so the same requirements run on every machine.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ BUDGET = 30.0
 
 TWO_PROCESSORS = Machine(2, 8 * 1024**3)
 
-_LEAST = 0.01  # seconds of a requirement: tables have two decimals
+_LEAST = 0.01  # seconds of a requirement: estimates have two decimals
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:
     """Return seconds by id of what finds most new mutants a second, in this order, as far as they fit."""
     chosen: dict[str, float] = {}
-    new = dict(kills)  # by id, the mutants that nothing chosen finds; without what was chosen, or does not fit
+    new = dict(kills)  # candidates by id, with the mutants that no chosen one finds
     while new := {each: mutants for each, mutants in new.items() if mutants}:
         best = max(new, key=lambda each: (len(new[each]) / takes[each], each))
         found = new.pop(best)

@@ -1,6 +1,6 @@
-"""A run on a real cluster, in its controller: it examines the cluster, holds it, and gives it back.
+"""A run on a real cluster, in its controller: it examines the cluster, holds it, and releases it.
 
-Workers get the findings as plain values, and work side by side in namespaces of their own.
+Workers get the findings as plain values, and use namespaces of their own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Session:
         server = Server(api, reached, self._settings.release.gates)
         of_nodes = Nodes(server, self._settings.topology, nodes, self.target.names.nodes)
         found = examine([FAMILIES], of_nodes)
-        if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
+        if self._settings.backend != "kind":  # whose gates scenarios set
             found += examine([FEATURE_GATES], server)
         return {feature: f"{each.name}: {each.found}" for each in found for feature in each.features}
 

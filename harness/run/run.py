@@ -1,13 +1,12 @@
 """The state of a run for every part of the plugin: settings, output folder, plan.
 
-The controller and each xdist worker have one each. Data of a worker that is not in test reports goes to the controller
-through the output folder, so that it survives the worker.
+The controller and each xdist worker have their own. Workers pass data to the controller through the output folder, so
+that it survives them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import os
 import signal
@@ -43,15 +42,15 @@ class Run:
     distrust: list[str] = field(default_factory=list)
     retries: int = 0
     interrupted: bool = False
-    sealed: bool = False  # the report is written, or nothing is to be reported: `interrupted` does not change any more
-    when_decided: Callable[[int], object] = lambda _: None  # is told the exit code
+    sealed: bool = False  # the report is written, or there is none: `interrupted` is final
+    when_decided: Callable[[int], object] = lambda _: None  # called with the exit code
     usage_error: str = ""
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
-    lacking: dict[str, str] = field(default_factory=dict)  # features that can never show on it, by name, and why
+    lacking: dict[str, str] = field(default_factory=dict)  # features that cannot be observed on it, by name, and why
     suite: Path = Path()  # the folder of the suite
-    durations: dict[str, float] = field(default_factory=dict)  # seconds by requirement, as far as they are known
-    workers: str = ""  # the number of processes and its reason, for people
-    worker_pids: list[int] = field(default_factory=list)  # of all that were started; none is used again before the end
+    durations: dict[str, float] = field(default_factory=dict)  # seconds by requirement, from earlier runs
+    workers: str = ""  # the number of processes and its reason
+    worker_pids: list[int] = field(default_factory=list)  # of all workers, also of those that have ended
     _history: History | None = field(default=None, init=False, repr=False)
 
     @property
@@ -144,9 +143,6 @@ class Run:
             lacking=dict(values["lacking"]),
             durations=dict(values["durations"]),
         )
-
-    def narrowed(self, **changes: Any) -> None:
-        self.settings = dataclasses.replace(self.settings, **changes)
 
 
 RUN = pytest.StashKey[Run]()

@@ -1,7 +1,7 @@
-"""Names what a machine, or the limits of a process, ran out of: files, processes, memory, disk.
+"""Names the resource that a machine or a process ran out of: files, processes, memory, disk.
 
-Such an error may come out of any line of any library. It tells nothing about the implementation, and its remedy is the
-same wherever it was raised.
+Such an error may occur anywhere in any library. It is no evidence about the implementation, and has the same remedy
+everywhere.
 """
 
 from __future__ import annotations

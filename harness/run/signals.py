@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP (a closed terminal) end a command alike: once, with a clean-up that nothing breaks off.
+"""Ends a command on Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in one way, with an uninterrupted clean-up.
 
-The first raises `KeyboardInterrupt` in what runs. Once the end has begun, a further one is answered by a line; and when
-the command has nothing left to do but to end its process, which takes Python a moment, nothing at all comes of one.
+The first signal raises `KeyboardInterrupt`. After the end has begun, each further one prints a line. Signals while
+Python exits are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import FrameType
 _USUAL = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
 _alone = False  # whether the process ends with its command
 _over = False  # whether there is nothing else left to do
-_LOST_SECONDS = 10.0  # an interrupt that was raised in a destructor has come to nothing: then the next is raised
+_LOST_SECONDS = 10.0  # an interrupt that was raised in a destructor is lost: then the next is raised
 
 
 class Signals:
@@ -62,7 +62,7 @@ class Signals:
         if _alone and self._ending:
             _over = True
             for each in (signal.SIGINT, *_USUAL):
-                signal.signal(each, signal.SIG_IGN)  # Python takes back handlers when it ends, and this it leaves
+                signal.signal(each, signal.SIG_IGN)  # Python resets handlers at its end, but not ignored signals
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Finds a suite's folder, and the ids and features in its files, without running any of them.
 
-Collecting a suite takes seconds; completion on the command line must take tenths of one. So ids and features are found
-in the text, by the two calls that define them. A test compares them with a collection.
+Collecting a suite takes seconds, and completion on the command line must take tenths of a second. So this searches the
+text for the two calls that define ids and features. A test compares the result with a collection.
 """
 
 from __future__ import annotations

@@ -1,21 +1,18 @@
-"""Chooses the number of processes of a run: as many as help, and no more than the machine can bear.
+"""Chooses the number of processes of a run: as many as help, and no more than the machine can run.
 
-A scenario waits most of its time: for a component to take up a change, for a silence to last. So twice as many workers
-as processors help: the whole run on two took 110 s with two workers, 68 s with four, 67 s with six. Each of them costs
-the time to load and collect the suite, and the memory for clusters of its own.
-
-    python -m harness.run.workers    # the number for the tests of this project, which compute more than they wait
+A scenario mostly waits: for a component to process a change, for a silence to last. So two workers per processor help:
+the whole run on two processors took 110 s with two workers, 68 s with four, 67 s with six. Each worker needs time to
+load and collect the suite, and memory for its clusters.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from harness.run.machine import Machine, this_machine
+from harness.run.machine import Machine
 from harness.settings.settings import Settings
 
 LOADING = 3.5
@@ -91,14 +88,3 @@ def _bound(settings: Settings, machine: Machine) -> _Bound:
     if not settings.judges_reference or settings.components.real:
         return _Bound(max(2, machine.processors), f"{has}, and each node of each worker runs real components", 1000)
     return _Bound(2 * machine.processors, f"{has}, and requirements wait more than they compute", 300)
-
-
-def for_own_tests(machine: Machine) -> WorkerCount:
-    number = min(math.ceil(1.5 * machine.processors), machine.memory // (500 * MEGABYTE))
-    return WorkerCount(max(1, number), f"{machine.processors} processors, {machine.memory // MEGABYTE} MB of memory")
-
-
-if __name__ == "__main__":
-    chosen = for_own_tests(this_machine())
-    sys.stderr.write(f"workers {chosen.text}\n")
-    sys.stdout.write(f"{chosen.number}\n")

@@ -1,7 +1,7 @@
 """Lays out the map of a cluster: zones, their nodes, clients above, pods below, and who reached whom.
 
-Pure: from rows of the grid to coordinates. All arrows run through the space between the row of clients and the row of
-pods, so that no box lies in their way.
+Pure: from rows of the grid to coordinates. All arrows are between the row of clients and the row of pods, so that they
+cross no box.
 """
 
 from __future__ import annotations

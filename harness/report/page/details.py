@@ -1,4 +1,4 @@
-"""What the page tells of one requirement: its cases, and of each the windows with their pictures."""
+"""The details of one requirement on the page: its cases, and their windows with pictures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Lays out the timeline of steady traffic: a lane for each client, with gaps, losses, and who answered when.
 
-Pure: from the questions and the changes to coordinates. The x axis is time.
+Pure: from requests and changes to coordinates. The x axis is time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Draws the map of a cluster as Mermaid, which GitHub shows as a picture in Markdown.
 
-GitHub takes SVG and data out of Markdown, and shows no file of an artifact: Mermaid is the one picture that a text
-alone can bring there. Its layout is its own, so zones and nodes are boxes in boxes, in which clients and pods stand.
+GitHub removes SVG and data from Markdown, so Mermaid is the only picture in a text. Mermaid has its own layout: zones
+and nodes are nested boxes, which hold clients and pods.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes the page of a run from its report, its results, and the stories in its history.
 
-What is folded in is compressed piece by piece, and unpacked by the page when somebody opens it: so a run of the whole
-suite is small.
+Collapsed parts are compressed, and the page unpacks them when they are opened, so that the page of a whole run is
+small.
 """
 
 from __future__ import annotations

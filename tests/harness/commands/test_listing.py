@@ -100,7 +100,7 @@ def test_name_stands_whole_and_alone_on_a_terminal() -> None:
         (["KEP-1/*", "KEP-9/*"], 4, "unknown requirement 'KEP-9/*'"),
         (["--feature", "NodeHint"], 4, "unknown feature 'NodeHint'; did you mean NodeHints"),
         (["--level", "PERHAPS"], 4, "error: Invalid value for '--level'"),
-        (["KEP-2/*", "--level", "MAY"], 5, "no requirement is all of that"),
+        (["KEP-2/*", "--level", "MAY"], 5, "no requirement matches all patterns and options"),
         (["--mutants", "skips-zone-teir"], 4, "unknown mutant 'skips-zone-teir'; did you mean skips-zone-tier"),
         (["--mutants", "--feature", "Validation"], 5, "no mutant is killed by such a requirement"),
     ],

@@ -194,7 +194,7 @@ def test_no_cluster_is_made_for_a_run_that_selects_nothing(
     [
         (["--td-backend=cloud"], "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),
         (["--td-backend=nets"], "--backend: unknown value 'nets'; allowed: netns"),
-        (["--td-proxy=reference"], "--td-backend: say where to run"),
+        (["--td-proxy=reference"], "--td-backend: choose where to run"),
         (["--td-backend=netns", "--td-topology=four"], "--topology: unknown topology 'four'"),
         (["--td-backend=netns", "--td-families=IPv4,IPv5"], "--families: unknown value 'IPv5'; allowed: IPv4, IPv6"),
         (["--td-backend=netns", "--td-time-scale=0"], "--time-scale: '0' is not a number above 0"),
@@ -236,7 +236,7 @@ def test_what_does_not_run_is_reported_with_its_reason(certify: Any) -> None:
         "KEP-1/unavailable": "unavailable",
         "KEP-2/node-first": "unsupported",
     }
-    assert run.report["run"]["deselected"] == {"profile api-server was not asked for": 1}
+    assert run.report["run"]["deselected"] == {"profile api-server is not selected": 1}
     assert "there is no tool" in run.text
 
 

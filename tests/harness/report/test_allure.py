@@ -201,7 +201,7 @@ def test_where_node_is_not_the_command_says_how_to_get_it(certify: Any, monkeypa
     monkeypatch.setenv("PATH", "")
     done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
     assert done.exit_code == 12
-    assert done.output.startswith("error: Allure is a Node program, and npx is not here. Install Node 20 or newer")
+    assert done.output.startswith("error: Allure is a Node program, and npx is not installed. Install Node 20 or newer")
 
 
 @pytest.mark.parametrize("script", ["echo engine is too old >&2; exit 1", "echo engine is too old"])

@@ -23,7 +23,7 @@ def test_declared_feature_rules_a_requirement_out() -> None:
 
 def test_what_a_cluster_cannot_show_is_unavailable_with_the_reason() -> None:
     found = what_cannot_show(STRICT, {"Routing": "feature gates: off"})
-    assert found == (SkipReason.UNAVAILABLE, "Routing cannot show on this cluster (feature gates: off)")
+    assert found == (SkipReason.UNAVAILABLE, "Routing cannot be observed on this cluster (feature gates: off)")
     assert what_cannot_show(STRICT, {"Other": "feature gates: off"}) == ("", "")
 
 

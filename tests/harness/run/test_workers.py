@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from harness.run.machine import Machine, this_machine
-from harness.run.workers import count_workers, for_own_tests, predicted
+from harness.run.workers import count_workers, predicted
 from harness.settings.options import resolve
+from tools import pytest_workers
 
 GIGABYTE = 1024**3
 WHOLE = {f"KEP-1/r{number}": 0.7 for number in range(380)}
@@ -64,8 +65,8 @@ def test_unknown_requirements_run_without_workers() -> None:
 
 
 def test_tests_of_this_project_have_three_workers_on_two_processors() -> None:
-    assert for_own_tests(Machine(2, 8 * GIGABYTE)).number == 3
-    assert for_own_tests(Machine(2, GIGABYTE)).number == 2
+    assert pytest_workers.count(Machine(2, 8 * GIGABYTE)) == 3
+    assert pytest_workers.count(Machine(2, GIGABYTE)) == 2
 
 
 def groups(folder: Path, own: str, **files: str) -> Machine:

@@ -9,6 +9,7 @@ import pytest
 pytest_plugins = ["pytester"]
 
 SCENARIO = """
+import dataclasses
 import harness.scenario.cluster
 from harness.run.run import run_of
 
@@ -23,7 +24,8 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def backends(pytestconfig):
-    run_of(pytestconfig).narrowed(backend="kind", keep_cluster={keep})
+    run = run_of(pytestconfig)
+    run.settings = dataclasses.replace(run.settings, backend="kind", keep_cluster={keep})
     harness.scenario.cluster.Cluster = Cluster
     return Backends()
 

@@ -1,0 +1,24 @@
+"""Prints the number of pytest workers for the tests of this project, which compute more than they wait.
+
+python -m tools.pytest_workers
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+from harness.run.machine import Machine, this_machine
+from harness.run.workers import MEGABYTE
+
+
+def count(machine: Machine) -> int:
+    """Return the number of workers for a machine."""
+    return max(1, min(math.ceil(1.5 * machine.processors), machine.memory // (500 * MEGABYTE)))
+
+
+if __name__ == "__main__":
+    here = this_machine()
+    number = count(here)
+    sys.stderr.write(f"workers {number}: {here.processors} processors, {here.memory // MEGABYTE} MB of memory\n")
+    sys.stdout.write(f"{number}\n")
