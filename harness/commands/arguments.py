@@ -30,7 +30,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 class _Path(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if fault := fault_of_path(str(value)):
-            self.fail(f"{str(value)[:100]!r} is no path: {fault}", param, ctx)
+            self.fail(f"{str(value)[:100]!r} is not a path: {fault}", param, ctx)
         return super().convert(value, param, ctx)
 
 

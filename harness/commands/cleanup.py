@@ -15,7 +15,7 @@ from harness.model.extras import require
 from harness.settings.options import BY_NAME, resolve_some
 
 of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
-"""Gives a command the options of a run that say which cluster."""
+"""Gives a command the options of a run that select the cluster."""
 
 
 @click.command(epilog=examples("cleanup", "cleanup --context production --run 1a2b3c4d"))
@@ -33,7 +33,7 @@ def cleanup(run: str, force: bool, **options: Any) -> None:
 
 
 def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[str]:
-    """Return a line for each thing removed. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
+    """Return a line for each removed object. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
     from harness.api.client import Api, RefusedError
     from harness.api.kubeconfig import files_of, find
     from harness.guest import cleanup, errors
@@ -44,10 +44,10 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
         checked_run_id(run)
     named = Path(files_of(kubeconfig).partition(":")[0]).expanduser()
     if kubeconfig and named.exists():
-        find(kubeconfig, context=context)  # a wrong one is told before anything is removed
+        find(kubeconfig, context=context)  # report a bad kubeconfig before anything is removed
     done = [*_kind_clusters(run), *_containers(run)]
     if done and not named.exists():
-        return done  # the cluster was one of these
+        return done  # the cluster was one of the removed ones
     found = reach(kubeconfig, context, rules=())
     api = Api(find(kubeconfig, context=context))
     try:
@@ -60,7 +60,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
 
 
 def _containers(run: str) -> list[str]:
-    """Remove containers of control planes that runs left on this machine; none can be there without the extra."""
+    """Remove containers of control planes that runs left on this machine. Without the extra there are none."""
     try:
         require("docker", "testcontainers", extra="containers", feature="removing containers")
     except UnavailableError:
@@ -71,7 +71,7 @@ def _containers(run: str) -> list[str]:
 
 
 def _kind_clusters(run: str) -> list[str]:
-    """Remove kind clusters that runs left on this machine. An engine that does not answer is only reported."""
+    """Remove kind clusters that runs left on this machine. An engine that does not answer is no error."""
     from harness.backends.kind.cluster_folder import known
     from harness.backends.kind.leftovers import remove_leftovers
 
@@ -79,5 +79,5 @@ def _kind_clusters(run: str) -> list[str]:
         return [f"kind cluster {name} is deleted" for name in remove_leftovers(run, say=tell)]
     except UnavailableError as error:
         if known():
-            tell(f"kind clusters are not looked for: {str(error).partition(chr(10))[0]}")
+            tell(f"cannot look for kind clusters: {str(error).partition(chr(10))[0]}")
         return []

@@ -102,7 +102,7 @@ def list_components(names: Sequence[str], available: bool, form: Literal["table"
 @click.argument("component", default="")
 @_cached
 def check(component: str, folder: Path | None) -> int:
-    """Check that each binary is unchanged and runs; exit with 1 if not."""
+    """Check that each binary is unchanged and runs. Exits with 1 if not."""
     from harness.binaries import inventory
     from harness.binaries.cache import Cache
 

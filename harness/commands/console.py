@@ -1,4 +1,4 @@
-"""The consoles of commands that show tables: they write what others say as what it is."""
+"""A console for tables, which escapes control characters in texts from a cluster."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
     from harness.commands.console import console
     from harness.run.prerequisites import examine_run
 
-    proxy = resolve_some({"proxy": options["proxy"]})["proxy"]  # a variable or a file may name it
+    proxy = resolve_some({"proxy": options["proxy"]})["proxy"]  # it may come from the environment or an options file
     of_cluster = not proxy or proxy.kind == INSTALLED
     settings = resolve(by_name(options), backend="kubeconfig" if of_cluster else "netns")
     found = examine_run(settings, try_pods=try_pods, say=tell)
@@ -96,7 +96,7 @@ def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
 
 
 def _matters(finding: Finding, suite: Suite) -> bool:
-    """Return whether to show a finding: not a missing ability that no requirement of this run needs."""
+    """Return False for a missing ability that no requirement of this run needs."""
     from harness.checks.costs import costs
 
     only_abilities = finding.lacks.abilities and not finding.lacks.nodes and not finding.features

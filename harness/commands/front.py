@@ -1,4 +1,4 @@
-"""Ends every command alike: an error is one line that begins with `error: `, and each cause has its exit code."""
+"""Ends every command in the same way: one line `error: …`, and an exit code for each cause."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CODES: tuple[tuple[type[HarnessError], ExitCode], ...] = (
 
 
 class Front(click.Group):
-    """The command itself. Subcommands raise the errors of the harness, or return their exit code."""
+    """The command `trafficdist`. Subcommands raise errors of the harness, or return their exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command; ends the process with its exit code."""
@@ -45,7 +45,7 @@ class Front(click.Group):
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             sys.exit(ExitCode.INTERRUPTED)
-        except Exception as error:  # noqa: BLE001  a defect of ours must not look like a requirement that is not met
+        except Exception as error:  # noqa: BLE001  a bug must not have the exit code of an unmet requirement
             if short := why_it_cannot_go_on(error):
                 sys.exit(_say(short, ExitCode.DISTRUST))
             traceback.print_exc()
@@ -65,11 +65,11 @@ def _say(text: str, code: ExitCode) -> ExitCode:
 
 
 def tell(text: str) -> None:
-    """Write what goes on to standard error, for whoever waits; the output of a command stays as it is."""
+    """Write a progress message to standard error."""
     click.echo(for_terminal(text), err=True)
 
 
 def examples(*lines: str, codes: str = "") -> str:
-    """The end of a help text: what one would type, and the exit codes where they say more than 0."""
+    """Return the end of a help text: examples, and exit codes if there are several."""
     shown = "\b\nExamples:\n" + "\n".join(f"  trafficdist {line}" for line in lines)
     return "\n\n".join(filter(None, (shown, codes)))

@@ -1,4 +1,4 @@
-"""The command `trafficdist list`: the catalogue, and what the suite itself is tested with. Needs no cluster."""
+"""The command `trafficdist list`: the catalogue of requirements, and of mutants. Needs no cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXAMPLES = examples(
     "list 'KEP-3015/*' 'AFFINITY/*'               of two documents",
     "list --level MUST --profile service-proxy    what a proxy must do",
     "list --feature NodeHints --format json       with sentences and sources",
-    "list --mutants 'skips-*'                     faults, and what finds them out",
+    "list --mutants 'skips-*'                     faults, and the requirements that detect them",
 )
 
 
@@ -74,9 +74,7 @@ def list_requirements(
     every = collect(suite)
     found = select(every, () if mutants else patterns, levels=levels, features=features, profiles=profiles)
     if mutants:
-        from harness.report import (
-            mutant_catalogue,
-        )  # they are made from the reference, which a catalogue can do without
+        from harness.report import mutant_catalogue  # it imports the reference
 
         narrowed = bool(levels or features or profiles)
         rows = mutant_catalogue.of(found, patterns, only_killed=narrowed)

@@ -1,8 +1,8 @@
-"""Finds out which kernel features an embedded cluster would miss, by trying each in a netns of its own.
+"""Finds missing kernel features for an embedded cluster, by trying each in a new netns.
 
-Why trying and not reading a configuration: it may not be readable, modules load on first use (but not for everybody),
-and containers hide them. nf_tables is asked in a batch without end, which the kernel checks and then throws away:
-pyroute2 always ends a batch, and a boot would wait for its import.
+The kernel's configuration is no substitute: it may be unreadable, modules load on first use (but not for every user),
+and containers hide them. nf_tables gets a batch without an end, which the kernel checks and then drops. pyroute2 always
+ends a batch, and its import would slow down a boot.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EXPRESSIONS = {
 
 
 def require(families: Sequence[Family] = FAMILIES) -> None:
-    """Raise `UnavailableError` that names every missing feature and its remedy."""
+    """Raise `UnavailableError` with every missing feature and its remedy."""
     absent = missing(families)
     if absent:
         raise UnavailableError(explain(absent))
@@ -64,7 +64,7 @@ def explain(absent: Sequence[KernelFeature]) -> str:
 def _remedy(feature: KernelFeature) -> str:
     if feature.module:
         return f"load it with `modprobe {feature.module}`, as root of the machine"
-    return "it needs another kernel"
+    return "use another kernel"
 
 
 def missing(families: Sequence[Family] = FAMILIES) -> list[KernelFeature]:
@@ -119,12 +119,12 @@ def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
         sock.send(begin + b"".join(_nft(number, *each) for number, (_, each) in enumerate(asked)))
         refused = _refused(sock)
     absent = [feature for number, (feature, _) in enumerate(asked) if refused.get(number) in _MISSING]
-    # Without tables or chains the rules fail only because these do.
+    # Without tables or chains all rules fail.
     return absent[:1] if absent[:1] in ([NF_TABLES], [NAT_CHAIN]) else absent
 
 
 def _refused(sock: socket.socket) -> dict[int, int]:
-    """Return errnos by the number of the message: answers are queued already when `send` returns."""
+    """Return errnos by message number. All answers are queued when `send` returns."""
     found: dict[int, int] = {}
     while True:
         try:

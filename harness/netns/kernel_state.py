@@ -1,7 +1,7 @@
-"""What the kernel holds in a netns: links, addresses, routes, rules and neighbours, as values and in the words of `ip`.
+"""Reads the links, addresses, routes, rules and neighbours of a netns, as values and in the words of `ip`.
 
-Two readers: `harness.netns.fabric_check`, which compares values with what a cluster is to have, and the evidence of a
-failure, which shows them one a line. What only the latter needs stands in `details`, which no comparison looks at.
+`harness.netns.fabric_check` compares the values with the expected ones; the evidence of a failure shows them, one per
+line. Only the evidence needs `details`, which comparisons ignore.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SILENT = _ROUTES[6]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link: "up" with a carrier, "no-carrier" when its other end is down, or "down"; with ARP or without."""
+    """A link: "up" with a carrier, "no-carrier" if its other end is down, or "down"; with or without ARP."""
 
     name: str
     state: str
@@ -61,7 +61,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route in a table; `kind` is "" for one that forwards, else what else it does: "blackhole ", "local ", …"""
+    """A route in a table; `kind` is "" if it forwards, else "blackhole ", "local ", …"""
 
     family: Family
     to: str
@@ -73,14 +73,14 @@ class Route:
     details: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        told = ((" via ", self.via), (" dev ", self.link), (" src ", self.source))
-        text = "".join(word + value for word, value in told if value)
+        parts = ((" via ", self.via), (" dev ", self.link), (" src ", self.source))
+        text = "".join(word + value for word, value in parts if value)
         return f"route {self.kind}{self.to}{text}{_TABLES.get(self.table, f' table {self.table}')}{self.details}"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of policy routing: what is done with packets that come in over `iif`, or with all."""
+    """A rule of policy routing, for packets that arrive on `iif`, or for all."""
 
     family: Family
     priority: int
@@ -94,7 +94,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """What is known of a neighbour's hardware address. No link of ours asks for one, so there is nothing to miss."""
+    """The hardware address of a neighbour. Links of an embedded cluster do not use ARP, so none is expected."""
 
     address: str
     link: str
@@ -108,12 +108,12 @@ Item = Link | Address | Route | Rule | Neighbour
 
 
 def blackhole(family: Family, to: str) -> Route:
-    """Return a route that drops packets silently; the link that IPv6 gives to it is left out."""
+    """Return a route that drops packets silently, without the link that IPv6 gives it."""
     return Route(family, to, kind=_SILENT)
 
 
 def read(namespace: Namespace) -> list[Item]:
-    """Return all objects of a netns, of each kind in the kernel's order; one dump a kind."""
+    """Return all objects of a netns, by kind in the kernel's order, from one dump per kind."""
     with iproute.routing(namespace, "read links and routes") as ip:
         links = list(ip.get_links())
         names = {each["index"]: str(each.get("ifname")) for each in links}
@@ -128,42 +128,46 @@ def read(namespace: Namespace) -> list[Item]:
 
 
 def as_text(namespace: Namespace) -> str:
-    """Return all objects of a netns, one a line."""
+    """Return all objects of a netns, one per line."""
     return "".join(f"{each}\n" for each in read(namespace))
 
 
 def _of_ip(dump: Iterable[Any]) -> Iterator[Any]:
-    """Leave out the families of multicast routing; links have no family."""
+    """Skip the families of multicast routing. Links have no family."""
     return (each for each in dump if each["family"] in {*_FAMILIES, socket.AF_UNSPEC})
 
 
-def _link(said: Any, _: dict[int, str]) -> Link:
-    flags = said["flags"]
+def _link(message: Any, _: dict[int, str]) -> Link:
+    flags = message["flags"]
     state = "down" if not flags & _UP else "up" if flags & _LOWER_UP else "no-carrier"
-    details = f" mtu {said.get('mtu')} state {said.get('operstate')} index {said['index']}"
-    return Link(str(said.get("ifname")), state, arp=not flags & _NOARP, details=details)
+    details = f" mtu {message.get('mtu')} state {message.get('operstate')} index {message['index']}"
+    return Link(str(message.get("ifname")), state, arp=not flags & _NOARP, details=details)
 
 
-def _address(said: Any, names: dict[int, str]) -> Address:
-    return Address(f"{said.get('address')}/{said['prefixlen']}", names.get(said["index"], ""))
+def _address(message: Any, names: dict[int, str]) -> Address:
+    return Address(f"{message.get('address')}/{message['prefixlen']}", names.get(message["index"], ""))
 
 
-def _route(said: Any, names: dict[int, str]) -> Route:
-    family, table = _FAMILIES[said["family"]], int(said.get("table"))
-    kind = _ROUTES[said["type"]] if said["type"] < len(_ROUTES) else f"type-{said['type']} "
-    host = said["dst_len"] == (32 if family == "IPv4" else 128)
-    to = f"{said.get('dst')}{'' if host else '/' + str(said['dst_len'])}" if said["dst_len"] else DEFAULT[family]
-    link = "" if kind == _SILENT else names.get(said.get("oif"), "")
-    details = f" metric {said.get('priority')}" if said.get("priority") else ""
-    return Route(family, to, link, said.get("gateway") or "", said.get("prefsrc") or "", kind, table, details)
+def _route(message: Any, names: dict[int, str]) -> Route:
+    family, table = _FAMILIES[message["family"]], int(message.get("table"))
+    kind = _ROUTES[message["type"]] if message["type"] < len(_ROUTES) else f"type-{message['type']} "
+    host = message["dst_len"] == (32 if family == "IPv4" else 128)
+    to = (
+        f"{message.get('dst')}{'' if host else '/' + str(message['dst_len'])}"
+        if message["dst_len"]
+        else DEFAULT[family]
+    )
+    link = "" if kind == _SILENT else names.get(message.get("oif"), "")
+    details = f" metric {message.get('priority')}" if message.get("priority") else ""
+    return Route(family, to, link, message.get("gateway") or "", message.get("prefsrc") or "", kind, table, details)
 
 
-def _rule(said: Any, _: dict[int, str]) -> Rule:
-    does = _RULES.get(said["action"]) or f"lookup {said.get('table')}"
-    return Rule(_FAMILIES[said["family"]], said.get("priority") or 0, said.get("iifname") or "", does)
+def _rule(message: Any, _: dict[int, str]) -> Rule:
+    does = _RULES.get(message["action"]) or f"lookup {message.get('table')}"
+    return Rule(_FAMILIES[message["family"]], message.get("priority") or 0, message.get("iifname") or "", does)
 
 
-def _neighbour(said: Any, names: dict[int, str]) -> Neighbour:
-    state = " ".join(name for bit, name in enumerate(_NEIGHBOURS) if said["state"] >> bit & 1)
-    hardware = f" lladdr {said.get('lladdr')}" if said.get("lladdr") else ""
-    return Neighbour(str(said.get("dst")), names.get(said["ifindex"], ""), f"{hardware} {state or 'NONE'}")
+def _neighbour(message: Any, names: dict[int, str]) -> Neighbour:
+    state = " ".join(name for bit, name in enumerate(_NEIGHBOURS) if message["state"] >> bit & 1)
+    hardware = f" lladdr {message.get('lladdr')}" if message.get("lladdr") else ""
+    return Neighbour(str(message.get("dst")), names.get(message["ifindex"], ""), f"{hardware} {state or 'NONE'}")

@@ -1,7 +1,7 @@
-"""Runs programs inside a netns, with files of /etc of their own.
+"""Runs programs inside a netns, with their own files in /etc.
 
-A pod's resolver is the C library of its processes, which reads /etc/resolv.conf and no other place. So a program gets a
-mount namespace in which that file is another one; the machine's file stays as it is, for everybody else.
+A pod's resolver is the C library of its processes, which reads /etc/resolv.conf only. So a program gets a mount
+namespace with another file there. The machine's own file does not change.
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end inside a netns; `files` are texts by path, which it sees in place of the machine's.
+    """Run a program to its end inside a netns, with `files` (texts by path) in place of the machine's.
 
-    `environment` are variables that it has beside those of this process.
-
-    Raises `UnavailableError` for a program that is not installed, and where no file can be put in another's place.
+    `environment` adds variables to those of this process. Raises `UnavailableError` if the program is not installed, or
+    if files cannot be replaced.
     """
     program = shutil.which(command[0], path=search_path())
     if program is None:
@@ -59,12 +58,12 @@ def run(
             own, real = Path(folder) / str(number), Path(path).resolve()
             own.write_text(text, encoding="utf-8")
             if not real.exists():
-                raise UnavailableError(f"{path} cannot be replaced for one program: this machine has none")
+                raise UnavailableError(f"{path} cannot be replaced for a program: this machine has none")
             pairs += [str(own), str(real)]
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *pairs, "--"] if pairs else []
         whole = [*launcher, program, *command[1:]]
         with namespace.entered():  # a child is born in the netns of the thread that makes it
-            ended = subprocess.run(  # noqa: S603  a program that somebody named
+            ended = subprocess.run(  # noqa: S603  a program from a recipe or scenario
                 whole,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -75,5 +74,5 @@ def run(
                 env={**os.environ, **(environment or {})},
             )
     if pairs and ended.returncode == _NO_MOUNT:
-        raise UnavailableError(f"no file can be replaced for one program here: {ended.stderr.strip()}")
+        raise UnavailableError(f"files cannot be replaced for a program here: {ended.stderr.strip()}")
     return ended

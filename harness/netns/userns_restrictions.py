@@ -1,8 +1,7 @@
-"""Says what forbids an ordinary user's process a user namespace, and what lifts it.
+"""Explains why an ordinary user's process cannot make a user namespace, and the remedy.
 
-Why so much care: distributions forbid it in four different ways, the kernel answers EPERM to most of them, and whoever
-reads "Operation not permitted" gives up. Reading the machine and finding the words are two functions, so that the words
-can be tested as a table.
+Distributions forbid it in four ways, and the kernel answers EPERM to most of them: "Operation not permitted" does not
+help the user. One function reads the machine's settings, another finds the text, so that a table can test the texts.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _AS_ROOT = "or run as root"
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """The failed step, and the machine's settings that may explain it; "" for a missing file."""
+    """The failed step, and the settings that may explain it; "" for a missing file."""
 
     step: str  # "user namespace", "network namespace" or "loopback"
     number: int  # errno
@@ -44,7 +43,7 @@ def read(step: str, number: int) -> Readings:
 
 
 def explain(readings: Readings) -> str:
-    """Return one sentence: the failed step, the setting that forbids it, and the remedy."""
+    """Return one sentence with the failed step, the setting that forbids it, and the remedy."""
     error = os.strerror(readings.number)
     return f"cannot make a {readings.step} as an ordinary user ({error}): {_cause(readings)}"
 
@@ -100,8 +99,8 @@ def _confined(readings: Readings) -> str:
 
 def _unknown(readings: Readings) -> str:
     if readings.number == errno.EINVAL and readings.step == "user namespace":
-        return f"this kernel has no user namespaces (CONFIG_USER_NS); take another kernel, {_AS_ROOT}"
-    return f"no setting known to forbid it does so here; look for a chroot or an SELinux policy, {_AS_ROOT}"
+        return f"this kernel has no user namespaces (CONFIG_USER_NS); use another kernel, {_AS_ROOT}"
+    return f"no known setting forbids it here; look for a chroot or an SELinux policy, {_AS_ROOT}"
 
 
 def _text(path: str) -> str:

@@ -1,6 +1,6 @@
-"""Checks of a program: is it ready, and has it worked on everything?
+"""Checks whether a program is ready, and whether it has processed all changes.
 
-Each check returns what is missing, in words, or an empty text. Checks are values; only `missing` has effects.
+Each check returns the missing condition as a text, or "". Checks are values; only `missing` has effects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.netns.namespace import Namespace
 from harness.recipes.values import HttpCode, Key, Line, Pattern, Port, Text, UrlPath
 
 PATTERN_SECONDS = 0.5
-"""The time for one search of a log; a regular expression may take longer than the universe has."""
+"""The time limit for one search of a log: a regular expression may backtrack without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ProgramPlace:
 
 @dataclass(frozen=True, slots=True)
 class HttpCheck:
-    """An HTTP server on loopback of the node answers with this status code, and with a body that contains a text."""
+    """An HTTP server on loopback of the node answers with this status code, and a body that contains a text."""
 
     port: Port
     path: UrlPath = "/healthz"
@@ -42,7 +42,7 @@ class HttpCheck:
     contains: str = ""
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return what is missing, in words; "" if nothing is."""
+        """Return the missing condition; "" if there is none."""
         what = f"http port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -55,7 +55,7 @@ class HttpCheck:
 
 @dataclass(frozen=True, slots=True)
 class MetricsCheck:
-    """Metrics on loopback of the node: some are zero, and some not larger than others of the same labels."""
+    """Metrics on loopback of the node: `zero` are 0; in each pair of `not_after`, the first is not above the second."""
 
     port: Port
     path: UrlPath = "/metrics"
@@ -63,7 +63,7 @@ class MetricsCheck:
     not_after: tuple[tuple[Key, Text], ...] = ()
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return what is missing, in words; "" if nothing is."""
+        """Return the missing condition; "" if there is none."""
         what = f"metrics port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -94,8 +94,8 @@ class LogCheck:
     pattern: Pattern
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return what is missing, in words; "" if nothing is."""
-        import regex  # noqa: PLC0415  only for recipes that read a log; unlike `re` it can be told to stop
+        """Return the missing condition; "" if there is none."""
+        import regex  # noqa: PLC0415  only for recipes that read a log; unlike `re` it has a timeout
 
         try:
             found = regex.search(self.pattern, place.text(), regex.MULTILINE, timeout=PATTERN_SECONDS)
@@ -108,7 +108,7 @@ Check = HttpCheck | MetricsCheck | LogCheck
 
 
 def missing(checks: tuple[Check, ...], place: ProgramPlace) -> str:
-    """Return what the first failing check misses; "" if all hold."""
+    """Return the missing condition of the first check that fails; "" if all hold."""
     return next((text for check in checks if (text := check.missing(place))), "")
 
 

@@ -1,6 +1,6 @@
 """The processors and memory that this process may use, within the limits of its control groups.
 
-A CI container often has two processors of a machine with sixty-four, and `os.cpu_count` returns sixty-four.
+A container of a CI system often gets two of 64 processors, and `os.cpu_count` returns 64.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Processors, and bytes of memory that are free for more processes."""
+    """The number of processors, and bytes of free memory."""
 
     processors: int
     memory: int

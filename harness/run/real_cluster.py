@@ -1,6 +1,6 @@
-"""A run on a real cluster, in its controller: it examines the cluster, holds it, and releases it.
+"""A run on a real cluster: the controller of the run checks the cluster, holds its Lease, and cleans up.
 
-Workers get the findings as plain values, and use namespaces of their own.
+Workers get the findings as plain values, and run in parallel in their own namespaces.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 class Session:
-    """One run's hold on one cluster. `close` restores it; idempotent."""
+    """One run's hold on one cluster. `close` restores the cluster; idempotent."""
 
     def __init__(self, settings: Settings, say: Say) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class Session:
         self.lacking: dict[str, str] = {}
 
     def start(self) -> Self:
-        """Find the cluster, or make it, and hold it. Raises `UnavailableError` and `DistrustError` with the remedy."""
+        """Find or make the cluster, and hold its Lease. Raises `UnavailableError` and `DistrustError`."""
         with contextlib.ExitStack() as begun:
             kubeconfig = self._settings.kubeconfig
             if self._settings.backend == "kind":
@@ -62,7 +62,7 @@ class Session:
                 f"cluster {reached.server}, Kubernetes {reached.version.get('gitVersion', '?')}, run {self.run_id}"
             )
             if asks_by_port_forward(reached.denied):
-                self._say("pods/proxy is not granted: client pods are asked by port-forward")
+                self._say("pods/proxy is not granted: client pods are reached by port-forward")
             api = Api(find(kubeconfig, context=self._settings.context))
             begun.callback(api.close)
             begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))
@@ -99,7 +99,7 @@ class Session:
         if len(found.nodes) < 2:
             raise UnavailableError(
                 f"of {len(nodes)} nodes, {len(found.nodes)} are ready, take pods and have a zone (label "
-                "topology.kubernetes.io/zone): scenarios need two at least; `trafficdist doctor` says more"
+                "topology.kubernetes.io/zone): scenarios need at least two; see `trafficdist doctor`"
             )
         kind = self._kind
         offered = abilities(
@@ -126,7 +126,7 @@ class Session:
 
 def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> KindCluster:
     """Return the kind cluster of a run, not started. Raises `UsageError`."""
-    from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only who asks for it needs it
+    from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only for --backend kind
     from harness.recipes.recipe import OF_PROXY, read_recipe  # noqa: PLC0415
 
     return KindCluster(
@@ -144,7 +144,7 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> KindClust
 
 
 def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
-    """Boot the backend of one worker. Raises `DistrustError` with the remedy: without it no test can run."""
+    """Boot the backend of one worker. Raises `DistrustError` with the remedy."""
     target = ClusterTarget.from_json(values)
     try:
         if target.backend == "kind":
@@ -161,7 +161,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
 
 @contextlib.contextmanager
 def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
-    """Make and hold the cluster of these settings, with a backend on it in this process. Raises as both do."""
+    """Make and hold the cluster of these settings, and boot a backend in this process. Raises as both do."""
     session = Session(settings, say)
     session.start()
     try:
@@ -190,7 +190,7 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
 
 
 def _places(target: ClusterTarget, worker: str) -> NetnsLookup:
-    """Return the netns of the containers that are the nodes. Raises `UnavailableError`."""
+    """Return the netns of the node containers. Raises `UnavailableError`."""
     nodes = {node.name: target.names.nodes[node.name] for node in target.topology.nodes}
     return NetnsLookup(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
 
@@ -201,10 +201,7 @@ def _known_kind_cluster(settings: Settings, target: ClusterTarget) -> KindCluste
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:
-    """Return the release that a kind cluster was booted as, with the version "" if unknown.
-
-    A minor version that is mapped to another patch than the running one is another release.
-    """
+    """Return the release of a kind cluster, with the version "" if scenarios ask for another patch release."""
     found = parse_version(str(api.request("GET", "/version").body.get("gitVersion", "?")))
     known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
     return replace(settings.release, version=found.series if found and known else "")

@@ -1,7 +1,7 @@
-"""Names the resource that a machine or a process ran out of: files, processes, memory, disk.
+"""Names the resource that a machine, or the limits of a process, ran out of: files, processes, memory, disk.
 
-Such an error may occur anywhere in any library. It is no evidence about the implementation, and has the same remedy
-everywhere.
+Any line of any library may raise such an error. It says nothing about the implementation, and its remedy is always the
+same.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from traceback import extract_tb
 
-_FULL = "there is no room on the disk: make room, or choose another folder with --output-dir"
+_FULL = "there is no room on the disk: free some, or choose another folder with --output-dir"
 _TEXTS = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
@@ -18,15 +18,15 @@ _TEXTS = {
     errno.ENFILE: "this machine may not open more files (sysctl fs.file-max): raise it",
     errno.ENOMEM: "there is no memory left: run with fewer workers",
 }
-_UNHEARD = {
-    errno.EPIPE: "nobody reads any more what this run says",
-    errno.EIO: "what this run says cannot be written any more (input/output error)",
+_NO_OUTPUT = {
+    errno.EPIPE: "the reader of this run's output has closed it",
+    errno.EIO: "the output of this run cannot be written (input/output error)",
 }
 _NO_PROCESSES = "this user may not start more processes or threads (ulimit -u): raise it, or run with fewer workers"
 
 
 def shortage(error: BaseException | None) -> str:
-    """Return what there was too little of, with the remedy, if that is the cause of this error; else ""."""
+    """Return the exhausted resource, with the remedy, if that is the cause of this error; else ""."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -37,9 +37,9 @@ def shortage(error: BaseException | None) -> str:
 
 
 def why_it_cannot_go_on(error: BaseException) -> str:
-    """Return the shortage, or that nobody hears what is said, if that is why a process as a whole broke; else ""."""
-    unheard = _UNHEARD.get(error.errno or 0, "") if isinstance(error, OSError) else ""
-    return unheard or shortage(error)
+    """Return why a process cannot continue: a shortage, or closed output; "" for any other error."""
+    no_output = _NO_OUTPUT.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+    return no_output or shortage(error)
 
 
 def _text(error: BaseException) -> str:
@@ -55,6 +55,6 @@ def _text(error: BaseException) -> str:
 
 
 def _is_of_fork(error: OSError) -> bool:
-    """Return whether it was raised by the start of a process: a socket that is not ready has the same number."""
+    """Return whether the start of a process raised it: a socket that is not ready has the same errno."""
     last = next(reversed(extract_tb(error.__traceback__)), None)
     return last is not None and "fork" in f"{last.name} {last.line}"

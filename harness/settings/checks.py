@@ -1,11 +1,11 @@
-"""Checks of an option's value: each returns what a text means, or raises `UsageError` that says what is allowed."""
+"""Parses values of options. Each function returns a value, or raises `UsageError` with the allowed values."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from harness.control_planes import choice
 from harness.errors import UsageError
@@ -14,41 +14,38 @@ from harness.model.files import fault_of_path, shown
 from harness.model.release import parse_gates
 
 FEW = 8
-"""The number of names that an error lists."""
+"""How many names an error lists."""
 
 LONG = 100
-"""The number of letters of a name that an error shows."""
+"""How many characters of a name an error shows."""
 
 MOST_WORKERS = 512
-"""Each of them is a process; `auto` takes a few."""
+"""Each worker is a process."""
 
-_HIGHEST_SEED = 2**63 - 1  # what each format of a report can hold
-
-
-def control_plane(text: str) -> str:
-    """Return a control plane: embedded, binaries:VERSION or containers:VERSION."""
-    choice.parse_plane(text)
-    return text
+_HIGHEST_SEED = 2**63 - 1  # the largest number that every report format can hold
 
 
-def controller(text: str) -> str:
-    """Return an EndpointSlice controller: a known one, or a file that describes one."""
-    choice.parse_controller(text)
-    return text
+def _valid(parse: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a check that returns the text that `parse` accepts."""
+
+    def check(text: str) -> str:
+        parse(text)
+        return text
+
+    return check
+
+
+control_plane = _valid(choice.parse_plane)
+controller = _valid(choice.parse_controller)
+gate = _valid(lambda text: parse_gates((text,)))
 
 
 def mutant(text: str) -> str:
-    """Return the name of a fault of the reference."""
+    """Return the name of a mutant or benign variant."""
     from harness.settings.mutants import mutants
 
     if text not in mutants():
         raise UsageError(unknown_name(text, list(mutants()), "mutant"))
-    return text
-
-
-def gate(text: str) -> str:
-    """Return a feature gate with its value, like PreferSameTrafficDistribution=false."""
-    parse_gates((text,))
     return text
 
 
@@ -71,9 +68,9 @@ def seed(text: str) -> int:
 
 
 def path(text: str) -> str:
-    """Return a path, whatever is there."""
+    """Return a path; the file may be missing."""
     if fault := fault_of_path(text):
-        raise UsageError(f"{text[:LONG]!r} is no path: {fault}")
+        raise UsageError(f"{text[:LONG]!r} is not a path: {fault}")
     return text
 
 
@@ -85,14 +82,14 @@ def paths(text: str) -> str:
 
 
 def cni(text: str) -> str:
-    """Return `none`, or the path of a file that is there."""
+    """Return `none`, or the path of an existing file."""
     if text != NO_CNI and not os.path.isfile(path(text)):  # noqa: PTH113  a text until here
         raise UsageError(f"there is no file {shown(text)}")
     return text
 
 
 def scenarios(text: str) -> str:
-    """Return the path of what can be a file of scenarios, before a cluster boots; the suite reads the rest of it."""
+    """Return the path of a file of scenarios. The suite checks its content after the cluster has booted."""
     from harness.model import strict_yaml
 
     loaded = strict_yaml.read(path(text), what="file of scenarios")
@@ -104,7 +101,7 @@ def scenarios(text: str) -> str:
 def kubernetes_version(text: str) -> str:
     """Return a version of Kubernetes, like 1.31 or 1.31.2."""
     if not re.fullmatch(r"v?1\.\d{1,3}(\.\d{1,3})?([-+][0-9A-Za-z.+-]{1,60})?", text, re.ASCII):
-        raise UsageError(f"{text[:LONG]!r} is no version of Kubernetes: want one like 1.31 or 1.31.2")
+        raise UsageError(f"{text[:LONG]!r} is not a Kubernetes version: want one like 1.31 or 1.31.2")
     return text
 
 

@@ -1,6 +1,6 @@
-"""The default claims of an implementation: features, reading, profile and mode.
+"""The default claims of an implementation: features, source (KEP or released), profile and mode.
 
-For the reference and for kube-proxy the history of the feature gates is known, so a run of an old version judges the
+The history of feature gates is known for the reference and for kube-proxy, so a run of an old version judges the
 features of that version. An option that was given always wins.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:  # every pytest run on the machine loads this module
 REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed", "recipe"
 
 REAL_CLUSTERS = ("kubeconfig", "kind")
-"""Backends whose clusters have components of their own."""
+"""Backends whose clusters bring their own components."""
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
-"""The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
+"""The kernel mechanisms that proxies program, the default first. Gateway API reports have the same field."""
 
 CONVERGES_WITHIN = 5.0
-"""Seconds in which the reference and kube-proxy, as they are configured here, take up a change. No document says it."""
+"""Seconds in which the reference and kube-proxy, as configured here, apply a change. No document states it."""
 
 _KUBE_PROXY_HAS = (
     "ExternalIPs",
@@ -65,7 +65,7 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class ChosenProxy:
-    """The proxy to judge, as a value of --proxy names it. `version` is kube-proxy's, `file` that of a recipe."""
+    """The proxy to judge, from a value of --proxy: its kind, the version of kube-proxy, or the file of a recipe."""
 
     kind: str
     version: str = ""
@@ -76,7 +76,7 @@ class ChosenProxy:
 
 
 def check_dns(text: str) -> str:
-    """Return a value of --dns. Raises `UsageError` for what is neither the reference nor a recipe file."""
+    """Return a valid value of --dns. Raises `UsageError`."""
     if text != REFERENCE and not text.endswith(RECIPE_FILES):
         raise UsageError(f"unknown DNS server {text!r}; allowed: {REFERENCE}, or a file whose name ends in .yaml")
     return text
@@ -96,7 +96,7 @@ def parse_proxy(text: str) -> ChosenProxy:
 
 
 def proxy_claims(values: Mapping[str, Any]) -> Claims:
-    """Return the defaults that follow from the given options. `values` are those of all options, by key.
+    """Return the defaults that follow from the values of all options, by key.
 
     Raises `UsageError` for options that exclude each other. A missing binary counts as the newest version.
     """
@@ -108,13 +108,15 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
     if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED) and not (of_kind and kind == RECIPE):
         _refuse_mismatch(values)
     if kind == INSTALLED and values["cni"] == NO_CNI:
-        raise UsageError(f"--cni {NO_CNI}: no node gets ready without a network; it is for a recipe that brings one")
+        raise UsageError(
+            f"--cni {NO_CNI}: nodes do not get ready without a network plugin; only a recipe can bring one"
+        )
     if of_kind and kind == INSTALLED:
         return _of_kind(values)
     if kind == INSTALLED:
         return Claims(mode=values["mode"] or "default", follow="released", profile=("service-proxy",))
     if kind == RECIPE:
-        from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
+        from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
 
         recipe = recipes.read_recipe(proxy.file, recipes.OF_PROXY)
         _check_place(recipe, f"proxy file {shown(proxy.file)}", values)
@@ -144,10 +146,10 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
 
 
 def _lacked_by(mutant: str) -> tuple[str, ...]:
-    """The features that a mutant or benign variant does not claim, though the reference does."""
+    """Return the features that a mutant or benign variant does not claim, though the reference does."""
     if not mutant:
         return ()
-    from harness.settings.mutants import mutants  # noqa: PLC0415  only for those who name one
+    from harness.settings.mutants import mutants  # noqa: PLC0415  pytest loads this module
 
     return tuple(sorted(mutants()[mutant].lacks))
 
@@ -157,7 +159,7 @@ def controller_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     file = choose(values["control_plane"] or "", values["controller"] or "").file
     if not file:
         return {}
-    from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
+    from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
 
     recipe = recipes.read_recipe(file, recipes.OF_CONTROLLER)
     _check_kinds(recipe, f"controller file {shown(file)}", values)
@@ -175,12 +177,12 @@ def _claims_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that follow from --dns, by option. Raises `UsageError` if a mutant is asked for too."""
+    """Return the defaults that follow from --dns, by option. Raises `UsageError` beside --mutant."""
     if values["dns"] == REFERENCE:
         return {}
     if values["mutant"]:
         raise UsageError(f"--mutant is a fault in the reference: it does not go with --dns {values['dns']}")
-    from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
+    from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
 
     recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)
     _check_kinds(recipe, f"DNS file {shown(values['dns'])}", values)
@@ -191,32 +193,32 @@ def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
     """Raise `UsageError` if a recipe defines kinds that no API server of this run serves."""
     if recipe.defines_kinds and choose(values["control_plane"] or "", values["controller"] or "").plane == EMBEDDED:
         raise UsageError(
-            f"{what}: key {recipe.defines_kinds}: the embedded API server serves no kinds of a "
-            "CustomResourceDefinition: --control-plane binaries:VERSION has one that does"
+            f"{what}: key {recipe.defines_kinds}: the embedded API server does not serve "
+            "CustomResourceDefinitions; use --control-plane binaries:VERSION"
         )
 
 
 def _check_place(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` if a recipe of a proxy is not for the backend of this run."""
+    """Raise `UsageError` if the recipe of a proxy does not support the backend of this run."""
     if values["backend"] == "kind":
         if recipe.installation is None:
-            raise UsageError(f"{what}: key kind is missing, which says how it is installed on a kind cluster")
+            raise UsageError(f"{what}: key kind is missing: it describes the installation on a kind cluster")
         return
     if not recipe.programs:
-        raise UsageError(f"{what}: it has no command, only key kind: take --backend kind")
+        raise UsageError(f"{what}: it has no command, only key kind: use --backend kind")
     _check_kinds(recipe, what, values)
 
 
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:
-    """Raise `UsageError`: the backend decides whether the cluster brings its own proxy."""
+    """Raise `UsageError`: only clusters of some backends bring their own proxy."""
     if values["backend"] in REAL_CLUSTERS:
         raise UsageError(
-            f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy, which is "
-            f"judged: take --proxy {INSTALLED}, or nothing; for kind also a recipe with key kind"
+            f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy: use "
+            f"--proxy {INSTALLED}, or leave --proxy out; for kind also a recipe with key kind"
         )
     raise UsageError(
-        "--proxy installed judges the proxy that a real cluster runs; the nodes of --backend netns run none of "
-        f"their own: take --proxy {REFERENCE}, {KUBE_PROXY} or a file"
+        f"--proxy {INSTALLED} judges the proxy of a real cluster, and nodes of --backend netns have none: use --proxy "
+        f"{REFERENCE}, {KUBE_PROXY} or a file"
     )
 
 
@@ -228,7 +230,7 @@ def _mode(values: Mapping[str, Any], allowed: tuple[str, ...], who: str) -> str:
 
 
 def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims:
-    from harness.binaries import find_entry  # noqa: PLC0415  only where there is one to look for
+    from harness.binaries import find_entry  # noqa: PLC0415  pytest loads this module
 
     try:
         found = find_entry(KUBE_PROXY, version).version
@@ -238,14 +240,16 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims
 
 
 def _of_kind(values: Mapping[str, Any]) -> Claims:
-    """Return the claims of a kind cluster, which runs the kube-proxy of its node image, by the image's tag."""
-    from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  only where there is an image
+    """Return the claims of a kind cluster, by the tag of its node image, which has the kube-proxy."""
+    from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  pytest loads this module
 
     if values["mode"] == WITHOUT_PROXY:
-        raise UsageError(f"--mode {WITHOUT_PROXY}: a cluster without kube-proxy is for a recipe (--proxy FILE)")
+        raise UsageError(f"--mode {WITHOUT_PROXY}: a cluster without kube-proxy needs a recipe (--proxy FILE)")
     version = version_of_image(values["kind_image"] or "")
     claims = _kube_proxy(version, values["mode"] or "default", parse_gates(values["feature_gates"]))
-    return replace(claims, converges_within=2 * CONVERGES_WITHIN)  # its controller too, and all by way of its API
+    return replace(
+        claims, converges_within=2 * CONVERGES_WITHIN
+    )  # its controller takes part too, and all goes through its API
 
 
 def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> Claims:

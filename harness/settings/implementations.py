@@ -1,11 +1,11 @@
-"""Makes the judged implementation from settings: the control plane, the proxy and the DNS server of a cluster.
+"""Makes the implementation under test from settings: control plane, proxy and DNS server.
 
 Adapters are imported only when they are used, so that their dependencies may be missing otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.backends.implementation import Implementation, reference
@@ -16,13 +16,14 @@ from harness.settings.mutants import Mutant, mutants
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from harness.control_planes.control_plane import ControlPlane, MakeControlPlane
+    from harness.control_planes.control_plane import MakeControlPlane
     from harness.dns.dns import MakeDns
-    from harness.proxies.proxy import MakeProxy, Proxy
+    from harness.proxies.proxy import MakeProxy
+    from harness.recipes.recipe import Kind, Recipe
 
 
 def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
-    """Return the implementation of the settings. Raises `UsageError`, and `UnavailableError` with the remedy.
+    """Return the implementation. Raises `UsageError`, and `UnavailableError` with the remedy.
 
     With `whole`, a control plane of real components has a scheduler and all controllers.
     """
@@ -33,14 +34,12 @@ def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
             return faulty
         return Implementation(_beside(fault, settings, whole=whole), faulty.proxy, faulty.dns)
     control_plane, dns = control_plane_of(settings, whole=whole), _dns_of(settings)
-    if settings.proxy.kind == RECIPE:
-        proxy, services = _of_recipe(settings)
-        return Implementation(control_plane, proxy, dns, services)
-    return Implementation(control_plane, _proxy_of(settings), dns)
+    proxy, services = _proxy_of(settings)
+    return Implementation(control_plane, proxy, dns, services)
 
 
 def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> MakeControlPlane:
-    """Return the real control plane beside a fault of the reference, or around it. Raises `UsageError`."""
+    """Return the real control plane that runs with a mutant of the reference. Raises `UsageError`."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(
             f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, and --control-plane "
@@ -87,52 +86,50 @@ def control_plane_of(
     )
 
 
-def _controller_of(file: str) -> MakeControlPlane:
+def _recipe(file: str, kind: Kind) -> Recipe:
+    """Return a recipe. Raises `UnavailableError` with each of its requirements that this machine lacks."""
     from harness.checks import program_requirements
-    from harness.recipes.controller import DescribedControlPlane
-    from harness.recipes.recipe import OF_CONTROLLER, read_recipe
+    from harness.recipes.recipe import read_recipe
 
-    recipe = read_recipe(file, OF_CONTROLLER)
+    recipe = read_recipe(file, kind)
     program_requirements.require(recipe.needs, f"{recipe.name} ({file})")
+    return recipe
+
+
+def _controller_of(file: str) -> MakeControlPlane:
+    from harness.recipes.controller import DescribedControlPlane
+    from harness.recipes.recipe import OF_CONTROLLER
+
+    recipe = _recipe(file, OF_CONTROLLER)
     return lambda release: DescribedControlPlane(release, recipe)
 
 
-def _proxy_of(settings: Settings) -> MakeProxy:
+def _proxy_of(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
+    """Return what makes proxies, and the fields that they need in each Service."""
     chosen = settings.proxy
+    if chosen.kind == RECIPE:
+        from harness.proxies.executable import ExecutableProxy
+        from harness.recipes.recipe import OF_PROXY
+
+        recipe = _recipe(chosen.file, OF_PROXY)
+        mode, services = settings.mode, recipe.services
+        return lambda plane, pod_cidrs: ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=mode), services
     if chosen.kind == KUBE_PROXY:
         from harness.binaries import find_entry
         from harness.proxies.kube_proxy import KubeProxy, require
 
         asked = chosen.version or settings.kubernetes_version
         require(settings.mode, find_entry(KUBE_PROXY, asked).version)
-        return lambda plane, pod_cidrs: KubeProxy(
-            plane, pod_cidrs=pod_cidrs, mode=settings.mode, version=asked, booted=settings.kubernetes_version
-        )
-    return reference().proxy
-
-
-def _of_recipe(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
-    """Return the proxies of a recipe, and the fields that it wants in each Service."""
-    from harness.checks import program_requirements
-    from harness.proxies.executable import ExecutableProxy
-    from harness.recipes.recipe import OF_PROXY, read_recipe
-
-    recipe = read_recipe(settings.proxy.file, OF_PROXY)
-    program_requirements.require(recipe.needs, f"{recipe.name} ({settings.proxy.file})")
-
-    def proxy(plane: ControlPlane, pod_cidrs: Sequence[str]) -> Proxy:
-        return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
-
-    return proxy, recipe.services
+        given = {"mode": settings.mode, "version": asked, "booted": settings.kubernetes_version}
+        return lambda plane, pod_cidrs: KubeProxy(plane, pod_cidrs=pod_cidrs, **given), {}
+    return reference().proxy, {}
 
 
 def _dns_of(settings: Settings) -> MakeDns:
     if settings.dns == REFERENCE:
         return reference().dns
-    from harness.checks import program_requirements
     from harness.dns.executable import ExecutableDns
-    from harness.recipes.recipe import OF_DNS, read_recipe
+    from harness.recipes.recipe import OF_DNS
 
-    recipe = read_recipe(settings.dns, OF_DNS)
-    program_requirements.require(recipe.needs, f"{recipe.name} ({settings.dns})")
+    recipe = _recipe(settings.dns, OF_DNS)
     return lambda plane: ExecutableDns(plane, recipe)

@@ -1,6 +1,6 @@
-"""The mutants and benign variants that are installed beside the harness, which knows none of them by itself.
+"""Loads mutants and benign variants.
 
-A package offers them by an entry point of group `trafficdist.mutants`, called `mutants` or `benign`: a mapping from
+A package registers them by an entry point of group `trafficdist.mutants`, called `mutants` or `benign`: a mapping from
 names to mutants.
 """
 
@@ -17,7 +17,7 @@ GROUP = "trafficdist.mutants"
 
 
 class Mutant(Parts, Protocol):
-    """The reference with one part replaced: by one with a fault, or by one that is odd but right."""
+    """The reference with one part replaced: by a faulty one, or by an unusual but correct one."""
 
     @property
     def name(self) -> str:
@@ -25,7 +25,7 @@ class Mutant(Parts, Protocol):
 
     @property
     def sentence(self) -> str:
-        """A sentence about its fault, or its oddity."""
+        """A sentence about its fault, or about what is unusual."""
 
     @property
     def provenance(self) -> str:
@@ -33,15 +33,15 @@ class Mutant(Parts, Protocol):
 
     @property
     def symptom(self) -> str:
-        """A pattern for the first line of a failure that it causes."""
+        """A pattern for the first line of a failure caused by it."""
 
     @property
     def changes(self) -> frozenset[str]:
-        """The names of the components, as in `Parts`, that are not the reference's own."""
+        """The names of the replaced components, as in `Parts`."""
 
     @property
     def lacks(self) -> frozenset[str]:
-        """The names of features that it does not claim, though the reference does."""
+        """The features of the reference that it does not claim."""
 
 
 def mutants() -> Mapping[str, Mutant]:

@@ -12,7 +12,7 @@ from harness.settings.checks import LONG
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
 
 LONGEST = 4096
-"""The most letters of a value."""
+"""The maximum length of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,9 @@ class Option:
 
     def _checked(self, text: str) -> Any:
         if len(text) > LONGEST:
-            raise UsageError(f"has {len(text):,} letters, more than {LONGEST:,}: {text[:LONG]!r}…")
-        if not text.isprintable():
-            odd = next(each for each in text if not each.isprintable())
-            raise UsageError(f"{text[:LONG]!r} has a character that is not printable: {odd!r}")
+            raise UsageError(f"has {len(text):,} characters, more than {LONGEST:,}: {text[:LONG]!r}…")
+        if odd := [each for each in text if not each.isprintable()]:
+            raise UsageError(f"{text[:LONG]!r} has a character that is not printable: {odd[0]!r}")
         value = self.check(text)
         if self.allowed and value not in self.allowed:
             raise UsageError(f"unknown value {text[:LONG]!r}; allowed: {', '.join(self.allowed)}")

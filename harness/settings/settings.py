@@ -1,4 +1,4 @@
-"""The settings of a run, from all sources of options; the same in the controller and in each worker."""
+"""The settings of a run, the same in the controller and in each worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.settings.claims import REAL_CLUSTERS, REFERENCE, ChosenProxy, parse
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of `harness.settings.options`, each with its value. A text option that was not given is empty."""
+    """The value of each option of `harness.settings.options`; "" for a text option without a value."""
 
     backend: str
     kubeconfig: str
@@ -76,7 +76,7 @@ class Settings:
 
     @property
     def judges_reference(self) -> bool:
-        """True if neither the proxy nor the DNS server is somebody else's."""
+        """True if the proxy and the DNS server are the reference."""
         return self.proxy.kind == self.dns == REFERENCE
 
     @property
@@ -87,7 +87,7 @@ class Settings:
 
     @property
     def cluster_ends(self) -> bool:
-        """True if the real cluster is deleted at the end of the run, so that nothing on it need be restored."""
+        """True if the run deletes the real cluster at its end, so that it need not restore anything."""
         return self.backend == "kind" and not self.keep_cluster
 
     @property
@@ -97,7 +97,7 @@ class Settings:
 
     @property
     def generation(self) -> Generation | None:
-        """What is to be made, or to be asked again; None in a run of what the suite says."""
+        """The scenarios to generate or to replay; None in a run of the suite."""
         if self.replay:
             return Generation(self.seed, replay=self.replay)
         if not self.generate:
@@ -106,11 +106,11 @@ class Settings:
         return Generation(self.seed, seconds, cases)
 
     def topology_for(self, wanted: Topology) -> Topology | None:
-        """Return the topology to boot for a scenario that wants this one; None if that of the option lacks its nodes.
+        """Return the topology to boot for a scenario that wants this one; None if the scenario cannot run.
 
-        Scenarios for the default topology run on any that has the same nodes in the same zones, or more nodes; on a
-        real cluster also on fewer, since the table of needs tells which of them can. Scenarios for a special one get
-        it, if the backend makes clusters for them.
+        Scenarios for the default topology run on any topology with the same nodes in the same zones, or with more
+        nodes. On a real cluster they also run with fewer nodes; the table of needs says which of them can. Scenarios
+        for a special topology get it, if the backend makes clusters for them.
         """
         if self.backend in REAL_CLUSTERS:
             return self.topology if wanted.name in (THREE_ZONES.name, self.topology.name) else None

@@ -1,8 +1,8 @@
-"""Checks that this machine can make a kind cluster, before it begins: the command, the engine, and resources.
+"""Checks that this machine can make a kind cluster: the command, the container engine, and resources.
 
-A fault that no cluster survives is an error with the remedy. A fault that may do no harm is a note, printed at the
-beginning and again if the cluster does not come up: with limits that are too low nodes never get ready, and no message
-names the limit.
+A fault that prevents a cluster is an error with the remedy. A fault that may be harmless is a note, printed at the
+beginning, and again if the cluster does not start: with low limits nodes never get ready, and no message names the
+limit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INSTANCES_REMEDY = f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The programs that make the cluster, and notes for the case that it does not come up."""
+    """The programs that make the cluster, and notes in case it does not start."""
 
     kind: Path
     kind_version: Version
@@ -53,7 +53,7 @@ def require(wanted: KindConfig, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
     if wanted.mode == "ipvs" and _numbers(facts.kernel) == _numbers(platform.release()) and not has_ip_vs():
         raise UnavailableError(
             "mode ipvs of kube-proxy needs the kernel module ip_vs, which this machine lacks; load it (`sudo modprobe "
-            "ip_vs`), or take mode nftables"
+            "ip_vs`), or use mode nftables"
         )
     nodes = len(wanted.topology.nodes) + 1
     return Tools(kind, version, engine, facts, tuple(notes(facts, nodes, proc_sys=proc_sys)))
@@ -72,8 +72,8 @@ def find_kind() -> tuple[Path, Version]:
     version = version_of(KIND, path)
     if version < OLDEST_KIND:
         raise UnavailableError(
-            f"{path} is kind {version}, and {OLDEST_KIND} is the oldest that will do; get a newer one with "
-            "`trafficdist components fetch kind`, and take the old one off the PATH"
+            f"{path} is kind {version}, and {OLDEST_KIND} is the oldest supported version; get a newer one with "
+            "`trafficdist components fetch kind`, and remove the old one from the PATH"
         )
     return path, version
 
@@ -87,21 +87,21 @@ def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
         )
     if wanted.mode == "nftables" and _numbers(facts.kernel) < _NFTABLES_KERNEL:
         raise UnavailableError(
-            f"mode nftables of kube-proxy needs Linux 5.13 or newer, and {name} runs on {facts.kernel}; take mode "
+            f"mode nftables of kube-proxy needs Linux 5.13 or newer, and {name} runs on {facts.kernel}; use mode "
             "iptables, or a newer kernel"
         )
     image = wanted.images.get(CONTROL_PLANE, "")  # none is kind's default, which is a new one
     if facts.cgroup == "1" and (not image or (version_of_image(image) or _OLD) >= _NEEDS_CGROUP_2):
         raise UnavailableError(
             f"kubelets of Kubernetes {_NEEDS_CGROUP_2.series} and newer do not start on cgroup v1, which this machine "
-            "has; boot it with systemd.unified_cgroup_hierarchy=1, or name an older node image (--kind-image)"
+            "has; boot it with systemd.unified_cgroup_hierarchy=1, or choose an older node image (--kind-image)"
         )
     root = Path(facts.root)
     if facts.root and root.exists() and shutil.disk_usage(root).free < _DISK:
         free = shutil.disk_usage(root).free
         raise UnavailableError(
             f"{free / 1e9:.1f} GB are free in {root}, where {name} keeps images and containers, and a cluster needs "
-            f"{_DISK / 1e9:.0f} GB; make room (`{name} system df` says what takes it)"
+            f"{_DISK / 1e9:.0f} GB; free some (`{name} system df` shows the use)"
         )
 
 
@@ -110,13 +110,13 @@ def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> li
     found = []
     if 0 < facts.memory < nodes * _MEMORY_PER_NODE:
         found.append(
-            f"{nodes} nodes want some {nodes * _MEMORY_PER_NODE / 1e9:.1f} GB of memory, and there are "
-            f"{facts.memory / 1e9:.1f} GB: give the engine more, or take fewer nodes (--topology a=1,b=1,c=1)"
+            f"{nodes} nodes need about {nodes * _MEMORY_PER_NODE / 1e9:.1f} GB of memory, and there are "
+            f"{facts.memory / 1e9:.1f} GB: give the engine more, or use fewer nodes (--topology a=1,b=1,c=1)"
         )
     instances = _number_in(proc_sys / _INOTIFY)
     if 0 < instances < nodes * _INSTANCES_PER_NODE:
         found.append(
-            f"{nodes} nodes want some {nodes * _INSTANCES_PER_NODE} inotify instances, and there are {instances}: "
+            f"{nodes} nodes need about {nodes * _INSTANCES_PER_NODE} inotify instances, and there are {instances}: "
             f"{INSTANCES_REMEDY}"
         )
     return found

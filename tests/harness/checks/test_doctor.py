@@ -298,7 +298,7 @@ def test_a_kernel_without_ipv6_costs_its_requirements(monkeypatch: pytest.Monkey
 
 def test_a_machine_whose_resolv_conf_cannot_be_replaced_says_what_that_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise UnavailableError("no file can be replaced for one program here: unshare: Operation not permitted")
+        raise UnavailableError("files cannot be replaced for a program here: unshare: Operation not permitted")
 
     monkeypatch.setattr(programs, "run", refuse)
     *_, files = check.examine(MACHINE, FAMILIES)

@@ -294,11 +294,11 @@ def test_an_odd_value_is_refused_by_name_or_can_be_reported(option: Option) -> N
         ("workers", "100000", "100000 are too many processes: want at most 512, or 'auto'"),
         ("workers", "9" * 400, "is neither a number of processes"),
         ("seed", "-1", "is not a number from 0 to 9223372036854775807"),
-        ("seed", "9" * 5000, "has 5,000 letters"),
+        ("seed", "9" * 5000, "has 5,000 characters"),
         ("time-scale", "nan", "is not a number above 0 and below 1000"),
         ("converges-within", "inf", "is not a number above 0 and below 1000"),
-        ("kubernetes-version", "banana", "is no version of Kubernetes"),
-        ("output-dir", "x" * 300, "is no path: a path has at most 4,095 bytes, and each name in it 255"),
+        ("kubernetes-version", "banana", "is not a Kubernetes version"),
+        ("output-dir", "x" * 300, "is not a path: a path has at most 4,095 bytes, and each name in it 255"),
     ],
 )
 def test_a_number_without_bounds_is_refused_at_once(name: str, value: str, said: str) -> None:

@@ -38,7 +38,7 @@ def test_no_other_program_is_needed(namespace: Namespace, monkeypatch: pytest.Mo
 
 def test_where_nothing_can_be_mounted_that_is_said(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_LAUNCHER", programs._LAUNCHER.replace("unshare(0x20000)", "unshare(-1)"))
-    with pytest.raises(UnavailableError, match="no file can be replaced for one program here: unshare: Invalid"):
+    with pytest.raises(UnavailableError, match="files cannot be replaced for a program here: unshare: Invalid"):
         run(namespace, [sys.executable, "-c", ""], files={RESOLV_CONF: ""})
 
 

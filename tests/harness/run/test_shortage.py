@@ -70,7 +70,9 @@ def test_process_that_cannot_be_forked_is_a_shortage() -> None:
 
 
 def test_a_reader_that_is_gone_ends_a_run_and_no_scenario() -> None:
-    assert "nobody reads" in why_it_cannot_go_on(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert "the reader of this run's output has closed it" in why_it_cannot_go_on(
+        BrokenPipeError(errno.EPIPE, "Broken pipe")
+    )
     assert why_it_cannot_go_on(KeyError("oops")) == ""
 
 

@@ -124,7 +124,7 @@ def test_file_says_what_it_claims(tmp_path: Path) -> None:
         ({"proxy": "reference", "mode": "iptables"}, "--mode iptables: --proxy reference has mode nftables"),
         ({"proxy": "kube-proxy", "mode": "ebpf"}, "--proxy kube-proxy has mode nftables, iptables, ipvs"),
         ({"proxy": "kube-proxy", "mutant": "ignores-zone-hints"}, "--mutant is a fault in the reference"),
-        ({"proxy": "installed"}, "the nodes of --backend netns run none of their own"),
+        ({"proxy": "installed"}, "judges the proxy of a real cluster, and nodes of --backend netns have none"),
         ({"proxy": "kube-proxi"}, "--proxy: unknown proxy 'kube-proxi'; allowed: reference, kube-proxy"),
         ({"proxy": "kube-proxy:"}, "unknown proxy 'kube-proxy:'"),
         ({"proxy": "kube-proxy:new"}, "version 'new': want one like 1.34.2"),
@@ -152,7 +152,7 @@ def test_recipe_of_a_kind_cluster_says_what_it_claims_and_what_connects_pods(tmp
 @pytest.mark.parametrize(
     ("recipe", "given", "said"),
     [
-        (KIND, {}, "it has no command, only key kind: take --backend kind"),
+        (KIND, {}, "it has no command, only key kind: use --backend kind"),
         (KIND, {"backend": "kubeconfig"}, "a cluster of --backend kubeconfig has its own proxy"),
         ({"name": "x", "command": ["x"], "ready": [{"log": "x"}]}, {"backend": "kind"}, "key kind is missing"),
         (KIND, {"backend": "kind", "mode": "ipvs"}, "--mode ipvs: --proxy .*mine.yaml has mode unknown"),
@@ -167,10 +167,10 @@ def test_recipe_is_for_its_backends(recipe: dict[str, Any], given: dict[str, Any
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"cni": "none"}, "--cni none: no node gets ready without a network; it is for a recipe that brings one"),
+        ({"cni": "none"}, "--cni none: nodes do not get ready without a network plugin; only a recipe can bring one"),
         ({"cni": "no-such.yaml"}, "--cni: there is no file no-such.yaml"),
-        ({"mode": "none"}, "--mode none: a cluster without kube-proxy is for a recipe"),
-        ({"proxy": "kube-proxy"}, "take --proxy installed, or nothing; for kind also a recipe with key kind"),
+        ({"mode": "none"}, "--mode none: a cluster without kube-proxy needs a recipe"),
+        ({"proxy": "kube-proxy"}, "use --proxy installed, or leave --proxy out; for kind also a recipe with key kind"),
     ],
 )
 def test_kind_cluster_without_its_parts_is_for_recipes(given: dict[str, Any], said: str) -> None:
@@ -228,7 +228,7 @@ def test_a_recipe_that_defines_kinds_wants_a_control_plane_that_serves_them(
     defines = {"objects": [named], "requires": ["crds"]}[key]
     said = {"name": "mine", "command": ["x"], "ready": [{"log": "up"}], key: defines}
     recipe.write_text(yaml.safe_dump(said), encoding="utf-8")
-    with pytest.raises(UsageError, match=f"key {key}: the embedded API server serves no kinds of a CustomResource"):
+    with pytest.raises(UsageError, match=f"key {key}: the embedded API server does not serve CustomResource"):
         resolve({option: str(recipe)}, environment={})
     settings = resolve({option: str(recipe), "control-plane": "binaries:1.37"}, environment={})
     assert str(recipe) in (settings.proxy.file, settings.dns)
