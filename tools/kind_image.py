@@ -54,8 +54,9 @@ def kind_image(
 ) -> None:
     """Make a node image for kind without an image registry, and print its name.
 
-    It is made of Debian's packages and of Go modules, and loaded into the container engine: see docs/kind-image.md.
-    VERSION is a release of Kubernetes like 1.34.2, or 1.34 for its newest patch. Without one, the newest is taken.
+    It is made from Debian packages and Go modules, and loaded into the container engine: see docs/kind-image.md.
+    VERSION is a Kubernetes release like 1.34.2, or 1.34 for its newest patch. Without VERSION, the newest release is
+    used.
     """
     from rich.console import Console
 

@@ -1,6 +1,6 @@
 """Binaries of the components of real clusters: fetched by version, kept in a cache, found by the adapters.
 
-find("kube-proxy", "1.34")    returns the path of a binary, or raises an error that says how to get it
+find("kube-proxy", "1.34")    returns the path of a binary, or raises an error with the command that fetches it
 """
 
 from __future__ import annotations

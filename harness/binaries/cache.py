@@ -4,7 +4,7 @@
         components/kube-proxy/v1.34.10/kube-proxy      the binary
                                        origin.json     its origin and SHA-256
                                        go.mod go.sum   its modules, if it was compiled
-        partial/                                       downloads and compilations under way
+        partial/                                       unfinished downloads and compilations
 
 A binary is there whole or not at all: it is written elsewhere, synced to the disk, and renamed. A version exists when
 its binary does. One process at a time fetches a version; the next finds it there.
@@ -50,7 +50,6 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """The size of the binary in bytes."""
         return self.path.stat().st_size
 
 
@@ -59,7 +58,7 @@ def default_folder() -> Path:
     chosen = os.environ.get(ENVIRONMENT)
     if chosen:
         return Path(chosen).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or ""  # the specification: a relative path in it does not count
+    base = os.environ.get("XDG_CACHE_HOME") or ""  # by its specification, a relative path is invalid
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "trafficdist"
 
 
@@ -93,7 +92,7 @@ class Cache:
         origin: Origin,
         beside: Mapping[str, str] | None = None,
     ) -> Entry:
-        """Move a binary from `workspace` into the cache, whole or not at all. `beside`: texts of other files."""
+        """Move a binary from `workspace` into the cache, whole or not at all. `beside` are texts of other files."""
         folder = self._home(component.name) / version.tag
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +108,7 @@ class Cache:
         return Entry(component.name, version, folder / component.name, origin)
 
     def remove(self, entry: Entry) -> None:
-        """Remove a binary and its files; a running one goes on."""
+        """Remove a binary and its files; a running one continues."""
         entry.path.unlink(missing_ok=True)
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
@@ -118,7 +117,7 @@ class Cache:
         shutil.rmtree(self.folder / "partial", ignore_errors=True)
 
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """Return a work folder on the cache's file system, the same one for the same work. Hold the lock."""
+        """Return a work folder on the cache's file system, the same for the same work. Hold the lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +129,7 @@ class Cache:
 
     @contextlib.contextmanager
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Lock `what` for this process; `waiting` is called if another one has the lock. A dead process loses it."""
+        """Lock `what` for this process; `waiting` is called if another process has the lock. A dead process loses it."""
         path = self.folder / "locks" / what
         with said_plainly(path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """The components of real clusters that can be fetched: their modules, and the format of their version.
 
-A new component is one more entry of a table. Kubernetes' own come from https://dl.k8s.io and from the Go module
-k8s.io/kubernetes; etcd and kind from their releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind.
-kind is no component of a cluster but makes one; it is fetched in the same way. So are kubectl, and `e2e`: Kubernetes'
-own specs of networking, with a command of ours around them, `e2e.go` in this folder, and `agnhost`, its test image.
+Kubernetes' own components come from https://dl.k8s.io and from the Go module k8s.io/kubernetes; etcd and kind from
+their releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind. kind, kubectl, `e2e` and `agnhost`
+are no components of a cluster, but are fetched in the same way. `e2e` is Kubernetes' own networking specs in our
+command `e2e.go`, and `agnhost` the program of its test image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ASK_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A binary: its name, its Go module, and the package of that module that is its command."""
+    """A binary: its name, its Go module, and the package of its command."""
 
     name: str
     module: str
@@ -29,11 +29,11 @@ class Binary:
     says: re.Pattern[str]
     """Finds the version in the output of `--version`, as its group."""
     staging: str = ""
-    """A module of Kubernetes' staging area with a tag for each release: proxies often list more versions of it."""
+    """A staging module of Kubernetes with a tag for each release: Go module proxies often list more versions of it."""
     asked: tuple[str, ...] = ("--version",)
     """Arguments that make it print its version."""
     program: str = ""
-    """The text of the command in Go, where the module has packages for it but no command; `package` is then "."."""
+    """The Go source of the command, if the module has packages but no command; `package` is then "."."""
 
     @property
     def kubernetes(self) -> bool:

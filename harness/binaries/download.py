@@ -1,7 +1,8 @@
-"""Downloads one file over HTTP, from the first server that has it, and resumes an interrupted download.
+"""Downloads one file over HTTP from the first mirror that has it, and resumes an interrupted download.
 
-The partial file stays on disk, beside its ETag. A server is asked for the rest if the file is still the same; one that
-does not support this sends the whole file. A file with a wrong SHA-256 sum is deleted.
+The partial file stays on disk, with its ETag. The next request is for the rest, if the file is still the same; a server
+without ranges sends the whole file. A file with a wrong SHA-256 sum is deleted. pooch verifies sums too, but neither
+resumes downloads nor tries mirrors.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ class BrokenOffError(UnavailableError):
 
 
 class NotThereError(UnavailableError):
-    """The server answers that there is no such file."""
+    """The server has no such file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Downloads files. `timeout` is in seconds without a byte; `attempts` are those in a row without progress."""
+    """Downloads files. `timeout` is in seconds without data; `attempts` limits attempts in a row without progress."""
 
     timeout: float = 30.0
     attempts: int = 4
     pause: Callable[[float], None] = time.sleep
 
     def text(self, urls: Sequence[str]) -> str:
-        """Download a small text from the first server that has it. Raises `NotThereError`, `UnavailableError`."""
+        """Download a small text from the first mirror that has it. Raises `NotThereError`, `UnavailableError`."""
         return self._first(urls, self._text)
 
     def file(self, urls: Sequence[str], target: Path, sha256: str, watcher: Watcher) -> str:
@@ -68,7 +69,7 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
-        """Download from one server. If the sum of a resumed file is wrong, download it once more as a whole."""
+        """Download from one mirror. If the sum of a resumed file is wrong, download the whole file once more."""
         part = target.with_suffix(".part")
         joined = part.exists()
         while True:
@@ -88,7 +89,7 @@ class Fetcher:
     def _complete(self, url: str, part: Path, watcher: Watcher) -> bool:
         """Download the rest of a file over several connections. Returns whether it was joined from pieces.
 
-        A server that sends nothing is not tried again: there may be another mirror.
+        A server that sends nothing gets no second attempt: another mirror may answer.
         """
         idle, came = 0, False
         while True:
@@ -153,7 +154,7 @@ def _plainly(url: str) -> Iterator[None]:
     try:
         yield
     except urllib.error.HTTPError as error:
-        if error.code in (403, 404, 410):  # a bucket that must not be listed says 403 of what it does not have
+        if error.code in (403, 404, 410):  # a bucket without list permission answers 403 for a missing file
             raise NotThereError(f"{url}: {error.code} {error.reason}") from None
         raise BrokenOffError(f"{url}: {error.code} {error.reason}") from None
     except _BROKEN as error:

@@ -1,4 +1,4 @@
-"""Fetches a component into the cache, from a release or from source, with the same steps around both."""
+"""Fetches a component into the cache, from a release or from source."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 
 GROUP = "trafficdist.component_sources"
-"""The entry-point group of further sources of components, each called with the number of compilations at once."""
+"""The entry-point group of other sources of components, each called with the number of parallel compilations."""
 
 _MODULE = re.compile(r"(\S+@v\S+): reading")  # the module in an error of Go
 
 
 class GoneError(UnavailableError):
-    """A source lists a version that it does not have."""
+    """A source lists a version that it cannot deliver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A binary on its way into the cache: its origin, and files to keep beside it."""
+    """A binary for the cache: its origin, and files to keep beside it."""
 
     binary: Path
     at: str
@@ -45,13 +45,13 @@ class Source(Protocol):
     def resolve(
         self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
-        """Return the version for the wish, and a function that makes its binary in a folder. Raises `UsageError`.
+        """Return the version for a request, and a function that makes its binary in a folder. Raises `UsageError`.
 
-        `without` are versions whose making failed with `GoneError`.
+        `without` are versions that failed with `GoneError`.
         """
 
     def available(self, component: Binary) -> list[Version]:
-        """Return the versions that it has, the oldest first. Raises `UnavailableError`."""
+        """Return its versions, the oldest first. Raises `UnavailableError`."""
 
 
 class FromRelease:
@@ -69,7 +69,6 @@ class FromRelease:
         watcher: Watcher,
         without: Collection[Version] = (),  # noqa: ARG002  what was released is whole
     ) -> tuple[Version, Callable[[Path], Made]]:
-        """See `Source`."""
         version = self._releases.resolve(component, wanted)
 
         def make(folder: Path) -> Made:
@@ -79,16 +78,16 @@ class FromRelease:
         return version, make
 
     def available(self, component: Binary) -> list[Version]:
-        """Raise `UnavailableError`: the servers of releases list no versions."""
+        """Raise `UnavailableError`: release servers list no versions."""
         raise UnavailableError(f"releases of {component.name} cannot be listed")
 
 
 def fetch(
     component: Binary, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
 ) -> Entry:
-    """Fetch a component unless it is cached; with `again` even then. Raises `UsageError`, `UnavailableError`.
+    """Fetch a component unless it is cached, or with `again` even then. Raises `UsageError`, `UnavailableError`.
 
-    A cached version needs neither network nor Go; for "1.34" they are used to find a newer patch, but may be missing.
+    A cached version needs neither network nor Go. For "1.34" they find a newer patch, but may be missing.
     """
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
@@ -134,7 +133,7 @@ def _get(
 
 
 def _missing(error: GoneError) -> str:
-    """Return which modules are missing, in a few words."""
+    """Return the missing modules, in a few words."""
     modules = list(dict.fromkeys(_MODULE.findall(str(error))))
     return f"{', '.join(modules) or 'a module that it needs'} cannot be had"
 

@@ -21,9 +21,9 @@ ASSETS = "KUBEBUILDER_ASSETS"
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
     """Return the path of a component's binary.
 
-    `version` is "1.34.10", "1.34" for the newest installed patch, or "" for the one in KUBEBUILDER_ASSETS, else the
-    newest installed one. Raises `UsageError` for a name or version that is none, and `UnavailableError` with the
-    command that fetches it.
+    `version` is "1.34.10", "1.34" for the newest installed patch, or "" for the binary in KUBEBUILDER_ASSETS, else the
+    newest installed one. Raises `UsageError` for an invalid name or version, and `UnavailableError` with the command
+    that fetches it.
     """
     return find_entry(component, version, cache=cache).path
 

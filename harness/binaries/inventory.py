@@ -28,7 +28,7 @@ From = Literal["release", "source"]
 def fetch_all(
     names: Sequence[str], *, origin: From, cache: Cache, mirrors: Sequence[str] = (), jobs: int = 0, again: bool = False
 ) -> list[Entry]:
-    """Get a component in each of the versions; stderr hears how it goes. Raises `UsageError`, `UnavailableError`."""
+    """Fetch a component in each of the versions, with progress on stderr. Raises `UsageError`, `UnavailableError`."""
     component = component_named(names[0])
     wishes = [parse_wanted(text) for text in names[1:] or ("",)]
     if mirrors and origin == "source":
@@ -78,7 +78,7 @@ def _compiler(jobs: int = 0) -> Source:
 
 
 def check(cache: Cache, name: str = "") -> tuple[str, bool]:
-    """Check that binaries are unchanged and run. Returns a line for each, and whether all are well."""
+    """Check that binaries are unchanged and run. Returns a line for each, and whether all are intact."""
     chosen = [component_named(name)] if name else COMPONENTS.values()
     checked = [each for component in chosen for each in (*_check_assets(component), *_check_cache(component, cache))]
     text = "\n".join(line for line, _ in checked) or f"Nothing is there, in {cache.folder}."
@@ -115,7 +115,7 @@ def _trouble(entry: Entry) -> str:
 
 
 def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
-    """Remove versions of a component (all of them if none is named), or all that is there."""
+    """Remove versions of a component (all if none is named), or everything."""
     if everything == bool(names):
         raise UsageError("name a component and its versions, or say --all")
     if everything:
@@ -132,7 +132,7 @@ def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
 
 
 def where(cache: Cache, name: str, version: str) -> str:
-    """The path of a binary. Raises `UnavailableError` with the remedy."""
+    """Return the path of a binary. Raises `UnavailableError` with the remedy."""
     return str(find_entry(name, version, cache=cache).path)
 
 
@@ -142,7 +142,7 @@ def _assets() -> list[Entry]:
         try:
             entry = asset(component)
         except UnavailableError:
-            continue  # it does not run; `find` says so to whoever wants it
+            continue  # it does not run; `find` reports that when a run needs it
         found += [entry] if entry else []
     return found
 

@@ -5,7 +5,7 @@
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
-A mirror has the layout of the original. The sum comes from the same place as the binary, so a mirror that a user names
+A mirror has the layout of the original. The sum comes from the same server as the binary, so a mirror that a user names
 is trusted; its URL decides about https.
 """
 
@@ -34,9 +34,9 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """The publishers of official binaries; `mirrors` are tried in their order, instead of the publisher.
+    """The publishers of official binaries; `mirrors` replace the publisher and are tried in order.
 
-    `listing` is a URL that lists the releases as GitHub's API does; "" for GitHub's.
+    `listing` is a URL with a list of releases in the format of GitHub's API; "" for GitHub's.
     """
 
     mirrors: Sequence[str] = ()
@@ -44,7 +44,7 @@ class Releases:
     listing: str = ""
 
     def resolve(self, component: Binary, wanted: Wanted) -> Version:
-        """Return the version for the wish. Raises `UsageError` if there is none."""
+        """Return the version for a request. Raises `UsageError` if there is none."""
         if component.program or not (component.kubernetes or component.name in _ON_GITHUB):
             raise UsageError(f"official binaries of {component.name} are not fetched: compile it with --from source")
         if wanted.exact is not None:
@@ -62,7 +62,7 @@ class Releases:
         return version
 
     def _resolve_on_github(self, component: Binary, wanted: Wanted) -> Version:
-        """Look for a version in GitHub's list of releases: mirrors have no list, and no file names the newest."""
+        """Find a version in GitHub's list of releases: mirrors have no list, and no file names the newest."""
         listing = self.listing or f"https://api.github.com/repos/{_ON_GITHUB[component.name]}/releases?per_page=100"
         name = component.name
         try:
@@ -126,7 +126,7 @@ def _paths(component: Binary, version: Version) -> tuple[str, str, str]:
 
 
 def architecture() -> str:
-    """Return this machine's architecture in Go's words. Raises `UnavailableError` if nothing is published for it."""
+    """Return this machine's architecture in Go's terms. Raises `UnavailableError` if it has no official binaries."""
     machine = platform.machine()
     if machine not in _MACHINES:
         raise UnavailableError(f"there are no official binaries for {machine}; compile them with --from source")
@@ -134,7 +134,7 @@ def architecture() -> str:
 
 
 def _sum_in(text: str, name: str) -> str:
-    """Return the sum in a file of sums: the only one, or that of `name`. Raises `UnavailableError`."""
+    """Return the sum in a file of sums: the only one, or the one of `name`. Raises `UnavailableError`."""
     for line in text.lower().splitlines():
         words = line.split()
         if words and _SUM.fullmatch(words[0]) and (not name or words[-1].lstrip("*") == name):

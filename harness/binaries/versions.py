@@ -1,7 +1,4 @@
-"""Parses versions of components: "1.34.10", "1.34" for its newest patch, "newest" for the newest of all.
-
-Pure: the meaning of a text must not depend on the source of binaries.
-"""
+"""Parses versions of components: "1.34.10", "1.34" for its newest patch, "newest" for the newest of all."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _MINOR = re.compile(r"v?(\d+)\.(\d+)")
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A full version, ordered as semver.org says; `pre` is the "rc.1" of 1.35.0-rc.1."""
+    """A full version, in the order of semver.org; `pre` is the "rc.1" of 1.35.0-rc.1."""
 
     major: int
     minor: int
@@ -50,7 +47,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A wish: one version, the newest patch of a minor one, or the newest of all."""
+    """A requested version: exact, the newest patch of a minor version, or the newest of all."""
 
     text: str
     exact: Version | None = None
@@ -60,24 +57,24 @@ class Wanted:
         return self.text
 
     def allows(self, version: Version) -> bool:
-        """Return whether a version fulfils the wish. A pre-release does only if it is named."""
+        """Return whether a version matches. A pre-release matches only an exact request."""
         if self.exact is not None:
             return version == self.exact
         return not version.pre and self.series in ("", version.series)
 
     def choose(self, versions: Iterable[Version]) -> list[Version]:
-        """Return the versions that fulfil the wish, the newest first."""
+        """Return the matching versions, the newest first."""
         return sorted(filter(self.allows, versions), reverse=True)
 
 
 def parse_version(text: str) -> Version | None:
-    """Parse a full version; None if the text is none."""
+    """Parse a full version; None for any other text."""
     found = _VERSION.fullmatch(text)
     return Version(int(found[1]), int(found[2]), int(found[3]), found[4] or "") if found else None
 
 
 def parse_wanted(text: str) -> Wanted:
-    """Parse a wish; "" stands for the newest. Raises `UsageError`."""
+    """Parse a requested version; "" stands for the newest. Raises `UsageError`."""
     if text in ("", NEWEST, "latest"):
         return Wanted(NEWEST)
     version = parse_version(text)

@@ -1,11 +1,11 @@
-"""Shows the progress of fetching a component, behind a protocol, so that fetching does not depend on a terminal."""
+"""Shows the progress of fetching a component, on a terminal or in lines."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.progress import (
     BarColumn,
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_EVERY = 15.0  # seconds between lines, where there is no terminal
+_EVERY = 15.0  # seconds between lines without a terminal
 
 
-class Watcher(Protocol):
-    """Receives the progress."""
+class Watcher:
+    """Receives the progress of a piece of work, and shows nothing."""
 
     def say(self, text: str) -> None:
         """Print a line."""
 
     def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
-        """Begin a piece of work; `unit` is "bytes" or the name of the counted things; `total` 0: unknown."""
+        """Begin a piece of work; `unit` is "bytes" or the name of the counted things; 0 is an unknown `total`."""
 
     def advance(self, by: int, detail: str = "") -> None:
         """Add to the amount that is done."""
@@ -42,26 +42,8 @@ class Watcher(Protocol):
         """End the piece of work."""
 
 
-class Silent:
-    """Shows nothing."""
-
-    def say(self, text: str) -> None:
-        """See `Watcher`."""
-
-    def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
-        """See `Watcher`."""
-
-    def advance(self, by: int, detail: str = "") -> None:
-        """See `Watcher`."""
-
-    def end(self) -> None:
-        """See `Watcher`."""
-
-
 @dataclass
 class _Counted:
-    """The progress of a piece of work."""
-
     what: str = ""
     total: int = 0
     unit: str = ""
@@ -74,8 +56,8 @@ class _Counted:
         return f"{self.what}: {self.done} of {self.total} {self.unit}"
 
 
-class Terminal:
-    """Shows a bar on a terminal; without a terminal it prints a line now and then. A context manager."""
+class Terminal(Watcher):
+    """Shows a bar on a terminal, and without a terminal a line every 15 seconds. A context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -92,11 +74,9 @@ class Terminal:
         self.end()
 
     def say(self, text: str) -> None:
-        """See `Watcher`."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
-        """See `Watcher`."""
         self.end()
         if not self._console.is_terminal:
             self._counted = _Counted(what, total, unit, done, time.monotonic())
@@ -118,7 +98,6 @@ class Terminal:
         self._bar.start()
 
     def advance(self, by: int, detail: str = "") -> None:
-        """See `Watcher`."""
         self._counted.done += by
         if self._bar is not None:
             self._bar.update(self._task, advance=by, detail=detail)
@@ -127,7 +106,6 @@ class Terminal:
             self.say(str(self._counted))
 
     def end(self) -> None:
-        """See `Watcher`."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -1,9 +1,9 @@
 """etcd and kube-apiserver as processes of this machine, for one cluster.
 
-etcd does not wait for a disk. The API server serves the groups that scenarios and components use and no other, which
-halves its start (a whole one serves all); a client with the token may do everything. The harness plays some parts of a
-cluster itself, and so switches their admission plugins off: service accounts, taints of nodes that are not ready yet,
-priorities.
+etcd does not sync to disk. The API server serves only the groups that scenarios and components use, which halves its
+start time, unless the control plane is a whole one. A client with the token may do everything. The harness plays some
+parts of a cluster itself, so the admission plugins for them are off: service accounts, taints of nodes that are not
+ready, priorities.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.model.release import Release
 from harness.netns.addresses import SERVICE_CIDRS
 from harness.netns.process import Process
 
-_SECONDS = 60.0  # that a component has to be ready, before the time scale
+_SECONDS = 60.0  # for a component to become ready, before the time scale
 _GROUPS = (
     "admissionregistration.k8s.io/v1",
     "apiextensions.k8s.io/v1",
@@ -38,7 +38,7 @@ _GROUPS = (
     "networking.k8s.io/v1",
 )
 _FEW_GROUPS = f"--runtime-config=api/all=false,api/v1=true,{','.join(f'{group}=true' for group in _GROUPS)}"
-_NOT_ASKED = (  # admission plugins: for what the harness plays itself, and for groups that are not served
+_NOT_ASKED = (  # admission plugins for parts that the harness plays itself, and for groups that are not served
     "DefaultStorageClass",
     "PersistentVolumeClaimResize",
     "Priority",
@@ -51,15 +51,15 @@ _FORWARDED = "localhost"
 
 
 class LocalApiServer:
-    """One etcd, and a kube-apiserver that can be replaced by one of another release. Ports stay the same."""
+    """One etcd, and a kube-apiserver that can be replaced by another release on the same port."""
 
     def __init__(
         self, processes: Processes, *, egress: Path, kubelets: KubeletTrust, etcd_version: str = "", whole: bool = False
     ) -> None:
-        """`egress` is the EgressSelectorConfiguration, by which the API server reaches pods and kubelets.
+        """`egress` is the EgressSelectorConfiguration for connections to pods and kubelets.
 
-        With `whole` all groups are served, and Service `kubernetes` has an endpoint, which leads nowhere.
-        Raises `UnavailableError` with the remedy if etcd is missing.
+        With `whole`, all groups are served, and Service `kubernetes` has an endpoint that leads nowhere. Raises
+        `UnavailableError` with the remedy if etcd is missing.
         """
         self._processes = processes
         self._egress = egress
@@ -76,34 +76,33 @@ class LocalApiServer:
 
     @property
     def running(self) -> bool:
-        """True if the API server runs."""
         return self._server is not None
 
     def start(self, release: Release) -> None:
-        """Start both, and return when the API server is ready."""
+        """Start both and wait until the API server is ready."""
         self._write_secrets()
         self._processes.start_on_ports("etcd", 2, self._etcd_arguments, self._wait_for_etcd)
         self.start_server(release)
 
     def start_server(self, release: Release) -> None:
-        """Replace the API server by one of this release; etcd keeps its objects. Raises `UnavailableError`."""
+        """Replace the API server with this release; etcd keeps its objects. Raises `UnavailableError`."""
         program = self._processes.find("kube-apiserver", release.version)
         self.stop_server()
 
         def arguments(ports: Sequence[int]) -> list[str | Path]:
-            self.port = ports[0] if not self.version else self.port  # once it has one, clients know it
+            self.port = ports[0] if not self.version else self.port  # clients know the port after the first start
             return [program.place, *self._arguments(), *gate_arguments(release.gates)]
 
         self._server = self._processes.start_on_ports("kube-apiserver", 1, arguments, self._wait)
         self.version, self.gates = program.version, dict(release.gates)
 
     def stop_server(self) -> None:
-        """End the API server, as a crash does; etcd keeps its objects."""
+        """Kill the API server; etcd keeps its objects."""
         self._processes.kill(self._server)
         self._server = None
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """Return a client's kubeconfig; `url` is that of another socket of the API server."""
+        """Return a client's kubeconfig; `url` names another socket of the API server."""
         certificate = base64.b64encode(self._ca.cert_pem.bytes()).decode()
         cluster = {"server": url or f"https://127.0.0.1:{self.port}", "certificate-authority-data": certificate}
         return {
@@ -146,7 +145,7 @@ class LocalApiServer:
             f"--etcd-servers=http://127.0.0.1:{self._clients}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
-            "--advertise-address=192.0.2.1",  # of nobody: no Service leads to the API server
+            "--advertise-address=192.0.2.1",  # unused: no Service leads to the API server
             *(() if self._whole else ("--endpoint-reconciler-type=none", _FEW_GROUPS)),
             f"--cert-dir={self._processes.folder}",
             f"--egress-selector-config-file={self._egress}",
@@ -178,7 +177,6 @@ class LocalApiServer:
 
 
 def gate_arguments(gates: Mapping[str, bool]) -> list[str]:
-    """Return the command line option of Kubernetes' components for feature gates."""
     texts = [f"{name}={str(on).lower()}" for name, on in sorted(gates.items())]
     return [f"--feature-gates={','.join(texts)}"] if texts else []
 

@@ -1,14 +1,16 @@
-"""Tells whether kube-controller-manager has worked on everything that was written, by objects of its own.
+"""Tells whether kube-controller-manager has processed all earlier writes, through objects of its own.
 
-It watches Services, Pods and Nodes apart, and works on one queue in order. The barrier has one of each, and changes
-them after all other writes: when their slice shows all three changes, the controller has received all earlier ones. It
-gathers events of pods for a moment, and retries a failed sync after a second, so the barrier then waits until the queue
-is empty and no retry is due. If it hears of the node last, the slice shows the former zone, and changes of a node alone
-make it sync nothing: then the Service is changed once more. The barrier's node is changed only after another node was:
-each change of a node makes the controller sync Services again, and a scenario must not get that sync from the harness.
-What another node's change brings along all the same is a CPU that changed alone: see `Nodes.resize`.
+The controller watches Services, Pods and Nodes separately and works on one queue in order. The barrier has one object
+of each kind and changes them after all other writes. When their slice shows all three changes, the controller has
+received all earlier writes. The controller batches pod events for a moment and retries a failed sync after a second, so
+the barrier then waits until the queue is empty and no retry is due.
 
-Proxies ignore its headless Service, and heuristics ignore its node, which is one of the control plane.
+If the node's change arrives last, the slice shows the former zone, and a change of a node alone triggers no sync: then
+the barrier changes the Service once more. It changes its node only after another node has changed, because each node
+change makes the controller sync Services again, and a scenario must not get that sync from the harness. The exception,
+a node whose CPU alone changed, is in `Nodes.resize`.
+
+Proxies ignore the headless Service of the barrier, and topology heuristics ignore its control plane node.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from harness.eventually import NotYetError, eventually
 from harness.model import manifests
 from harness.model.topology import ZONE_LABEL
 
-GATHERING = 0.03  # seconds that the controller gathers changes of pods
+GATHERING = 0.03  # seconds for which the controller batches pod changes
 _MARGIN = 0.01  # seconds on top of that
-_RETRY = 1.1  # seconds after which the controller tries again what failed, the first time, and a little more
-_ARRIVAL = 1.0  # seconds that the barrier's slice may take, before the time scale; then it is asked again
+_RETRY = 1.1  # a bit more than the seconds before the controller's first retry
+_ARRIVAL = 1.0  # seconds to wait for the barrier's slice, before the time scale, until another try
 
 _NAME = "trafficdist-barrier"
 _ADDRESS = "10.246.0.1"
@@ -47,7 +49,7 @@ _ITS_CHANGES = (
 
 
 class ControllerBarrier:
-    """The barrier's Service, Pod and Node, for one controller from its start to its end."""
+    """The barrier's Service, Pod and Node during the life of one controller process."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
         """`scrape` returns the controller's metrics, or raises `InconclusiveError`; `log` returns its new log lines."""
@@ -58,19 +60,18 @@ class ControllerBarrier:
         self._zone = ""
         self._round = 0
         self._agains = 0
-        self._revision = ""  # of the API server, when everything had been worked on
-        self._failed_at = 0.0  # when a sync of another Service was last seen to have failed
+        self._revision = ""  # of the API server, when everything was processed
+        self._failed_at = 0.0  # when a sync of another Service last failed
         self._generation = 0  # of the barrier's slice when this controller began
         self._written = 0
 
     def close(self) -> None:
-        """Leave the objects, and close all connections."""
         self._api.close()
 
     def passed(self) -> bool:
-        """Return whether the controller has worked on everything that was written before this was called.
+        """Return whether the controller has processed everything that was written before this call.
 
-        Raises `InconclusiveError` when it or the API server does not answer.
+        Raises `InconclusiveError` when the controller or the API server does not answer.
         """
         revision, nodes = self._look()
         if self._revision and self._revision == revision:
@@ -100,7 +101,7 @@ class ControllerBarrier:
         return text
 
     def _look(self) -> tuple[str, dict[str, str]]:
-        """Return the revision of the API server, and that of each node but the barrier's."""
+        """Return the revision of the API server, and of each node except the barrier's."""
         listed = self._api.request("GET", "/api/v1/nodes").body
         nodes = (each["metadata"] for each in listed.get("items") or ())
         revision = str((listed.get("metadata") or {}).get("resourceVersion", ""))
@@ -144,13 +145,13 @@ class ControllerBarrier:
         self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
 
     def _again(self) -> None:
-        """Make the controller sync the barrier's Service once more, by what it knows now of pod and node."""
+        """Make the controller sync the barrier's Service once more, with what it knows of pod and node."""
         self._agains += 1
         self._api.patch("services", _NAME, _NAME, {"metadata": {"annotations": {_AGAIN: str(self._agains)}}})
 
     @property
     def _ready(self) -> bool:
-        """The state of the pod in this round. Another address would count as one endpoint that goes and one more."""
+        """Return the pod state of this round. Another address would count as one endpoint removed and one added."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

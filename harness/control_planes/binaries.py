@@ -1,9 +1,10 @@
 """etcd, kube-apiserver and kube-controller-manager as local processes: the control plane of real clusters.
 
-The harness is scheduler, kubelet and cloud to it, as to the embedded one. It runs any release that is in the cache of
-`trafficdist components`, and a release can replace another one and go on with its stored objects.
+The harness is its scheduler, kubelet and cloud, as for the embedded one. It runs any release in the cache of
+`trafficdist components`. Another release can replace it and keeps the stored objects.
 
-A whole one is for people, and for other people's specs: it has kube-scheduler and all controllers that need no cloud.
+A whole control plane, for `cluster up` and upstream's e2e, also has kube-scheduler and all controllers that need no
+cloud.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _READY = 30.0  # seconds for kube-scheduler to become ready, before the time sca
 
 
 class BinariesControlPlane:
-    """Three processes on loopback. Works as an ordinary user, and leaves nothing behind."""
+    """Three processes on loopback, run as an ordinary user."""
 
     name = "binaries"
 
@@ -51,10 +52,10 @@ class BinariesControlPlane:
         whole: bool = False,
         slices: Callable[..., Any] | None = None,
     ) -> None:
-        """`controller` is the version of kube-controller-manager at boot, by default that of the release.
+        """`controller` is the version of kube-controller-manager at boot, by default the release's.
 
-        With `whole`, `slices` may make a controller of the reference that writes the EndpointSlices instead.
-        Raises `UnavailableError` with the remedy if etcd is missing.
+        With `whole`, `slices` may make a controller of the reference that writes the EndpointSlices instead. Raises
+        `UnavailableError` with the remedy if etcd is missing.
         """
         self.release = release or Release()
         self._controller_version = controller
@@ -68,7 +69,7 @@ class BinariesControlPlane:
         except Exception:
             self._processes.close()
             raise
-        namespaces = ("namespace-controller",)  # without it no namespace that is deleted ever goes
+        namespaces = ("namespace-controller",)  # without it, deleted namespaces stay forever
         self._whole = whole
         self._slices = _standing_in(slices)
         self._manager = LocalControllerManager(
@@ -82,21 +83,18 @@ class BinariesControlPlane:
 
     @property
     def version(self) -> str:
-        """The API server's version, like "v1.37.1"."""
         return self._server.version
 
     @property
     def controller(self) -> str:
-        """The name and version of the EndpointSlice controller, for reports."""
         return self._manager.title
 
     @property
     def gates(self) -> dict[str, bool]:
-        """The feature gates that were set on top of the version's defaults."""
         return dict(self._server.gates)
 
     def start(self) -> None:
-        """Start all. Raises `UnavailableError` and `DistrustError`, and then has stopped what it started."""
+        """Start all processes. Stops them again before it raises `UnavailableError` or `DistrustError`."""
         try:
             self._egress.start()
             self._server.start(self.release)
@@ -108,7 +106,6 @@ class BinariesControlPlane:
             raise
 
     def stop(self) -> None:
-        """End all processes. Idempotent."""
         self._egress.close()
         self._relay.close()
         if self._slices is not None:
@@ -120,7 +117,7 @@ class BinariesControlPlane:
         return self._server.port if self._server.running else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server by one of this release; return when the controller has connected again.
+        """Replace the API server with this release; wait until the controller is connected again.
 
         Raises `InconclusiveError`.
         """
@@ -128,11 +125,9 @@ class BinariesControlPlane:
         self._manager.await_return()
 
     def stop_api_server(self) -> None:
-        """Stop the API server; etcd keeps its objects."""
         self._server.stop_server()
 
     def start_controller(self, release: Release) -> None:
-        """Run the EndpointSlice controller of this release."""
         if self._controller_version and release == self.release:
             release = replace(release, version=self._controller_version)
         self._manager.start(release, self._server.kubeconfig())
@@ -140,29 +135,25 @@ class BinariesControlPlane:
             self._slices.start(release, self._server.kubeconfig())
 
     def stop_controller(self) -> None:
-        """Stop the EndpointSlice controller; slices stay."""
         if self._slices is not None:
             self._slices.close()
         self._manager.stop()
 
     def listen(self, listening: socket.socket) -> None:
-        """Serve on one more listening socket, made by the caller in whatever netns."""
         self._relay.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let kube-apiserver reach pods and kubelets through sockets from `open_socket`."""
         self._egress.reach_pods(open_socket)
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """Return a client's kubeconfig; `url` is that of another socket of the API server."""
+        """Return a client's kubeconfig; `url` names another socket of the API server."""
         return self._server.kubeconfig(url=url)
 
     def synced(self) -> bool:
-        """Return whether the controller has worked on everything written so far; True if a component is stopped."""
+        """Return whether the controller has processed all writes so far; True if a component is stopped."""
         return not self._server.running or self._manager.synced()
 
     def metrics(self) -> str:
-        """Return kube-controller-manager's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
         return self._manager.metrics()
 
     def threads(self) -> tuple[threading.Thread, ...]:
@@ -170,11 +161,10 @@ class BinariesControlPlane:
         return (*self._egress.threads(), *self._relay.threads(), *self._manager.threads())
 
     def asked(self) -> list[ApiRequest] | None:
-        """Return None: kube-apiserver keeps no record that says who asked."""
+        """Return None: kube-apiserver keeps no record of requests by client."""
         return None
 
     def evidence(self) -> dict[str, str]:
-        """Return the logs of all three."""
         return self._processes.logs()
 
 

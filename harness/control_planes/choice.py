@@ -1,7 +1,7 @@
-"""The choice of a control plane: it checks both options together, and derives defaults of a run's other options.
+"""Parses --control-plane and --controller together, and derives defaults for other options.
 
-For Kubernetes' own components the history of their feature gates is known, so a run of an old version judges the
-features of that version. They follow released Kubernetes. An option that was given always wins.
+The history of feature gates is known for Kubernetes' own components, so a run with an old version judges the features
+of that version. They follow released Kubernetes. An explicit option always wins.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kind and version of control plane and controller; an empty version is the newest one installed.
+    """The kind and version of control plane and controller; an empty version means the newest installed one.
 
-    `file` is the recipe of the controller, if it has one.
+    `file` is the controller's recipe, if any.
     """
 
     plane: str
@@ -51,7 +51,7 @@ class Choice:
 
     @property
     def real(self) -> bool:
-        """True if any part of it is not the reference."""
+        """True if any part is not the reference."""
         return self.controller != REFERENCE
 
 
@@ -86,7 +86,7 @@ def parse_controller(text: str) -> tuple[str, str]:
 
 
 def choose(plane: str, controller: str) -> Choice:
-    """Combine both options; an empty one was not given. Raises `UsageError` if they exclude each other."""
+    """Combine both options, "" for an option that was not given. Raises `UsageError` if they exclude each other."""
     kind, version = parse_plane(plane or EMBEDDED)
     usual = REFERENCE if kind == EMBEDDED else MANAGER
     asked, controller_version = parse_controller(controller or usual)
@@ -101,7 +101,7 @@ def choose(plane: str, controller: str) -> Choice:
 
 
 def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return defaults of other options. `values` are those of all options, by key. Raises `UsageError`."""
+    """Return defaults of other options; `values` has all options by key. Raises `UsageError`."""
     choice = choose(values["control_plane"] or "", values["controller"] or "")
     if not choice.real:
         return {}
@@ -128,7 +128,7 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _exact(component: str, version: str) -> str:
-    """Return the version of the binary that a run will take. A missing one is told of when it is started."""
+    """Return the version of the binary that a run will use. A missing binary is reported when it starts."""
     from harness.binaries import find_entry  # noqa: PLC0415  only where there is one to look for
 
     try:

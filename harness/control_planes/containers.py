@@ -1,11 +1,11 @@
-"""etcd, kube-apiserver and kube-controller-manager in containers, from their official images: nothing is compiled.
+"""etcd, kube-apiserver and kube-controller-manager in containers of their official images: nothing is compiled.
 
-Only the way of starting differs from local processes. Containers are in the network of the machine, since each needs
-nothing but a port of loopback, and see the folder of the control plane under its own path, so that arguments, secrets
-and data are the same. Their output is copied to their logs there.
+Only the start differs from local processes. Containers share the machine's network, since each needs only a port of
+loopback. They see the control plane's folder under its own path, so arguments, secrets and data are the same. Their
+output is copied to logs in that folder.
 
-A container does not end with the harness, as a process does. Each carries the folder as a label, and a live harness
-holds a lock in that folder. A process waits for the harness to end and removes its containers; so does the next start.
+Unlike a process, a container does not end with the harness. Each has the folder as a label, and a live harness holds a
+lock in that folder. A separate process waits until the harness ends and removes its containers; so does the next start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from testcontainers.core.docker_client import DockerClient
 
 _FOLDER_LABEL = "trafficdist.dev/folder"
-_END_SECONDS = 10.0  # from a container's end to the end of its output
+_END_SECONDS = 10.0  # to copy the rest of the output of a container that has ended
 _REAPER = """
 import sys
 sys.stdin.read()  # until the harness is gone
@@ -49,7 +49,7 @@ remove_leftovers()
 
 
 class ContainersControlPlane(BinariesControlPlane):
-    """Three containers on loopback of this machine. Needs a Docker engine, and root."""
+    """Three containers on loopback of this machine. Needs a Docker engine and root."""
 
     name = "containers"
 
@@ -62,12 +62,12 @@ class Containers(Processes):
     """All containers of one control plane, and the folder that they share with the harness."""
 
     def __init__(self) -> None:
-        """Raises `UnavailableError` with the remedy if there is no engine, or none that can be used."""
+        """Raises `UnavailableError` with the remedy if there is no usable engine."""
         self._engine = _engine()
         super().__init__()
         self._numbers = itertools.count(1)
         self.run = self.folder.name.rpartition("-")[2].replace("_", "0")  # as run ids are
-        testcontainers_config.ryuk_disabled = True  # it needs one more image, and a network; `_REAPER` does its work
+        testcontainers_config.ryuk_disabled = True  # `_REAPER` replaces testcontainers' own
         remove_leftovers()
         self._reaper = subprocess.Popen(  # noqa: S603  ourselves
             [sys.executable, "-c", _REAPER],
@@ -78,12 +78,11 @@ class Containers(Processes):
         )
 
     def find(self, component: str, version: str = "") -> Program:
-        """See `Processes`."""
         image = find_image(self._engine, component, version)
         return Program(image.version.tag, image.reference)
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
-        """Start the program of that name in an image. Raises `UnavailableError` when it cannot be started."""
+        """Start that program of an image. Raises `UnavailableError` when it cannot start."""
         image, *flags = map(str, arguments)
         log = self.folder / f"{name}.log"
         log.touch()
@@ -114,11 +113,11 @@ class Containers(Processes):
         return started
 
     def _name(self, component: str) -> str:
-        """Return a new name: a container whose start was interrupted may still have the last one."""
+        """Return a new name, because a container whose start was interrupted may still have the last one."""
         return f"trafficdist-{self.run}-{component}-{next(self._numbers)}"
 
     def close(self) -> None:
-        """Remove all containers of this control plane, those of interrupted starts too, and the folder. Idempotent."""
+        """Remove all containers of this control plane, also of interrupted starts, and the folder. Idempotent."""
         super().close()
         if self._reaper.poll() is None:
             _remove(self._engine, self.run)
@@ -128,7 +127,7 @@ class Containers(Processes):
 
 
 class _Container:
-    """A container that runs; a thread copies its output to a log."""
+    """A running container; a thread copies its output to a log."""
 
     def __init__(self, container: DockerContainer, log: Path) -> None:
         self._container = container
@@ -138,7 +137,7 @@ class _Container:
 
     def _follow(self, log: Path) -> None:
         wrapped = self._container.get_wrapped_container()
-        code = 128 + signal.SIGKILL  # the exit code of one that is removed
+        code = 128 + signal.SIGKILL  # the exit code of a removed container
         try:
             with log.open("ab", buffering=0) as file:
                 for chunk in wrapped.logs(stream=True, follow=True):
@@ -150,11 +149,11 @@ class _Container:
             self._code = 128 - code if code > 128 else code
 
     def poll(self) -> int | None:
-        """See `harness.netns.process.Handle`: the exit code, once the whole output is in the log."""
+        """Return the exit code once the whole output is in the log, as `harness.netns.process.Handle`."""
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  a crash is what the harness plays with these
-        """See `harness.netns.process.Handle`. Raises `DistrustError` when the engine does not remove it."""
+        """Remove the container. Raises `DistrustError` when the engine fails to remove it."""
         try:
             self._container.stop()
         except NotFound:
@@ -175,9 +174,9 @@ def check(components: Sequence[tuple[str, str]]) -> None:
 
 
 def remove_leftovers(run: str = "") -> list[str]:
-    """Remove the containers of killed harnesses, or of the named run alone. Returns the names of the containers.
+    """Remove the containers of killed harnesses, or only of the named run. Returns their names.
 
-    Does nothing where no engine answers.
+    Does nothing without an engine.
     """
     try:
         engine = connect()

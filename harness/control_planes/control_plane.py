@@ -1,7 +1,4 @@
-"""The protocol of control planes: they serve the Kubernetes API, and write EndpointSlices.
-
-The reference and real components look alike behind this narrow seam.
-"""
+"""The protocol of control planes: they serve the Kubernetes API and write EndpointSlices."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class ControlPlane(Protocol):
 
     name: str
     kubelets: KubeletTrust
-    """How its API server and the kubelets of its nodes know each other."""
+    """The certificates by which the API server and kubelets trust each other."""
 
     @property
     def version(self) -> str:
@@ -30,35 +27,35 @@ class ControlPlane(Protocol):
 
     @property
     def controller(self) -> str:
-        """The name of the EndpointSlice controller, and its version if it has one of its own, for reports."""
+        """The name of the EndpointSlice controller, and its own version if it has one, for reports."""
 
     @property
     def gates(self) -> dict[str, bool]:
-        """The feature gates that were set on top of the version's defaults."""
+        """The feature gates that were set explicitly."""
 
     def start(self) -> None:
-        """Start the API server and the controller; return when both are ready."""
+        """Start the API server and the controller; wait until both are ready."""
 
     def stop(self) -> None:
-        """Stop both, wait until they have, and leave nothing behind. Idempotent."""
+        """Stop both, wait until they have ended, and remove their files. Idempotent."""
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server by one of this release; stored objects stay."""
+        """Replace the API server with this release; stored objects stay."""
 
     def stop_api_server(self) -> None:
         """Stop the API server; stored objects stay."""
 
     def start_controller(self, release: Release) -> None:
-        """Run the EndpointSlice controller of this release, in place of one that runs."""
+        """Run the EndpointSlice controller of this release, replacing a running one."""
 
     def stop_controller(self) -> None:
         """Stop the EndpointSlice controller; slices stay."""
 
     def listen(self, listening: socket.socket) -> None:
-        """Serve on one more listening socket, made by the caller in whatever netns; it is closed by `stop`."""
+        """Serve on one more listening socket, made by the caller in any netns; `stop` closes it."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let the API server pass requests on to pods and kubelets through sockets from `open_socket`.
+        """Let the API server connect to pods and kubelets through sockets from `open_socket`.
 
         It is called in a thread of the control plane, at any time until `stop`.
         """
@@ -67,9 +64,9 @@ class ControlPlane(Protocol):
         """Return a client's kubeconfig: address, certificate and credentials."""
 
     def synced(self) -> bool:
-        """Return whether the controller has worked on everything written so far; True if it is stopped.
+        """Return whether the controller has processed all writes so far; True if it is stopped.
 
-        Raises `EndedError` if it has ended by itself.
+        Raises `EndedError` if it has exited on its own.
         """
 
     def metrics(self) -> str:

@@ -1,9 +1,8 @@
-"""kube-controller-manager as a process of this machine, with the EndpointSlice controller and few others, or with all.
+"""kube-controller-manager as a process of this machine, with few or with all controllers.
 
-It has one worker, which works on the queue in order: `ControllerBarrier` relies on that. It gathers changes of
-pods for a moment: otherwise it reads slices older than its own last write, and then waits for a second.
-
-With all controllers there is no barrier: a DaemonSet would want a pod on its node.
+It has one worker, which works on the queue in order, as `ControllerBarrier` requires. It batches pod changes for a
+moment: otherwise it reads slices older than its own last write, and then waits for a second. With all controllers there
+is no barrier, because a DaemonSet would create a pod on its node.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from harness.model.release import Release
 from harness.netns.process import Process
 
 _RETURN = 5.0  # seconds to connect to an API server that was replaced, before the time scale
-_SECONDS = 30.0  # that it has to be ready, before the time scale
+_SECONDS = 30.0  # to become ready, before the time scale
 _SLICES = "endpointslice-controller"
 _OF_THE_HARNESS = "node-lifecycle-controller"
-"""It would miss the reports of kubelets, which the harness makes itself."""
+"""Controllers that need the kubelets' status reports, which the harness writes itself."""
 _NAME = "kube-controller-manager"
 
 
 class LocalControllerManager:
-    """At most one process, a client of the API server that a kubeconfig names."""
+    """At most one process, a client of the API server in a kubeconfig."""
 
     def __init__(
         self,
@@ -50,10 +49,10 @@ class LocalControllerManager:
         whole: bool = False,
         slices: bool = True,
     ) -> None:
-        """`processes` are the others of the same control plane; `port` is the API server's, 0 while it is away.
+        """`processes` are the others of this control plane; `port` is the API server's, 0 while it is away.
 
-        `controllers` run beside that of EndpointSlices; they have the names of kube-controller-manager's options. With
-        `whole` all run that need no cloud; without `slices` that of EndpointSlices is left to somebody else.
+        `controllers` run besides the EndpointSlice controller, by the names of kube-controller-manager's options. With
+        `whole`, all controllers run that need no cloud. Without `slices`, the EndpointSlice controller does not run.
         """
         self._processes = processes
         self._whole = whole
@@ -72,16 +71,15 @@ class LocalControllerManager:
 
     @property
     def running(self) -> bool:
-        """True if it runs."""
         return self._process is not None
 
     @property
     def title(self) -> str:
-        """Its name and version, for reports."""
+        """The name and version for reports."""
         return f"{_NAME} {self.version}".rstrip()
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run it as this release, in place of one that runs, and return when its controller is ready.
+        """Run this release, replacing a running one, and wait until its controller is ready.
 
         Raises `UnavailableError` with the remedy, and `DistrustError` with the end of its log.
         """
@@ -108,10 +106,10 @@ class LocalControllerManager:
         self._barrier = None if self._whole else ControllerBarrier(kubeconfig, self._scrape, self._process.news)
 
     def await_return(self) -> None:
-        """Wait until it has connected to an API server that was replaced.
+        """Wait until it is connected to a replaced API server.
 
-        It waits before each new try, twice as long each time, up to 30 seconds. If that takes too long it is started
-        again, as a supervisor does. Raises `InconclusiveError` if that does not help either.
+        It doubles the pause before each new try, up to 30 seconds. If that takes too long, restart it, as a supervisor
+        would. Raises `InconclusiveError` if that does not help either.
         """
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to come back")
@@ -120,7 +118,7 @@ class LocalControllerManager:
             eventually(self.synced, within=_SECONDS, describe="the controller to come back", error=InconclusiveError)
 
     def stop(self) -> None:
-        """End it, as a crash does; slices stay."""
+        """Kill it; slices stay."""
         if self._barrier is not None:
             self._barrier.close()
             self._barrier = None
@@ -128,9 +126,9 @@ class LocalControllerManager:
         self._process = None
 
     def synced(self) -> bool:
-        """Return whether it has worked on everything written so far; True if it does not run, or has no barrier.
+        """Return whether it has processed all writes so far; True if it is stopped or has no barrier.
 
-        Raises `EndedError` with the end of its log when it has ended by itself.
+        Raises `EndedError` with the end of its log if it has exited on its own.
         """
         if self._process is None:
             return True
@@ -138,7 +136,7 @@ class LocalControllerManager:
         return self._barrier is None or self._barrier.passed()
 
     def metrics(self) -> str:
-        """Return its metrics without the barrier's writes. Raises `InconclusiveError` if it does not answer."""
+        """Return its metrics without the barrier's writes. Raises `InconclusiveError` without an answer."""
         if self._process is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         if self._barrier is None:
@@ -146,11 +144,9 @@ class LocalControllerManager:
         return self._barrier.without_barrier(self._scrape())
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of its relay."""
         return self._relay.threads()
 
     def close(self) -> None:
-        """Stop it, and close all connections."""
         self.stop()
         self._relay.close()
         self._http.clear()

@@ -1,9 +1,8 @@
-"""The way of a real kube-apiserver to pods: an HTTP CONNECT proxy on a Unix socket.
+"""Connects a real kube-apiserver to pods through an HTTP CONNECT proxy on a Unix socket.
 
-kube-apiserver runs outside of the embedded cluster's network, where no pod can be reached. An
-EgressSelectorConfiguration sends its requests to pods (and to webhooks, of which there are none) through this proxy,
-whose sockets are made in that network. Only the API server can find it: its socket is in the folder of the processes,
-which belongs to this user.
+kube-apiserver runs outside of the embedded cluster's network, where it cannot reach pods. An
+EgressSelectorConfiguration sends its requests to pods through this proxy, which makes its sockets in that network. Only
+the API server can find the proxy: its socket is in the folder of the processes, which belongs to this user.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from pathlib import Path
 from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.relay import Relay, Streams
 
-_DIAL_SECONDS = 30.0  # as kube-apiserver without a proxy
+_DIAL_SECONDS = 30.0  # as in kube-apiserver without a proxy
 _HEAD_SECONDS = 10.0  # for a client to name its target
 _NO_WAY = "no way into the network of pods was given"
 
 
 class Egress(Relay):
-    """Listens in a folder from `start` to `close`; without `reach_pods` it refuses everybody."""
+    """Listens in a folder from `start` to `close`; without `reach_pods` it refuses all requests."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(lambda: 0)
@@ -33,7 +32,6 @@ class Egress(Relay):
         """The file for kube-apiserver's --egress-selector-config-file."""
 
     def start(self) -> None:
-        """Write the configuration, and listen."""
         transport = {"uds": {"udsName": str(self._path)}}
         connection = {"proxyProtocol": "HTTPConnect", "transport": transport}
         configuration = {
@@ -48,7 +46,7 @@ class Egress(Relay):
         self.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Connect through sockets from `open_socket`, which is called in the thread of this proxy."""
+        """Connect through sockets from `open_socket`, which runs in the thread of this proxy."""
         self._open_socket = open_socket
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:

@@ -1,7 +1,7 @@
 """The reference API server and EndpointSlice controller, in this process.
 
-One of the adapters that know the reference. Components in the process watch the store; other clients use HTTPS.
-Both can be stopped and started again, as another release too, like the processes of a control plane.
+An adapter that imports the reference. Components in this process watch the store; other clients use HTTPS. Both
+components can be restarted, also as another release, like the processes of a real control plane.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from reference.features import NEWEST, Features, parse_version
 
 
 def features_of(release: Release) -> Features:
-    """Return the reference's features of a release. Raises `UsageError` that lists the known versions or gates."""
+    """Return the reference's features of a release. Raises `UsageError` with the known versions or gates."""
     try:
         version = parse_version(release.version) if release.version else NEWEST
         return Features(version, dict(release.gates), "kep" if release.follows == "kep" else "released")
@@ -40,7 +40,10 @@ def features_of(release: Release) -> Features:
 
 
 def node_level_of(release: Release) -> NodeLevel | None:
-    """Return how the reference controller of a release chooses Services; None: its default. Raises `UsageError`."""
+    """Return how the reference controller of a release chooses Services for node hints; None for its default.
+
+    Raises `UsageError`.
+    """
     try:
         return NodeLevel.parse(release.node_level) if release.node_level else None
     except ValueError as error:
@@ -48,7 +51,7 @@ def node_level_of(release: Release) -> NodeLevel | None:
 
 
 class _Client:
-    """The API server as a component in this process uses it: its reads are recorded, as over HTTPS."""
+    """The API server for a component in this process; it records reads, as the HTTPS server does."""
 
     def __init__(self, server: Client, component: str, record: Callable[[ApiRequest], None]) -> None:
         self._server, self._component, self._record = server, component, record
@@ -69,7 +72,7 @@ class _Client:
 
 
 class EmbeddedControlPlane:
-    """Serves the Kubernetes API on a loopback port, with a token of its own, and writes EndpointSlices."""
+    """Serves the Kubernetes API on a loopback port with its own token, and writes EndpointSlices."""
 
     name = "embedded"
 
@@ -81,7 +84,7 @@ class EmbeddedControlPlane:
         controller: Callable[..., EndpointSliceController] = EndpointSliceController,
         kinds: Sequence[Strategy] = (),
     ) -> None:
-        """`kinds` replace the API server's own rules for the same resources."""
+        """`kinds` replace the API server's rules for the same resources."""
         self.release = release or Release()
         self._make_api_server = api_server
         self._make_controller = controller
@@ -95,56 +98,47 @@ class EmbeddedControlPlane:
         self._controller: EndpointSliceController | None = None
 
     def client(self, component: str) -> Client:
-        """Return the API server for a component in this process; it disconnects while the server is stopped."""
+        """Return the API server for a component in this process; it is disconnected while the server is stopped."""
         return _Client(self._informer, component, self._reads.append)
 
     @property
     def version(self) -> str:
-        """The Kubernetes version that it behaves as, for example "v1.37"."""
         return "v{}.{}".format(*self._api.features.version)
 
     @property
     def controller(self) -> str:
-        """The name of the EndpointSlice controller, for reports."""
         return "reference"
 
     @property
     def gates(self) -> dict[str, bool]:
-        """The feature gates that were set on top of the version's defaults."""
         return dict(self._api.features.gates)
 
     def start(self) -> None:
-        """Start the API server and the controller."""
         self._server.start()
         self._informer.connect(self._api)
         self.start_controller(self.release)
 
     def stop(self) -> None:
-        """Stop both, and wait until they have."""
         self.stop_controller()
         self._server.stop()
 
     def stop_api_server(self) -> None:
-        """Stop the API server; stored objects stay."""
         if self._informer.connected:
             self._server.replace(None)
             self._informer.disconnect()
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server by one of this release; stored objects stay."""
         self.stop_api_server()
         self._api = self._make_api_server(features_of(release), predecessor=self._api)
         self._server.replace(self._api)
         self._informer.connect(self._api)
 
     def stop_controller(self) -> None:
-        """Stop the EndpointSlice controller; slices stay."""
         if self._controller is not None:
             self._controller.stop()
             self._controller = None
 
     def start_controller(self, release: Release) -> None:
-        """Run the EndpointSlice controller of this release."""
         self.stop_controller()
         self._controller = self._make_controller(
             self.client(CONTROLLER), features=features_of(release), conditions=True, node_level=node_level_of(release)
@@ -152,21 +146,18 @@ class EmbeddedControlPlane:
         self._controller.start()
 
     def listen(self, listening: socket.socket) -> None:
-        """Serve on one more listening socket, made by the caller in whatever netns."""
         self._server.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Pass requests on to pods through sockets from `open_socket`."""
         self._server.reach_pods(open_socket)
 
     def kubeconfig(self) -> dict[str, Any]:
-        """Return a client's kubeconfig: address, certificate and token."""
         return self._server.kubeconfig()
 
     def synced(self) -> bool:
-        """Return whether the controller has worked on everything written so far; True if one of both is stopped.
+        """Return whether the controller has processed all writes so far; True if either is stopped.
 
-        Raises `EndedError` if the controller has ended by itself.
+        Raises `EndedError` if the controller has exited on its own.
         """
         if self._controller is None:
             return True
@@ -175,13 +166,12 @@ class EmbeddedControlPlane:
         return not self._informer.connected or self._controller.synced()
 
     def metrics(self) -> str:
-        """Return the controller's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
         if self._controller is None:
             raise InconclusiveError("the endpointslice-controller is stopped and has no metrics")
         return generate_latest(self._controller.registry).decode()
 
     def asked(self) -> list[ApiRequest]:
-        """Return the latest requests of clients over HTTPS, and the latest reads of components in this process."""
+        """Return the latest requests of HTTPS clients, and the latest reads of components in this process."""
         return [
             *self._reads.copy(),
             *(
@@ -192,7 +182,7 @@ class EmbeddedControlPlane:
         ]
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the server, and of the controller unless that is another than the reference's own."""
+        """Return the threads of the server, and of the controller if it is the reference's own."""
         own = self._controller if self._make_controller is EndpointSliceController else None
         return (self._server.thread, *(() if own is None else own.threads))
 

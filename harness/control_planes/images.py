@@ -1,7 +1,7 @@
-"""Finds the official image of a control plane's component for a wanted version.
+"""Finds the official container image of a control plane component for a version.
 
-An image that the Docker engine has already is taken, so that the network is used only where it is needed. Kubernetes'
-images have no tag for the newest patch of a minor version: that version is looked up where releases are published.
+An image that the Docker engine already has is preferred, so the network is used only where necessary. Kubernetes'
+images have no tag for the newest patch of a minor version, so that version is looked up at the release server.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from harness.binaries.versions import Version, parse_version, parse_wanted
 from harness.errors import HarnessError, UnavailableError
 
 _REGISTRY = "registry.k8s.io"
-_ETCD = Version(3, 6, 8)  # gotten where the engine has none: kubeadm's of 1.36, and right for all that are older
+_ETCD = Version(3, 6, 8)  # pulled where the engine has none: kubeadm's choice for 1.36, also right for older releases
 _SOCKET = "unix:///var/run/docker.sock"
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image; `reference` is its name without a prefix for mirrors."""
+    """An image; `reference` is its name without a mirror prefix."""
 
     reference: str
     version: Version
 
 
 def connect() -> DockerClient:
-    """Connect to the Docker engine of this machine. Raises `UnavailableError` with the remedy."""
+    """Connect to this machine's Docker engine. Raises `UnavailableError` with the remedy."""
     place = get_docker_host() or _SOCKET
     try:
         _knock(place)
@@ -58,7 +58,7 @@ def connect() -> DockerClient:
 
 
 def _knock(place: str) -> None:
-    """Raise `OSError` if no engine listens on a Unix socket; its text is plainer than that of Docker's client."""
+    """Raise `OSError` if no engine listens on a Unix socket, with a plainer text than Docker's client."""
     scheme, _, path = place.partition("://")
     if scheme.endswith("unix"):
         with socket.socket(socket.AF_UNIX) as sock:
@@ -68,7 +68,7 @@ def _knock(place: str) -> None:
 def find_image(engine: DockerClient, component: str, version: str = "") -> Image:
     """Return the image of a component; `version` as in `harness.binaries.find`. Pulls it if the engine lacks it.
 
-    Raises `UsageError` for a text that is no version, and `UnavailableError` with the remedy.
+    Raises `UsageError` for an invalid version, and `UnavailableError` with the remedy.
     """
     wanted = parse_wanted(version)
     there = _there(engine, component)
@@ -97,7 +97,7 @@ def _there(engine: DockerClient, component: str) -> dict[Version, Image]:
 
 @functools.cache
 def _newest(component: str, version: str) -> Version | str:
-    """Return the version to pull, or why it cannot be found. Cached: without a network this takes seconds."""
+    """Return the version to pull, or why it is unknown. Cached: without a network this takes seconds."""
     known = COMPONENTS[component]
     wanted = parse_wanted(version)
     if known is ETCD and wanted.allows(_ETCD):
@@ -125,6 +125,6 @@ def _pull(engine: DockerClient, image: Image) -> Image:
 
 
 def short(error: Exception) -> str:
-    """Return the engine's message, or the reason why there is none, cut to 300 characters."""
+    """Return the engine's error message, or the reason why there is none, cut to 300 characters."""
     text = error.explanation if isinstance(error, APIError) else getattr(error, "strerror", None)
     return str(text or error)[:300]

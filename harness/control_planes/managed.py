@@ -1,7 +1,7 @@
-"""The reference API server with kube-controller-manager in place of the reference controller.
+"""The reference API server with kube-controller-manager instead of the reference controller.
 
-The controller of a released Kubernetes is judged against an API server that boots in no time and whose behaviour is
-known. It is a client like any other: it asks for Services, Pods, Nodes, EndpointSlices, and discovery.
+The controller of a released Kubernetes is judged against an API server that boots at once and behaves as known. It is a
+client like any other, of Services, Pods, Nodes, EndpointSlices and discovery.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
     """The embedded control plane with a process that writes EndpointSlices."""
 
     def __init__(self, release: Release | None = None, *, version: str = "") -> None:
-        """`version` is that of the controller at boot, and for a release without a version."""
+        """`version` is the controller's at boot, and for a release without a version."""
         super().__init__(release)
         self._controller_version = version
         self._processes = Processes()
@@ -28,11 +28,10 @@ class ManagedControlPlane(EmbeddedControlPlane):
 
     @property
     def controller(self) -> str:
-        """The name and version of the EndpointSlice controller, for reports."""
         return self._manager.title
 
     def start(self) -> None:
-        """Start both. Raises `UnavailableError` and `DistrustError`, and then has stopped what it started."""
+        """Start both. Stops them again before it raises `UnavailableError` or `DistrustError`."""
         try:
             super().start()
         except Exception:
@@ -40,7 +39,6 @@ class ManagedControlPlane(EmbeddedControlPlane):
             raise
 
     def stop(self) -> None:
-        """Stop both, and wait until they have."""
         self._manager.close()
         self._processes.close()
         super().stop()
@@ -49,7 +47,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return urlsplit(self._server.url).port or 0 if self._informer.connected else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server by one of this release; return when the controller has connected again.
+        """Replace the API server with this release; wait until the controller is connected again.
 
         Raises `InconclusiveError`.
         """
@@ -57,21 +55,18 @@ class ManagedControlPlane(EmbeddedControlPlane):
         self._manager.await_return()
 
     def start_controller(self, release: Release) -> None:
-        """Run kube-controller-manager of this release."""
         if self._controller_version and (release == self.release or not release.version):
             release = replace(release, version=self._controller_version)
         self._manager.start(release, self.kubeconfig())
 
     def stop_controller(self) -> None:
-        """Stop it; slices stay."""
         self._manager.stop()
 
     def synced(self) -> bool:
-        """Return whether it has worked on everything written so far; True if one of both is stopped."""
+        """Return whether the controller has processed all writes so far; True if either is stopped."""
         return not self._informer.connected or self._manager.synced()
 
     def metrics(self) -> str:
-        """Return its metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
         return self._manager.metrics()
 
     def threads(self) -> tuple[threading.Thread, ...]:
@@ -79,5 +74,4 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return (*super().threads(), *self._manager.threads())
 
     def evidence(self) -> dict[str, str]:
-        """Return the log of the controller."""
         return self._processes.logs()

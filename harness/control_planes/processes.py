@@ -1,6 +1,6 @@
-"""The processes of one control plane: their folder, their ports, and their time limits.
+"""The processes of one control plane: their folder, ports and time limits.
 
-The folder holds their logs, data and secrets, in memory if there is room. It is removed with them.
+The folder has their logs, data and secrets, in memory if there is room, and is removed with them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
 _ROOM = 1 << 30  # bytes: etcd alone reserves 128 MB
-_PORTS = range(20000, 32000)  # below those that the kernel gives to clients, so none takes one in between
+_PORTS = range(20000, 32000)  # below the ephemeral ports, so that no client takes one in between
 _TRIES = 4  # ports
-_EVERY = 0.02  # seconds between two looks whether a process is ready
+_EVERY = 0.02  # seconds between two readiness checks
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A component that can be started: its version, like "v1.37.1", and its place, the first of its arguments."""
+    """A component that can start: its version, like "v1.37.1", and the path or image that its arguments begin with."""
 
     version: str
     place: str
@@ -47,12 +47,12 @@ class Processes:
         self._running: list[Process] = []
 
     def find(self, component: str, version: str = "") -> Program:
-        """Find the program of a component of that version. Raises `UnavailableError` with the remedy."""
+        """Find the program of a component in that version. Raises `UnavailableError` with the remedy."""
         entry = find_entry(component, version)
         return Program(entry.version.tag, str(entry.path))
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
-        """Start a program by its path and arguments. Raises `UnavailableError` when it cannot be started."""
+        """Start a program, by its path and arguments. Raises `UnavailableError` when it cannot start."""
         if not os.access(arguments[0], os.X_OK):
             raise UnavailableError(f"{name}: {arguments[0]} is not a program that can be run")
         started = process.start(name, arguments, log=self.folder / f"{name}.log", folder=self.folder)
@@ -66,16 +66,16 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free ports of loopback; retry on others if they were taken in between.
+        """Start a program on `count` free ports of loopback; retry on others if another program took one.
 
-        `arguments` returns those for these ports; `wait` returns when the process is ready. A process that does not
-        get ready is ended. Raises the errors of `wait`.
+        `arguments` returns the arguments for these ports; `wait` returns when the process is ready. A process that does
+        not become ready is killed. Raises the errors of `wait`.
         """
         for tries_left in reversed(range(_TRIES)):
             started = self.start(name, arguments(free_ports(count)))
             try:
                 wait(started)
-            except BaseException as error:  # Ctrl-C too: nobody else knows of it yet
+            except BaseException as error:  # Ctrl-C too: no other code knows the process yet
                 self.kill(started)
                 taken = isinstance(error, Exception) and "address already in use" in started.said()
                 if not (taken and tries_left):
@@ -85,7 +85,7 @@ class Processes:
         raise AssertionError("the last try raises")
 
     def kill(self, running: Process | None) -> None:
-        """End one of them, as a crash does; None: do nothing."""
+        """Kill one of them; None does nothing."""
         if running is not None:
             running.stop(grace=0)
             self._running.remove(running)
@@ -95,7 +95,7 @@ class Processes:
         return {each.name: each.read_text(errors="replace")[-200_000:] for each in sorted(self.folder.glob("*.log"))}
 
     def close(self) -> None:
-        """End all of them, the latest first, and remove the folder. Idempotent."""
+        """Kill all of them, the latest first, and remove the folder. Idempotent."""
         for each in reversed(self._running):
             each.stop(grace=0)
         self._running.clear()
@@ -127,7 +127,6 @@ def _check(starting: Process) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that are free."""
     found: list[int] = []
     for port in random.Random().sample(_PORTS, len(_PORTS)):  # noqa: S311  not a seed's: processes differ
         with socket.socket() as sock, contextlib.suppress(OSError):

@@ -1,10 +1,11 @@
-"""Passes connections on, from sockets in other network namespaces to a port of loopback.
+"""Relays connections from sockets in other network namespaces to a port of loopback.
 
-A socket keeps the netns that it was made in. So nodes of an embedded cluster reach an API server that is a process in
-another netns, without any route. The bytes are encrypted from end to end, and passed on unread.
+A socket keeps the netns that it was made in. So nodes of an embedded cluster reach an API server process in another
+netns without any route. The data is encrypted from end to end and passed on unread.
 
-A patient relay lets connections wait while the server is away. Components of Kubernetes wait longer after each refusal,
-up to 30 seconds, and a scenario that replaces an API server several times would spend most of its time on that.
+A patient relay holds connections while the server is away. Kubernetes' components double their pause after each
+refusal, up to 30 seconds, and a scenario that replaces an API server several times would spend most of its time on
+that.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ import threading
 from collections.abc import Callable
 
 _CHUNK = 1 << 16
-_EVERY = 0.02  # seconds between two looks whether the server is back
+_EVERY = 0.02  # seconds between two checks whether the server is back
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
-    """One event loop in a thread of its own; connections end when their server does."""
+    """One event loop in its own thread; connections end when their server does."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
-        """`port` returns the port of loopback, or 0 while the server is away: connections are then reset, or wait."""
+        """`port` returns the port of loopback, or 0 while the server is away: then connections are reset, or wait."""
         self._port = port
         self._patient = patient
         self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None  # from the first `listen` on
@@ -34,7 +35,7 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, listening: socket.socket) -> None:
-        """Accept on one more listening socket; it is closed by `close`."""
+        """Accept on one more listening socket; `close` closes it."""
         if self._running is None:
             loop = asyncio.new_event_loop()
             self._running = loop, threading.Thread(target=loop.run_forever, name="relay", daemon=True)
@@ -47,7 +48,6 @@ class Relay:
         return () if self._running is None else (self._running[1],)
 
     def close(self) -> None:
-        """End everything. Idempotent."""
         if self._running is None:
             return
         (loop, thread), self._running = self._running, None

@@ -1,7 +1,7 @@
-"""The reference EndpointSlice controller, or one with a fault, as a client of somebody's API server.
+"""The reference EndpointSlice controller, or one with a fault, as a client of any API server.
 
-One of the adapters that know the reference. It stands where kube-controller-manager's controller of EndpointSlices is
-switched off, so that other people's specs can be shown what a fault of it looks like.
+An adapter that imports the reference. It runs where kube-controller-manager's EndpointSlice controller is switched off,
+to show how upstream's e2e reports a fault.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RemoteController:
         self._running: tuple[EndpointSliceController, RemoteClient] | None = None
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run it as this release, in place of one that runs."""
+        """Run it as this release, replacing a running one."""
         self.close()
         client = RemoteClient(kubeconfig)
         controller = self._make(
@@ -33,7 +33,7 @@ class RemoteController:
         self._running = controller, client
 
     def close(self) -> None:
-        """End it; slices stay. Idempotent."""
+        """Stop it; slices stay. Idempotent."""
         if self._running is not None:
             controller, client = self._running
             self._running = None

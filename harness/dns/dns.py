@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from harness.netns.fabric import Host
 
-if TYPE_CHECKING:  # which in turn needs nothing of DNS
+if TYPE_CHECKING:  # it imports nothing of DNS
     from harness.control_planes.control_plane import ControlPlane
 
 ZONE = "cluster.local"
@@ -19,18 +19,18 @@ PORT = 53
 
 
 class ClusterDns(Protocol):
-    """A DNS server, and a writer of PodLocators if it reads them. Methods raise `UnavailableError` with the remedy."""
+    """A DNS server, with a PodLocator controller if it needs one. Methods raise `UnavailableError` with the remedy."""
 
     name: str
 
     def start(self, pod: Host) -> None:
-        """Serve at port 53 of all addresses of a pod, by UDP and TCP. Once."""
+        """Serve at port 53 of all addresses of a pod, by UDP and TCP. Called once."""
 
     def stop(self) -> None:
-        """Stop what was started; PodLocators stay. Idempotent."""
+        """Stop server and controller; PodLocators stay. Idempotent."""
 
     def synced(self) -> bool:
-        """Return whether everything written so far was worked on. Raises `EndedError` if it has ended by itself."""
+        """Return whether all writes so far are processed. Raises `EndedError` if it has exited on its own."""
 
     def evidence(self) -> dict[str, str]:
         """Return its log and configuration, as texts by file name."""
@@ -38,19 +38,19 @@ class ClusterDns(Protocol):
 
 @runtime_checkable
 class KeepsLocators(Protocol):
-    """Has a controller that writes PodLocators."""
+    """A DNS with a controller that writes PodLocators."""
 
     def locators_synced(self) -> bool:
-        """Return whether it has worked on everything written so far; True if it is stopped.
+        """Return whether the controller has processed all writes so far; True if it is stopped.
 
-        Raises `EndedError` if it has ended by itself.
+        Raises `EndedError` if it has ended on its own.
         """
 
     def start_locators(self) -> None:
-        """Run another controller in the place of the one that runs, or is stopped."""
+        """Run a new controller, replacing one that runs or is stopped."""
 
     def stop_locators(self) -> None:
-        """Stop it; PodLocators stay."""
+        """Stop the controller; PodLocators stay."""
 
 
 MakeDns = Callable[["ControlPlane"], ClusterDns]

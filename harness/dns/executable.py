@@ -1,6 +1,6 @@
 """Any DNS server in a pod, run by a recipe: a vendor writes a YAML file and no code.
 
-It brings what it needs beside the API server: no controller of PodLocators is run for it.
+No PodLocator controller runs for it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,18 @@ class ExecutableDns:
     def start(self, pod: Host) -> None:
         """Apply the objects of the recipe, and start the programs in a pod, in their order.
 
-        Raises `StartError` with the first error of a log if one does not get ready.
+        Raises `StartError` with the first error of a log if one does not become ready.
         """
         self._programs.apply_objects()
         values = {"pod_ips": ",".join(pod.addresses.values()), "zone": ZONE}
         self._programs.start(POD, pod.namespace, pod.addresses, values)
 
     def stop(self) -> None:
-        """Stop the programs, and remove their files."""
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks held for the recipe's time. Takes up to a second more than that."""
+        """Return whether all checks hold for `quiet_seconds`. Takes up to a second longer."""
         return self._programs.synced()
 
     def evidence(self) -> dict[str, str]:
-        """Return the logs of the programs, and their files."""
         return self._programs.evidence(POD)

@@ -1,7 +1,7 @@
 """The reference's DNS server in this process: with the PodLocator controller, to be judged, or plain, for pods to use.
 
-An adapter that knows the reference. What is judged needs a control plane of this process: PodLocators are built into
-its API server and are a CustomResourceDefinition everywhere else.
+An adapter that imports the reference. The judged server needs the embedded control plane: PodLocators are built into
+its API server, and are a CustomResourceDefinition everywhere else.
 """
 
 from __future__ import annotations
@@ -52,31 +52,24 @@ class ReferenceDns:
         self._server.start()
 
     def stop(self) -> None:
-        """Stop both; PodLocators stay."""
         self._server.stop()
         self.stop_locators()
 
     def start_locators(self) -> None:
-        """Run another controller in the place of the one that runs, or is stopped."""
         self.stop_locators()
         self._controller = self._make_controller(self._plane.client(LOCATOR_CONTROLLER))
         self._controller.start()
 
     def stop_locators(self) -> None:
-        """Stop the controller; PodLocators stay."""
         if self._controller is not None:
             self._controller.stop()
             self._controller = None
 
     def synced(self) -> bool:
-        """Return whether the server has worked on everything written so far."""
+        """Return whether the server has processed all writes so far."""
         return self._server.synced()
 
     def locators_synced(self) -> bool:
-        """Return whether the controller has worked on everything written so far; True if it is stopped.
-
-        Raises `EndedError` if it has ended by itself.
-        """
         if self._controller is None:
             return True
         if not self._controller.running:
@@ -84,30 +77,28 @@ class ReferenceDns:
         return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of both, of each unless it is another than the reference's own."""
+        """Return the threads of those of both that are the reference's own."""
         own = self._controller if type(self._controller) is PodLocatorController else None
         controller = () if own is None else own.threads
         return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))
 
     def evidence(self) -> dict[str, str]:
-        """Return nothing: it has no files, and its answers stand in the evidence of every scenario about DNS."""
+        """Return nothing: it has no files, and each scenario about DNS has its answers in the evidence."""
         return {}
 
 
 class PlainDns:
-    """Serves in a pod of any cluster whose API server gives a token; it knows no places of clients."""
+    """Serves in a pod of any cluster whose API server gives a token; it ignores the topology."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
         self._client = RemoteClient(kubeconfig)
         self._server = DnsServer(self._client, features=Features(gates={"ServiceTopology": False}))
 
     def start(self, pod: Host) -> None:
-        """Serve at port 53 of all addresses of a pod, by UDP and TCP. Once."""
         _listen(self._server, pod)
         self._server.start()
 
     def stop(self) -> None:
-        """End it. Idempotent."""
         self._server.stop()
         self._client.close()
 

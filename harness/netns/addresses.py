@@ -1,8 +1,8 @@
-"""The address plan: the addresses of every node and pod of an embedded cluster, and the virtual ones.
+"""The address plan of an embedded cluster: the addresses of every node and pod, and virtual addresses.
 
-Why a plan and no allocator: an address in a packet dump, a rule or a report says which node it belongs to. `10.244.3.5`
-and `fd00:10:244:3::5` are pod 5 of the third node. Numbers in IPv6 groups are written in decimal, so that both families
-read the same. All ranges are private or reserved for benchmarks and documentation (RFC 1918, 2544, 4193, 5737).
+With a plan instead of an allocator, an address in a packet dump, a rule or a report shows its node. `10.244.3.5` and
+`fd00:10:244:3::5` are pod 5 of the third node. Numbers in IPv6 groups are written in decimal, so both families read the
+same. All ranges are private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193, 5737).
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 NUMBERS: Mapping[Family, socket.AddressFamily] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
-MAX_PODS = 253  # a node's: .2 to .254, .1 being where others put a gateway
+MAX_PODS = 253  # per node: .2 to .254, as .1 is usually a gateway
 
 POD_CIDRS: Mapping[Family, str] = {"IPv4": "10.244.0.0/16", "IPv6": "fd00:10:244::/48"}
 SERVICE_CIDRS: Mapping[Family, str] = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
 EXTERNAL_CLIENT: Mapping[Family, str] = {"IPv4": "192.0.2.10", "IPv6": "fd00:192:2::10"}
 EVERYTHING: Mapping[Family, str] = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 
-# The far end of every link, as default routes name it. No device has it, and none needs to: see `rtnetlink.veth`.
+# The next hop of every default route. No device has the address, and none needs it: see `rtnetlink.veth`.
 GATEWAY: Mapping[Family, str] = {"IPv4": "169.254.1.1", "IPv6": "fe80::1"}
 
 
 def family_of(address: str) -> Family:
-    """Return the family of an address or a CIDR."""
     return "IPv6" if ":" in address else "IPv4"
 
 
 def by_family(addresses: Iterable[str]) -> dict[str, str]:
-    """Return the last of these addresses of each family, by family."""
+    """Return the last of these addresses of each family."""
     return {family_of(each): each for each in addresses}
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """The addresses of the node with this number: 1 is the first node of a topology, 255 the last that fits."""
+    """The addresses of the node with this number, from 1 to 255."""
 
     number: int
 
@@ -52,28 +51,25 @@ class NodePlan:
 
     @property
     def addresses(self) -> dict[Family, str]:
-        """The node's own addresses."""
         i = self.number
         return {"IPv4": f"10.0.{i // 250}.{i % 250 + 1}", "IPv6": f"fd00:10::{i}"}
 
     @property
     def pod_cidrs(self) -> dict[Family, str]:
-        """The range of the node's pods."""
         return {"IPv4": f"10.244.{self.number}.0/24", "IPv6": f"fd00:10:244:{self.number}::/64"}
 
     @property
     def load_balancer_cidrs(self) -> dict[Family, str]:
-        """Load balancer IPs that the network brings to this node."""
+        """The load balancer IPs that the network routes to this node."""
         return {"IPv4": f"198.18.{self.number}.0/24", "IPv6": f"fd00:198:18:{self.number}::/64"}
 
     @property
     def external_ip_cidrs(self) -> dict[Family, str]:
-        """External IPs (of `spec.externalIPs`) that the network brings to this node."""
+        """The external IPs (of `spec.externalIPs`) that the network routes to this node."""
         return {"IPv4": f"198.19.{self.number}.0/24", "IPv6": f"fd00:198:19:{self.number}::/64"}
 
     @property
     def virtual_cidrs(self) -> tuple[str, ...]:
-        """The ranges of load balancer and external IPs that are routed to the node."""
         return (*self.load_balancer_cidrs.values(), *self.external_ip_cidrs.values())
 
     def pod(self, number: int) -> dict[Family, str]:
@@ -89,12 +85,12 @@ class NodePlan:
         return {"IPv4": f"198.19.{self.number}.{number}", "IPv6": f"fd00:198:19:{self.number}::{number}"}
 
     def virtual(self, kind: str, number: int) -> dict[Family, str]:
-        """Return a load balancer IP or an external IP, by "load-balancer" or "external-ip"; number 1 to 254."""
+        """Return a "load-balancer" IP or an "external-ip" by number, 1 to 254."""
         return self.load_balancer_ip(number) if kind == "load-balancer" else self.external_ip(number)
 
 
 def families_of(names: Sequence[str]) -> tuple[Family, ...]:
-    """Check family names, in their order. Raises `UsageError`."""
+    """Check names of IP families, and keep their order. Raises `UsageError`."""
     known = tuple(family for name in names for family in FAMILIES if family == name)
     if not known or len(known) != len(names) or len(set(known)) != len(known):
         raise UsageError(f"families {tuple(names)!r}: want IPv4, IPv6 or both, each once")

@@ -1,9 +1,9 @@
 """Reads and flushes the connection tracking of one network namespace.
 
-All namespaces of a machine share one hash table, and whoever deletes connections by a filter walks all of it: a proxy
-at each change of its endpoints, the kernel for each address that goes away. So the connections of scenarios that have
-ended, 50,000 of them after half a minute of probes, make every change of the following ones ten times as slow. The
-kernel walks nothing for a netns without connections, so a scenario forgets its own before it takes its pods away.
+All namespaces of a machine share one hash table. A deletion by filter walks all of it: the proxy does this at each
+change of its endpoints, and the kernel for each address that goes away. The 50,000 connections that scenarios leave
+after half a minute of probes make every later change ten times as slow. The kernel skips the walk for a netns without
+connections, so each scenario flushes its own before it deletes its pods.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from harness.netns.namespace import Namespace
 _FLUSH = rtnetlink.Request("forget connections", 1 << 8 | 2, 0, bytes(4))
 """IPCTNL_MSG_CT_DELETE of NFNL_SUBSYS_CTNETLINK (linux/netfilter/nfnetlink_conntrack.h); version 0: of all families."""
 
-_COUNTERS = 1 << 20  # bytes; a processor has 153
+_COUNTERS = 1 << 20  # bytes; each processor takes 153
 
 MOST = 2_000
-"""So many connections are shown; each costs 0.1 ms to read."""
+"""The maximum number of connections to show; each takes 0.1 ms to read."""
 
 _NAMES = {
     socket.IPPROTO_TCP: "tcp",
@@ -37,7 +37,7 @@ _NAMES = {
 def flush(namespace: Namespace) -> None:
     """Delete all connections of a netns, of all families. Raises `NetlinkError`.
 
-    It is one message by hand, as every scenario does so for each node, and to open a socket of pyroute2 takes a hundred
+    Sends one message, because every scenario does this for each node, and opening a pyroute2 socket takes a hundred
     times as long as the deletion from an empty table.
     """
     rtnetlink.execute(namespace, [_FLUSH], family=rtnetlink.NETFILTER)
@@ -46,9 +46,9 @@ def flush(namespace: Namespace) -> None:
 class Overflow:
     """Counts the connections of a netns for which connection tracking had no room.
 
-    How many connections a netns may have is one number for the machine (nf_conntrack_max); what each has dropped, the
-    kernel counts apart. A packet that is dropped for want of room is in `drop` alone; one whose connection could not be
-    entered for another reason, as when two got the same ports by NAT, is in `insert_failed` as well.
+    The limit of connections (nf_conntrack_max) is one number for the machine, but the kernel counts dropped packets per
+    netns. A packet that is dropped for lack of room counts in `drop` only. If a connection cannot be inserted for
+    another reason, for example because NAT chose the same ports twice, it also counts in `insert_failed`.
     """
 
     def __init__(self, namespace: Namespace) -> None:
@@ -56,28 +56,27 @@ class Overflow:
         self._fd, self._size = -1, _COUNTERS
         with namespace.entered(), contextlib.suppress(FileNotFoundError):
             self._fd = os.open("/proc/thread-self/net/stat/nf_conntrack", os.O_RDONLY | os.O_CLOEXEC)
-        self._size = 2 * len(self.read())  # numbers have few widths; a megabyte for each read takes six times as long
+        self._size = 2 * len(self.read())  # room for longer numbers; reads of a megabyte take six times as long
 
     def read(self) -> bytes:
-        """Return the counters as they are now, for `since`."""
+        """Return the current counters, for `since`."""
         return os.pread(self._fd, self._size, 0) if self._fd >= 0 else b""
 
     def since(self, before: bytes) -> int:
-        """Return the number since the counters were `before`."""
+        """Return the number of connections since the counters were `before`."""
         now = self.read()
         return of_no_room(now.decode("ascii")) - of_no_room(before.decode("ascii")) if now else 0
 
     def close(self) -> None:
-        """Close the counters. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 def of_no_room(text: str) -> int:
-    """Return for how many connections there was no room by /proc/net/stat/nf_conntrack, a line for each processor.
+    """Return the number of connections without room, from /proc/net/stat/nf_conntrack (one line per processor).
 
-    Either a new one was dropped, or an old one was forgotten early for it.
+    For lack of room, the kernel drops a new connection or deletes an old one early.
     """
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
@@ -85,7 +84,7 @@ def of_no_room(text: str) -> int:
 
 
 def as_text(namespace: Namespace) -> str:
-    """Return the connections of a netns, one a line, as `conntrack -L` prints them; `MOST` of them at most."""
+    """Return the connections of a netns, one per line, as `conntrack -L` prints them; at most `MOST`."""
     with iproute.tracking(namespace, "read connections") as connections:
         there = connections.count()
         shown = [_line(each) for each in itertools.islice(connections.dump_entries(), MOST)]
@@ -94,12 +93,12 @@ def as_text(namespace: Namespace) -> str:
 
 
 def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str:
-    """Return the connection that began from one address and port to another, like `as_text`; "" if there is none."""
+    """Return the connection from one address and port to another, like `as_text`; "" if there is none."""
     number = next(number for number, name in _NAMES.items() if name == protocol)
-    family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET  # the kernel looks for one in a family only
+    family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET  # the kernel searches one family at a time
     wanted = iproute.ports_of(family, number, source[1], destination[1])
     with iproute.tracking(namespace, "read a connection", family=family) as connections:
-        entries = list(connections.dump_entries(tuple_orig=wanted))  # to its end: a dump that is left stays open
+        entries = list(connections.dump_entries(tuple_orig=wanted))  # read the whole dump, else it stays open
     ends = source[0], destination[0]
     found = (each for each in entries if (each.tuple_orig.saddr, each.tuple_orig.daddr) == ends)
     return next(map(_line, found), "")
@@ -119,7 +118,7 @@ def _line(entry: Any) -> str:
 
 
 def _direction(one: Any) -> str:
-    """Return an `NFCTAttrTuple` as text, without the fields that its protocol does not have."""
+    """Return an `NFCTAttrTuple` as text, without absent fields."""
     told = (
         ("src", one.saddr),
         ("dst", one.daddr),

@@ -4,11 +4,11 @@
                        │
     pod ── node a1 ── fabric ── node a2 ── pod       every line is a veth pair, every word a netns
 
-The fabric is a router. It knows where nodes and pods are; it brings load balancer and external IPs to their node, but
-only for packets that come from the external client; and it drops everything else silently. So a virtual address that no
-proxy has programmed times out, wherever it is asked for: never a loop, never an answer by somebody else.
+The fabric is a router. It has routes to nodes and pods, and routes load balancer and external IPs to their node, but
+only for packets from the external client. It drops everything else silently. So a virtual address that no proxy has
+programmed times out for every client: no loop, and no answer by another host.
 
-Everything is held by descriptors of this process. No name and no mount exists, so nothing remains when it ends.
+Descriptors of this process hold everything. No name and no mount exists, so nothing remains when it ends.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, Request
 
-_UPLINK = 2  # index of eth0, the link of a node, pod or external client to the rest
+_UPLINK = 2  # index of eth0, the uplink of a node, pod or external client
 _FIRST_NODE_LINK = 100  # index in the fabric of the link to node 0
 _EXTERNAL_LINK = 2  # index in the fabric of the link to the external client
 _FIRST_POD_LINK = 1000  # index in a node of the link to pod 0
 FROM_EXTERNAL = 100  # the fabric's routing table, and the rule's priority, for packets from the external client
 _SILENCED = 50  # priority of the rule for a node that is cut off: before any route is looked up
-_NAME_LIMIT = 15  # IFNAMSIZ less the closing zero
+_NAME_LIMIT = 15  # IFNAMSIZ without the final NUL
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Host:
-    """A node, a pod or the external client: its name, its netns, and its address in each family.
+    """A node, a pod or the external client.
 
-    `node` is the node that it is, or that it runs on; the external client has none.
+    `node` is the name of the node itself or of the pod's node; the external client has none.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class PodName:
-    """How the Kubernetes API knows a pod."""
+    """The identity of a pod in the Kubernetes API."""
 
     namespace: str
     name: str
@@ -61,7 +61,7 @@ class PodName:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where a pod is attached to its node: the pod's MAC address, and the name for the node's end of the link."""
+    """The attachment of a pod to its node: the pod's MAC address, and the name for the node's end of the link."""
 
     pod: Host
     of: PodName
@@ -70,10 +70,10 @@ class Port:
 
 
 class Wiring(Protocol):
-    """Makes the interfaces of pods, in the place of our own veth pairs."""
+    """Makes the interfaces of pods instead of our own veth pairs."""
 
     def attach(self, port: Port) -> None:
-        """Connect a pod, whose loopback is up, with its node. Raises `InconclusiveError`; nothing is left then."""
+        """Connect a pod, whose loopback is up, to its node. Undoes everything before it raises `InconclusiveError`."""
 
     def detach(self, pod: Host) -> None:
         """Undo `attach`. Raises `InconclusiveError`."""
@@ -81,7 +81,7 @@ class Wiring(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Pods:
-    """The pods of a node by number, and the last number given out: a number rests as long as possible before reuse."""
+    """The pods of a node by number, and the last number in use: a number is reused as late as possible."""
 
     by_number: dict[int, Host]
     last: int = 1
@@ -95,9 +95,9 @@ class _Pods:
 
 
 class Network:
-    """The running network of a cluster. Methods may be called from any thread.
+    """The running network of a cluster. Its methods are thread-safe.
 
-    Raises `UnavailableError` when this machine or user cannot have it: see `harness.netns.sandbox`.
+    Raises `UnavailableError` where this machine or user cannot have it: see `harness.netns.sandbox`.
     """
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
@@ -117,12 +117,12 @@ class Network:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """The IP families that the network has, in the order asked for."""
+        """The IP families of the network, in the order of the request."""
         return self._families
 
     @property
     def fabric(self) -> Namespace:
-        """The netns of the router between nodes and external client, for diagnosis."""
+        """The netns of the router, for diagnosis."""
         return self._fabric
 
     def plan(self, node_name: str) -> NodePlan:
@@ -133,21 +133,21 @@ class Network:
 
     @property
     def is_wired_by_us(self) -> bool:
-        """True if pods are at the end of our own veth pairs."""
+        """True if pods are connected by our own veth pairs."""
         return self._wiring is None
 
     def wire_by(self, wiring: Wiring) -> None:
-        """Let somebody else make the interfaces of all pods from now on, with IPv6 as the kernel has it by itself."""
+        """From now on, let `wiring` make the interfaces of all pods; IPv6 gets the kernel's defaults."""
         self._wiring = wiring
         for node in self.nodes.values():
             sysctls.apply(node.namespace, sysctls.of_neighbours(self._families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
-        """Make a pod on a node; without a name it is called node-number. The node's link to it bears its name.
+        """Make a pod on a node, by default named node-number; the node's link to it has the same name.
 
-        A name longer than 15 characters is too long for a link, which is then called pod and the pod's number. `of` is
-        the pod of the Kubernetes API, if it is one. Raises `UsageError` when there is no such node, or no address is
-        left on it, and `InconclusiveError` for one that is not attached by who wires pods.
+        If the name is too long for a link (over 15 characters), the link is named pod and the pod's number. `of` is the
+        identity in the Kubernetes API, if any. Raises `UsageError` if there is no such node, or no free address on it,
+        and `InconclusiveError` if the wiring fails to attach the pod.
         """
         plan = self.plan(node_name)
         with self._lock:
@@ -166,9 +166,9 @@ class Network:
             return pod
 
     def remove_pod(self, pod: Host) -> None:
-        """Remove a pod from its node; its sockets lose their network at once. Does nothing for one that is gone.
+        """Remove a pod from its node; its sockets lose their network at once. Does nothing if it is already gone.
 
-        Raises `InconclusiveError` for one that is not detached by who wires pods; it is gone nevertheless.
+        Raises `InconclusiveError` if the wiring fails to detach the pod; it is removed nevertheless.
         """
         with self._lock, contextlib.ExitStack() as then:
             for node_name, pods in self._pods.items():
@@ -183,7 +183,7 @@ class Network:
                     )
 
     def cut(self, node_name: str) -> None:
-        """Drop all packets that a node and its pods send, as if it were off: they cannot be reached any more."""
+        """Drop all packets from a node and its pods, as if the node were off."""
         self._silence("add", node_name, f"cut {node_name} off")
 
     def mend(self, node_name: str) -> None:
@@ -191,14 +191,14 @@ class Network:
         self._silence("del", node_name, f"mend the link of {node_name}")
 
     def _silence(self, command: str, node_name: str, what: str) -> None:
-        """Add or delete the rule that drops all packets from a node's link, before any route is looked up."""
+        """Add or delete the rule that drops all packets from a node's link, before any route lookup."""
         link = link_of(node_name, self.plan(node_name))
         with iproute.routing(self._fabric, what) as ip:
             for family in self._families:
                 ip.rule(command, family=addresses.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
 
     def close(self) -> None:
-        """Let go of every netns; the kernel destroys those in which no thread and no socket is left. Idempotent."""
+        """Close every netns; the kernel destroys those without threads and sockets. Idempotent."""
         with self._lock:
             while self._open:
                 self._open.pop().close()
@@ -229,7 +229,9 @@ class Network:
         return {family: by_family[family] for family in self._families}
 
     def _attach_external(self) -> Host:
-        """The external client, and the fabric's side of it: the rule, and silence for whatever has no other route."""
+        """Make the external client and the fabric's side of it: the rule, and a blackhole for everything without a
+        route.
+        """
         host = Host("external", self._namespace(sysctls.of_host(self._families)), self._of_families(EXTERNAL_CLIENT))
         requests = [rtnetlink.up(LOOPBACK), _pair("external", _EXTERNAL_LINK, host.namespace)]
         for family in self._families:
@@ -244,7 +246,7 @@ class Network:
         return host
 
     def _attach_node(self, name: str, plan: NodePlan) -> Host:
-        """A node, and the fabric's routes to it, its pods and the virtual addresses that are brought to it."""
+        """Make a node, and the fabric's routes to it, its pods and its virtual addresses."""
         node = Host(name, self._namespace(sysctls.of_router(self._families)), self._of_families(plan.addresses), name)
         link = _FIRST_NODE_LINK + plan.number
         requests = [_pair(link_of(name, plan), link, node.namespace)]
@@ -256,7 +258,7 @@ class Network:
                 rtnetlink.route(plan.external_ip_cidrs[family], link, via=node_ip, table=FROM_EXTERNAL),
             ]
         _execute(self._fabric, requests)
-        # Its pods that do not exist are nowhere else either: without this their packets would return by the fabric.
+        # Without this, packets to pods that do not exist would return to the fabric.
         gone = [rtnetlink.blackhole(plan.pod_cidrs[family]) for family in self._families]
         _execute(node.namespace, [*_of_end(node.addresses), *gone])
         rtnetlink.wait_until_up(self._fabric, link)
@@ -284,7 +286,7 @@ def _pair(name: str, index: int, peer: Namespace) -> Request:
 
 
 def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
-    """Return the requests for a node's, pod's or external client's end of a pair: up, its addresses, default routes."""
+    """Return the requests for the end of a link at a node, pod or external client: up, addresses, default routes."""
     requests = [rtnetlink.up(LOOPBACK), rtnetlink.up(_UPLINK)]
     for family, host in host_addresses.items():
         requests += rtnetlink.address(_UPLINK, host)

@@ -1,8 +1,8 @@
-"""Finds each link, address, route and rule of a cluster's fabric that is missing in the kernel.
+"""Finds links, addresses, routes and rules of a cluster's fabric that are missing in the kernel.
 
-Packets that a broken fabric loses look as if a proxy dropped them. What is to be there is said from the address plan
-once more, not from the requests that made it. What else there is, links of pods or addresses of a proxy, is no fault.
-No neighbour is expected, as no link of ours asks for one: a link that does (ARP) is a fault.
+Packets that a broken fabric loses look as if a proxy dropped them. The expected objects come from the address plan
+again, not from the requests that made them. Additional objects, such as links of pods or addresses of a proxy, are no
+fault. No link may resolve neighbours: one that does (ARP) is a fault.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from harness.netns.addresses import EXTERNAL_CLIENT, GATEWAY, Family, NodePlan
 from harness.netns.fabric import FROM_EXTERNAL, Network, link_of
 from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, Rule, blackhole
 
-_TOLD = 5  # faults in a sentence
+_TOLD = 5  # faults to list in an error
 
 Fabric = Mapping[str, Collection[Item]]
-"""By the name of the place: what its netns holds, or is to hold."""
+"""The expected or present objects of each netns, by the name of the node or other place."""
 
 _LOOPBACK = (Link("lo", "up", arp=True),)
 
 
 def check(network: Network) -> None:
-    """Raise `DistrustError`, which names what is missing and where, if the fabric is not whole."""
+    """Raise `DistrustError` with the missing objects if the fabric is broken."""
     plans = {name: network.plan(name) for name in network.nodes}
     missing = faults(expected(plans, network.families), seen(network))
     if missing:
@@ -48,7 +48,7 @@ def expected(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> dict[
 
 
 def seen(network: Network) -> dict[str, set[Item]]:
-    """Return the objects that the kernel holds in the same places."""
+    """Return the objects that the kernel has in the same places."""
     places = {"the fabric": network.fabric, "the external client": network.external.namespace}
     places |= {f"node {name}": host.namespace for name, host in network.nodes.items()}
     return {name: set(kernel_state.read(namespace)) for name, namespace in places.items()}

@@ -22,7 +22,7 @@ class HttpAnswer:
 
 
 class _Connection(http.client.HTTPConnection):
-    """Its socket is made in a netns."""
+    """A connection whose socket is made in a netns."""
 
     def __init__(self, namespace: Namespace, address: str, port: int) -> None:
         super().__init__(address, port, timeout=TIMEOUT)
@@ -36,7 +36,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
-    """Send one request on one connection. Raises `OSError` if there is no server or no answer."""
+    """Send one request on a new connection. Raises `OSError` if there is no server or no answer."""
     connection = _Connection(namespace, address, port)
     try:
         connection.request("GET", path)

@@ -1,8 +1,8 @@
-"""pyroute2 inside a netns, for all that is rare: reading what the kernel holds, cutting a node off.
+"""pyroute2 inside a netns, for rare operations: reading kernel objects, cutting off a node.
 
-What is hot at boot is packed by `harness.netns.rtnetlink`, which says how much faster that is. To import pyroute2 takes
-0.1 s, so it is imported when it is first needed, and never for `--help`. Its sockets are opened, used and closed in the
-thread that has entered the netns: no process is forked, and nothing stays open.
+The frequent operations at boot are in `harness.netns.rtnetlink`, which is much faster. The import of pyroute2 takes 0.1
+s, so it happens at the first use, and never for `--help`. Its sockets are opened, used and closed in the thread that
+has entered the netns: no process is forked, and nothing stays open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.netns.namespace import Namespace
 
 @contextmanager
 def routing(namespace: Namespace, what: str) -> Iterator[Any]:
-    """Open an `IPRoute` in a netns. Raises `HarnessError` that names `what`, if the kernel refuses an operation."""
+    """Open an `IPRoute` in a netns. Raises `HarnessError` with `what` if the kernel refuses an operation."""
     from pyroute2 import IPRoute, NetlinkError
 
     try:
@@ -40,7 +40,7 @@ def tracking(namespace: Namespace, what: str, *, family: int = 0) -> Iterator[An
 
 
 def ports_of(family: int, protocol: int, source: int, destination: int) -> Any:
-    """Return ports of a connection as `Conntrack` looks for them: AF_…, IPPROTO_…. It finds no addresses of IPv6."""
+    """Return ports of a connection as a filter for `Conntrack` (AF_…, IPPROTO_…), which cannot match IPv6 addresses."""
     from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
     return NFCTAttrTuple(family, proto=protocol, sport=source, dport=destination)

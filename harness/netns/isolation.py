@@ -1,11 +1,11 @@
-"""Rooms: mounts, a host name and a control group that the programs of one node share, and nobody else has.
+"""Rooms: mounts, a host name and a control group that only the programs of one node share.
 
 A netns isolates the network alone. Agents of data planes also pin maps in a bpffs, attach programs to a control group,
-leave sockets in /run and ask for the name of their host: on one machine, those of two nodes would meet there.
+leave sockets in /run and read the host name. On one machine, the agents of two nodes would collide there.
 
-A keeper makes the room. It reads from a pipe that ends when this process does, in whatever way: then it ends what runs
-in the control group, and removes that. A second process, which does nothing, is in the room as programs are. They enter
-it by way of `Room.entering`.
+A keeper process makes the room. It reads from a pipe that closes when this process ends, in whatever way. Then it kills
+all processes in the control group and removes the group. A second, idle process lives in the room in the place of
+programs, which enter through `Room.entering`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ OWN: Mapping[str, str] = {
     "run": "an empty tmpfs at /run",
     "hostname": "the node's name as host name",
 }
-"""What a room may have of its own, by name, with its meaning. All of them bring the first."""
+"""The parts that a room may have, with their meanings. Each includes `mounts`."""
 
 _PARTS = "import ctypes, json, os, select, signal, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 
-# Its arguments: the host name, and the names of what is wanted. It writes a line of JSON: what to join, or what failed.
+# Arguments: the host name, and the names of parts. It writes a line of JSON: what to join, or what failed.
 _KEEPER = (
     _PARTS
     + """
@@ -105,7 +105,7 @@ if group:
 """
 )
 
-# Its arguments: the process in the room, 1 if it has a control group, then the program that it becomes.
+# Arguments: the process in the room, 1 if the room has a control group, then the program to become.
 _ENTER = (
     _PARTS
     + """
@@ -133,10 +133,10 @@ _INTERPRETER = (sys.executable, "-I", "-S", "-c")
 
 
 class Room:
-    """A room of one node. It ends with `close`, or when this process does."""
+    """The room of one node. It ends with `close`, or with this process."""
 
     def __init__(self, name: str, wanted: Collection[str]) -> None:
-        """Make a room with what is `wanted` of `OWN`; `name` is the host's. Raises `OSError`."""
+        """Make a room with these parts of `OWN` and this host name. Raises `OSError`."""
         self._keeper = subprocess.Popen(  # noqa: S603  our own program
             [*_INTERPRETER, _KEEPER, name, *wanted],
             stdin=subprocess.PIPE,
@@ -153,9 +153,9 @@ class Room:
         self._joined = [str(told["pid"]), str(int(told["grouped"]))]
 
     def entering(self, command: Sequence[str]) -> list[str]:
-        """Return the command that enters the room and becomes this one."""
+        """Return the command that enters the room and runs this command there."""
         return [*_INTERPRETER, _ENTER, *self._joined, *command]
 
     def close(self) -> None:
-        """End all that runs in its control group, and remove the room. Idempotent."""
+        """Kill all processes in its control group, and remove the room. Idempotent."""
         self._keeper.communicate()

@@ -1,10 +1,10 @@
 """One network namespace, held by a file descriptor.
 
-Why a descriptor and neither a name nor a mount: the kernel destroys a netns when its last descriptor, thread and socket
-are gone, so nothing remains after a crash or `kill -9`. Why per thread: `setns` moves the calling thread only, and a
-socket keeps the netns that it was made in; other threads go on where they are.
+The kernel destroys a netns when its last descriptor, thread and socket are gone, so nothing remains after a crash or
+`kill -9`, as names and mounts would. `setns` moves the calling thread only, and a socket keeps the netns that it was
+made in.
 
-`unshare` and `setns` come through ctypes, because Python has them only from 3.12 on.
+`unshare` and `setns` come through ctypes, because Python has them only since 3.12.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def processes_by_netns(proc: Path = PROC) -> dict[int, list[Path]]:
 
 
 def unshare(flags: int) -> None:
-    """unshare(2) for the calling thread. Raises `OSError`."""
+    """Call unshare(2) for the calling thread. Raises `OSError`."""
     if _libc.unshare(flags) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"unshare({flags:#x}): {os.strerror(number)}")
@@ -60,7 +60,7 @@ def _setns(fd: int) -> None:
 
 
 class _OwnNetns:
-    """A descriptor of the netns in which a thread is, closed when nobody needs it any more."""
+    """A descriptor of a thread's netns, closed with the last reference."""
 
     def __init__(self) -> None:
         self.fd = os.open(_OWN_NETNS, os.O_RDONLY | os.O_CLOEXEC)
@@ -70,7 +70,7 @@ class _OwnNetns:
 
 
 class _Place(threading.local):
-    """The netns of the calling thread: its home, and its depth of `entered`; for one that roams, the last one."""
+    """The home netns of the calling thread and its depth of `entered`; for a roaming thread, the last netns."""
 
     home: _OwnNetns | None = None
     depth: int = 0
@@ -78,7 +78,7 @@ class _Place(threading.local):
     last: Namespace | None = None
 
     def here(self) -> _OwnNetns:
-        """Return the netns to come back to. It is opened once, as opening costs as much as `setns`."""
+        """Return the netns to return to. It is opened once, because opening it costs as much as `setns`."""
         if self.depth > 0:
             return _OwnNetns()
         if self.home is None:
@@ -90,31 +90,31 @@ _place = _Place()
 
 
 def move_home() -> None:
-    """Move the calling thread to a new netns, for good. Raises `OSError`."""
+    """Move the calling thread to a new netns permanently. Raises `OSError`."""
     unshare(CLONE_NEWNET)
     _place.home = None
 
 
 def roam() -> None:
-    """Let the calling thread roam: from now on it stays in the netns in which it made its last socket.
+    """Let the calling thread stay in the netns in which it made its last socket.
 
-    For one that does nothing but make sockets: most follow another one of the same netns, and cost no `setns`.
+    For a thread that only makes sockets: most come in a row from the same netns, and then need no `setns`.
     """
     _place.roams = True
 
 
 class Namespace:
-    """A network namespace of our own. It ends with `close`, or when this process ends in whatever way."""
+    """A network namespace of our own. It ends with `close`, or with this process."""
 
     def __init__(self, fd: int) -> None:
-        """Take over `fd`, an open descriptor of a netns."""
+        """Take ownership of `fd`, an open descriptor of a netns."""
         self._fd = fd
 
     @classmethod
     def create(cls) -> Namespace:
-        """Make an empty netns (only a loopback device, down); the calling thread stays where it is.
+        """Make an empty netns, with only a loopback device that is down; the calling thread does not move.
 
-        Raises `UnavailableError` when the process may not (see `harness.netns.sandbox.enter`) or a limit is reached.
+        Raises `UnavailableError` if the process may not (see `harness.netns.sandbox.enter`), or at a limit.
         """
         home = _place.here()
         try:
@@ -128,7 +128,7 @@ class Namespace:
 
     @classmethod
     def of(cls, process: Path) -> Namespace:
-        """Hold the netns in which a process is, by its folder of /proc. Raises `OSError`."""
+        """Hold the netns of a process, given by its folder in /proc. Raises `OSError`."""
         return cls(os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC))
 
     @property
@@ -140,22 +140,21 @@ class Namespace:
 
     @property
     def closed(self) -> bool:
-        """True after `close`."""
         return self._fd < 0
 
     @property
     def proc_path(self) -> str:
-        """A path that other processes of the same user can enter while this one lives: `nsenter --net=PATH`."""
+        """A path that other processes of the same user can enter while this process runs: `nsenter --net=PATH`."""
         return f"/proc/{os.getpid()}/fd/{self.fd}"
 
     @property
     def inode(self) -> int:
-        """The number by which the kernel knows the netns, as in `ls -l /proc/PID/ns/net` and in `lsns`."""
+        """The netns's number in the kernel, as in `ls -l /proc/PID/ns/net` and `lsns`."""
         return os.fstat(self.fd).st_ino
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Run the block inside the netns, and then go back; a thread that is started inside stays inside."""
+        """Run the block inside the netns and return afterwards; a thread started inside stays inside."""
         before = _place.here()
         try:
             _place.depth += 1
@@ -167,9 +166,9 @@ class Namespace:
             _place.last = None
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Make a socket in this netns; it stays in it, from whatever thread it is used.
+        """Make a socket in this netns; it stays there, whichever thread uses it.
 
-        Raises `OSError`, and `UnavailableError` when no descriptor is left for it.
+        Raises `OSError`, and `UnavailableError` when no descriptor is left.
         """
         if not _place.roams:
             with self.entered():
@@ -181,7 +180,7 @@ class Namespace:
         return _open(family, kind, proto)
 
     def close(self) -> None:
-        """Let go of the netns; the kernel destroys it once no thread and no socket is in it. Idempotent."""
+        """Close the descriptor; the kernel destroys a netns without threads and sockets. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -211,7 +210,7 @@ def _open(family: int, kind: int, proto: int) -> socket.socket:
 
 
 def _refused(what: str, error: OSError) -> UnavailableError:
-    """Say why a netns or socket could not be made, and the remedy."""
+    """Return the error with the reason and the remedy."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = Path("/proc/sys/user/max_net_namespaces")
     reasons = {

@@ -1,6 +1,6 @@
-"""The form of all that goes over netlink: messages in a datagram, attributes in a message, from linux/netlink.h.
+"""The format of netlink: messages in a datagram, attributes in a message (linux/netlink.h).
 
-It is pure, so that what reads traces of packets is, too.
+The module is pure, so that readers of packet traces are too.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 def message(kind: int, flags: int, number: int, body: bytes) -> bytes:
-    """Return a message of netlink with this sequence number; `flags` are NLM_F_..."""
+    """Return a message with this sequence number; `flags` are NLM_F_..."""
     return HEADER.pack(HEADER.size + len(body), kind, flags, number, 0) + body
 
 
 def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield type, flags, sequence number and body of each message in a datagram of netlink."""
+    """Yield type, flags, sequence number and body of each message in a datagram."""
     offset = 0
     while offset + HEADER.size <= len(datagram):
         length, kind, flags, number, _ = HEADER.unpack_from(datagram, offset)
@@ -27,7 +27,7 @@ def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield kind, without flags, and value of each attribute of netlink in `data`."""
+    """Yield the kind, without flags, and the value of each attribute."""
     offset = 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)
@@ -36,5 +36,5 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """Return an attribute of netlink, padded to four bytes."""
+    """Return an attribute, padded to four bytes."""
     return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)

@@ -1,12 +1,12 @@
 """Programs as processes of this machine: none outlives the harness, each wait has a limit, and each has a log.
 
-Components under test are other people's programs: they exit at start, hang, or leave children. What such a program says
-goes to a file, because a pipe that nobody empties would stop it. The first error in that file stands in the error of a
-program that does not start, and the end of it in that of one that has run.
+Programs under test may exit at start, hang, or leave children. Their output goes to a file, because a full pipe that
+nobody reads would block them. An error about a start has the first error in that file; an error about a later exit has
+its end.
 
-The kernel ends a program with the thread that started it, so also after `kill -9`. One thread starts them all, and
-lives as long as this process. A launcher asks the kernel for it, then becomes the program: Python code between fork and
-exec may deadlock where there are threads.
+The kernel kills a program with the thread that started it, so also after `kill -9`. One thread starts all programs and
+lives as long as this process. A launcher asks the kernel for this and then becomes the program, because Python code
+between fork and exec may deadlock in a process with threads.
 """
 
 from __future__ import annotations
@@ -38,27 +38,31 @@ except OSError as error:
     print(f"cannot run {sys.argv[2]}: {error.strerror}", file=sys.stderr)
     os._exit(127)
 """
-_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # an ordinary user has them not in PATH; nft and iptables are there
-_LINES, _LETTERS = 20, 8000  # of a log, at most, that stand in an error
-_LOOK = 0.002  # seconds between two looks at one that is to end
-_BEGUN = 1_000_000  # bytes of a log in which the first error is looked for
+_SBIN = (
+    "/usr/sbin",
+    "/sbin",
+    "/usr/local/sbin",
+)  # with nft and iptables, but often not in a user's PATH
+_LINES, _LETTERS = 20, 8000  # of a log, at most, in an error
+_LOOK = 0.002  # seconds between two checks whether a program has ended
+_BEGUN = 1_000_000  # bytes of a log to search for the first error
 
 
 class Handle(Protocol):
-    """Ends a program, wherever it runs, and knows its exit code."""
+    """Stops a program, wherever it runs, and knows its exit code."""
 
     def poll(self) -> int | None:
-        """Return its exit code, below 0 for a signal; None while it runs."""
+        """Return its exit code, negative for a signal; None while it runs."""
 
     def stop(self, grace: float) -> None:
-        """End it and whatever it has started; `grace` seconds after having asked for it, by force. Idempotent."""
+        """Stop it and its children, by force `grace` seconds after the request. Idempotent."""
 
 
 class Process:
-    """One program that was started, and its part of a log file."""
+    """A started program, and its part of a log file."""
 
     def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
-        """`begin` is the beginning of its part of the log, in bytes; `pid` is 0 for a program without one."""
+        """`begin` is the offset of its part of the log; `pid` is 0 for a program without one."""
         self.name = name
         self.log = log
         self.pid = pid
@@ -67,18 +71,17 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """True if it runs."""
         return self._handle.poll() is None
 
     def said(self) -> str:
-        """Return the last lines that it wrote to its log."""
+        """Return the last lines of its log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(self._begin, file.seek(0, os.SEEK_END) - _LETTERS))
             return "\n".join(file.read().decode(errors="replace").splitlines()[-_LINES:]).strip()
         return ""
 
     def news(self) -> str:
-        """Return the whole lines that it has written to its log since the last call."""
+        """Return the whole lines of its log since the last call."""
         with self.log.open("rb") as file:
             file.seek(self._heard)
             lines = file.read().rpartition(b"\n")[0]
@@ -86,7 +89,7 @@ class Process:
         return lines.decode(errors="replace")
 
     def broken(self, what: str, *, exited: bool = False) -> StartError:
-        """Return an error of its start in one line: its fault, and the first error of its log."""
+        """Return an error about its start in one line: what is wrong, and the first error of its log."""
         return StartError(f"{self.name} {what}; {fault_in(self._begun())}", exited=exited)
 
     def _begun(self) -> str:
@@ -97,12 +100,11 @@ class Process:
         return ""
 
     def check(self) -> None:
-        """Raise `StartError` if it has exited."""
         if how := self._ended():
             raise self.broken(how, exited=True)
 
     def expect_alive(self) -> None:
-        """Raise `EndedError`, with the end of its log, if it has exited: for a program that is judged."""
+        """Raise `EndedError`, with the end of its log, if this judged program has exited."""
         if how := self._ended():
             raise EndedError(f"{self.name} {how}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
 
@@ -114,9 +116,9 @@ class Process:
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def finish(self, within: float) -> None:
-        """Wait until it ends by itself, and end what it has left running. `within` is in seconds before the time scale.
+        """Wait until it exits, and kill its remaining children. `within` is in seconds before the time scale.
 
-        Raises `StartError`, with the first error of its log, if it does not end in time, or not well.
+        Raises `StartError`, with the first error of its log, if it fails or does not exit in time.
         """
         with contextlib.suppress(NotYetError):
             eventually(lambda: not self.alive, within=within, every=_LOOK, describe="its end")
@@ -126,22 +128,20 @@ class Process:
             raise self.broken(how, exited=True)
 
     def stop(self, grace: float = 5.0) -> None:
-        """End it, by SIGTERM and after `grace` seconds by SIGKILL, and whatever it has started. Idempotent."""
+        """Stop it by SIGTERM, and by SIGKILL after `grace` seconds, with its children. Idempotent."""
         self._handle.stop(grace)
 
 
 class _Child:
-    """A process that leads a session of its own."""
+    """A process that leads its own session."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen
 
     def poll(self) -> int | None:
-        """See `Handle`."""
         return self._popen.poll()
 
     def stop(self, grace: float) -> None:
-        """See `Handle`."""
         if grace and self._popen.poll() is None:
             self._popen.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -160,9 +160,9 @@ def start(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Process:
-    """Run a command, in a netns and a folder if they are given; what it writes is added to `log`.
+    """Run a command, in a netns and a folder if given; its output is appended to `log`.
 
-    `name` is for people. A command that cannot be run has exited with 127, and its log says why.
+    `name` is for errors. A command that cannot run exits with 127, and its log has the reason.
     """
 
     def run() -> Process:
@@ -195,15 +195,14 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def search_path() -> str:
-    """Return the PATH of programs."""
     return _environment({})["PATH"]
 
 
 def start_time(pid: int) -> int:
-    """Return the start time of a process, in clock ticks after the machine's boot; 0 if there is none, or a zombie."""
+    """Return the start time of a process in clock ticks after boot; 0 for none or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return 0
-    fields = text.rpartition(")")[2].split()  # the name, in brackets, may hold anything
+    fields = text.rpartition(")")[2].split()  # the name, in brackets, may contain anything
     return 0 if fields[0] in "ZX" else int(fields[19])

@@ -1,12 +1,12 @@
 """Packs links, addresses, routes and rules into rtnetlink datagrams.
 
-Why by hand: a cluster is a few hundred operations, and one datagram a netns, acknowledged once, is many times faster
-than a process for each (`benchmarks/boot.py`). For 30 pairs with their addresses and routes it takes 8.7 ms of the
-processor, pyroute2 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel works on a
-datagram within `send`, message after message, goes on after a message that fails, and answers a failure with that
-message's sequence number: so every error is found, and named.
+A cluster needs a few hundred operations. One datagram per netns, acknowledged once, is much faster than a process for
+each (`benchmarks/boot.py`). For 30 pairs with their addresses and routes it takes 8.7 ms of processor time; pyroute2
+takes 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel processes a datagram within
+`send`, message by message, continues after a failed message, and answers a failure with the message's sequence number,
+so every error can be named.
 
-Numbers are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
+The numbers are from linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.netns.netlink import HEADER, attribute, attributes, message, messag
 ROUTE, NETFILTER = 0, 12
 """Families of netlink, from linux/netlink.h."""
 
-LOOPBACK = 1  # the index that the kernel gives to `lo` in every netns
+LOOPBACK = 1  # the index of `lo` in every netns
 MAIN_TABLE = 254
 _LOCAL_TABLE = 255
 
@@ -37,20 +37,20 @@ _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
 _ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _GETROUTE, _NEWRULE = 2, 16, 17, 18, 20, 24, 26, 32
 _OPERATIONAL = 6  # IF_OPER_UP
 _UNICAST, _LOCAL, _BLACKHOLE = 1, 2, 6
-_LAST = 1024  # the metric of a route that yields to those of the kernel
+_LAST = 1024  # the metric of a route that yields to the kernel's own
 _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS = struct.Struct("=BBBBI")
-_ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg, and struct fib_rule_hdr with the action in place of the type
+_ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg, and struct fib_rule_hdr with the action instead of the type
 _BUFFER = 1 << 16
 
-# Both ends of every veth have this address and ask nobody for the other's (NOARP): see `veth`.
+# Both ends of every veth have this address and never resolve it (NOARP): see `veth`.
 _HARDWARE_ADDRESS = bytes.fromhex("027464000001")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One operation, and what to call it when it fails."""
+    """One operation, and its name for an error."""
 
     what: str
     kind: int
@@ -67,7 +67,7 @@ class NetlinkError(HarnessError):
 
 
 def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = ROUTE) -> None:
-    """Do all requests in that netns, in order. Raises `NetlinkError` for the first that failed; the others are done."""
+    """Execute all requests in that netns, also after a failure. Raises `NetlinkError` for the first failure."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, family) as sock:
         sock.setsockopt(270, 10, 1)  # SOL_NETLINK, NETLINK_CAP_ACK: an answer repeats our header, not our message
         sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: an answer may carry the kernel's reason as text
@@ -76,9 +76,9 @@ def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = 
 
 
 def has_route(make_socket: Callable[[int, int, int], socket.socket], address: str) -> bool:
-    """Whether a netns, in which this makes sockets, has a route to an address, one that forbids to go there included.
+    """Return whether a netns has a route to an address, including routes that forbid it. Raises `OSError`.
 
-    Raises `OSError`.
+    `make_socket` makes sockets in that netns.
     """
     family, packed = _packed(address)
     body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute(1, packed)  # RTA_DST
@@ -90,11 +90,11 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
 
 
 def wait_until_up(namespace: Namespace, index: int) -> None:
-    """Wait until a link whose other end went up later than itself sends what it is given.
+    """Wait until a link can send after its other end went up.
 
-    The kernel notices the other end in a work queue (linkwatch), and until then throws away what the link should send:
-    without this wait about one in fifteen first packets through a new cluster was lost. Linux 6.8 and newer catch up
-    when the link is asked for, so that one look is enough. Raises `UnavailableError` after 5 seconds.
+    The kernel notices the other end in a work queue (linkwatch) and drops the link's packets until then: without this
+    wait, about one in fifteen first packets through a new cluster was lost. Linux 6.8 and newer catch up when the link
+    is queried, so one query is enough. Raises `UnavailableError` after 5 seconds.
     """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         eventually(
@@ -107,7 +107,7 @@ def wait_until_up(namespace: Namespace, index: int) -> None:
 
 
 def pack(requests: Sequence[Request]) -> bytes:
-    """One datagram: requests are numbered from 1 on, and the last one asks for an acknowledgement."""
+    """Return one datagram: requests are numbered from 1, and the last one wants an acknowledgement."""
     parts: list[bytes] = []
     for number, each in enumerate(requests, 1):
         flags = each.flags | _REQUEST | (_ACK if number == len(requests) else 0)
@@ -116,13 +116,13 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Make a veth pair: this end up, the other end down and in `peer` (it cannot be up before its own pair exists).
+    """Make a veth pair: this end up, the other end down and in `peer`, as it cannot be up before the pair exists.
 
-    Set the other end `up`, and then `wait_until_up` for this one.
+    Set the other end `up`, and then call `wait_until_up` for this one.
 
-    The ends share one hardware address and are NOARP: each takes every packet from the other, no gateway needs an
-    address, nothing is ever resolved (so nothing delays the first packet), and the machine's neighbour table, which all
-    netns share, does not fill.
+    Both ends have the same hardware address and are NOARP. So each takes every packet from the other, no gateway needs
+    an address, no lookup delays the first packet, and the neighbour table, which all netns of the machine share, does
+    not fill up.
     """
     ends = attribute(1, _HARDWARE_ADDRESS)  # IFLA_ADDRESS
     queues = attribute(31, _u32(1)) + attribute(32, _u32(1))  # one queue each way: 15 % faster to make
@@ -145,23 +145,22 @@ def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: 
 
 
 def link(kind: str, name: str) -> Request:
-    """Make a link of a kind that needs no more than its name."""
+    """Make a link of a kind that needs only a name."""
     body = _LINK.pack(0, 0, 0, 0, 0) + attribute(3, _name(name)) + attribute(18, attribute(1, kind.encode()))
     return Request(f"make the {kind} link {name}", _NEWLINK, _CREATE | _EXCL, body)
 
 
 def up(index: int) -> Request:
-    """Set a link up."""
     return Request(f"set link {index} up", _NEWLINK, 0, _LINK.pack(0, 0, index, _IFF_UP, _IFF_UP))
 
 
 def remove_link(index: int) -> Request:
-    """Remove a link, and with it the other end of the pair and the routes over it."""
+    """Remove a link, with the other end of the pair and the routes over it."""
     return Request(f"remove link {index}", _DELLINK, 0, _LINK.pack(0, 0, index, 0, 0))
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Give a link a host address (/32 or /128), without duplicate address detection; it takes packets at once."""
+    """Give a link a host address (/32 or /128) without duplicate address detection, so that it works at once."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)
@@ -170,10 +169,10 @@ def address(index: int, host: str) -> list[Request]:
 
 
 def _local(index: int, packed: bytes) -> Request:
-    """A route that takes packets for an IPv6 address, of a worse metric than the one that the kernel makes by itself.
+    """Return a route that accepts packets for an IPv6 address, with a worse metric than the kernel's own.
 
-    The kernel makes its own in a work queue, some time after it has said that the address is there. Until then packets
-    for the address are routed on, or lost.
+    The kernel adds its own route in a work queue, after it has reported the address. Until then packets for the address
+    would be forwarded or lost.
     """
     body = _ROUTE.pack(socket.AF_INET6, len(packed) * 8, 0, 0, _LOCAL_TABLE, 4, _SCOPE_UNIVERSE, _LOCAL, 0)
     body += attribute(1, packed) + attribute(4, _u32(index))
@@ -181,7 +180,7 @@ def _local(index: int, packed: bytes) -> Request:
 
 
 def route(to: str, index: int, *, via: str = "", source: str = "", table: int = MAIN_TABLE) -> Request:
-    """Route the CIDR `to` over a link, `via` a gateway that is taken to be at its other end (onlink)."""
+    """Route the CIDR `to` over a link, `via` a gateway at its other end (onlink)."""
     family, packed, length = _prefix(to)
     onlink = 0x4 if via else 0  # RTNH_F_ONLINK
     scope = _SCOPE_UNIVERSE if via else _SCOPE_LINK
@@ -194,7 +193,7 @@ def route(to: str, index: int, *, via: str = "", source: str = "", table: int = 
 
 
 def blackhole(to: str) -> Request:
-    """Drop what goes to the CIDR `to`, silently, unless a longer prefix has a route, or a link an address in it."""
+    """Drop packets to the CIDR `to` silently, unless a more specific route or address exists."""
     family, packed, length = _prefix(to)
     body = _ROUTE.pack(family, length, 0, 0, MAIN_TABLE, 4, _SCOPE_UNIVERSE, _BLACKHOLE, 0)
     body += attribute(1, packed) if length else b""
@@ -203,14 +202,14 @@ def blackhole(to: str) -> Request:
 
 
 def rule(family: Family, from_link: str, *, table: int, priority: int) -> Request:
-    """Look packets that come in over a link up in `table` first."""
+    """Look up packets from a link in `table` first."""
     body = _ROUTE.pack(NUMBERS[family], 0, 0, 0, min(table, 255), 0, 0, 1, 0)  # 1: FR_ACT_TO_TBL
     body += attribute(3, _name(from_link)) + attribute(6, _u32(priority)) + attribute(15, _u32(table))
     return Request(f"add the rule for packets from {from_link} ({family})", _NEWRULE, _CREATE | _EXCL, body)
 
 
 def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None:
-    """Read answers up to the last request's; they are queued already when `send` returns."""
+    """Read the answers up to the last request; they are queued when `send` returns."""
     first: NetlinkError | None = None
     while True:
         for kind, flags, number, body in messages(sock.recv(_BUFFER)):

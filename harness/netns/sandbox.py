@@ -1,12 +1,12 @@
-"""Makes this process able to create network namespaces, as root or as an ordinary user.
+"""Enables this process to create network namespaces, as root or as an ordinary user.
 
-Why in place and not by a re-exec: debuggers, pytest, and whoever called us keep their process. The price is that Linux
-lets only a single-threaded process enter a user namespace, so this runs early. Before the process itself goes, a
-forked child tries: a process that has entered a user namespace in which it may do nothing cannot come back.
+It changes the running process instead of starting a new one, so that debuggers, pytest and callers keep their process.
+Linux lets only a single-threaded process enter a user namespace, so this runs early. A forked child tries first,
+because a process cannot leave a user namespace in which it may do nothing.
 
-An ordinary user's process also leaves the machine's netns, for one of its own with nothing but loopback: from inside a
-user namespace nobody can return to a netns that the user namespace does not own, so no thread could go and come back.
-What must be reachable for the machine's other programs goes over `outside_socket`.
+The process of an ordinary user also leaves the machine's netns for its own with nothing but loopback: from inside a
+user namespace, a thread cannot return to a netns that the user namespace does not own. Sockets for the machine's other
+programs come from `outside_socket`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,16 @@ _CAP_NET_ADMIN = 12
 _CAP_SYS_ADMIN = 21
 _OUTSIDE_SOCKETS = 4
 
-_outside: list[
-    int
-] = []  # unbound TCP sockets (descriptors) that were made before this process left the machine's netns
+_outside: list[int] = []  # unbound TCP sockets (descriptors), made before this process left the machine's netns
 _left = False
 
 
 def enter() -> None:
-    """Make this process able to create network namespaces and to rule over them. Idempotent.
+    """Enable this process to create and administer network namespaces. Idempotent.
 
-    Root (CAP_SYS_ADMIN and CAP_NET_ADMIN) stays as it is. An ordinary user becomes root of a new user namespace, in
-    which files keep their owners and nothing outside can be changed that could not be changed before, and goes to a
-    netns of its own, in which loopback is up.
+    Root (CAP_SYS_ADMIN and CAP_NET_ADMIN) stays as it is. An ordinary user becomes root of a new user namespace and
+    moves to a new netns with loopback up. Files keep their owners, and the user gains no rights outside.
+
     Raises `UnavailableError` with the setting that forbids it and the remedy, and for a process with several threads.
     """
     raise_descriptor_limit()
@@ -58,7 +56,7 @@ def enter() -> None:
 
 
 def able() -> bool:
-    """Return whether this thread can create and administer a netns; tries it."""
+    """Try whether this thread can create and administer a netns."""
     held = _effective_capabilities()
     if not (held >> _CAP_NET_ADMIN & 1 and held >> _CAP_SYS_ADMIN & 1):
         return False
@@ -69,14 +67,14 @@ def able() -> bool:
 
 
 def left() -> bool:
-    """Return whether this process, or one that started it, has left the machine's netns, as an ordinary user's does."""
-    return Path("/proc/self/uid_map").read_text(encoding="ascii").split()[-1] == "1"  # the user namespace that we make
+    """Return whether this process or its ancestor has left the machine's netns, as for an ordinary user."""
+    return Path("/proc/self/uid_map").read_text(encoding="ascii").split()[-1] == "1"  # ours maps one user
 
 
 def outside_socket() -> socket.socket:
-    """An unbound IPv4 TCP socket in the netns in which this process was before `enter`, for the machine's programs.
+    """Return an unbound IPv4 TCP socket in the machine's netns, for its other programs.
 
-    Raises `UnavailableError` when an ordinary user's process asks for more than four of them.
+    Raises `UnavailableError` when an ordinary user's process needs more than four.
     """
     if not _left:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -86,7 +84,7 @@ def outside_socket() -> socket.socket:
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files to the hard one: each netns, server and probe is a descriptor."""
+    """Raise the soft limit of open files to the hard limit: each netns, server and probe is a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -99,7 +97,7 @@ def _effective_capabilities() -> int:
 
 
 def _leave() -> None:
-    """Go into a user namespace and a netns of our own."""
+    """Move to a user namespace and a netns of our own."""
     global _left  # noqa: PLW0603  where a process is, is a fact about the process
     _outside.extend(socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach() for _ in range(_OUTSIDE_SOCKETS))
     for _, step in _STEPS:
@@ -108,7 +106,7 @@ def _leave() -> None:
 
 
 def _enter_user_namespace() -> None:
-    """Become root of a new user namespace: user and group map to 0, all others to nobody."""
+    """Become root of a new user namespace that maps only this user and group."""
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER)
     Path("/proc/self/uid_map").write_text(f"0 {user} 1\n", encoding="ascii")
@@ -117,7 +115,7 @@ def _enter_user_namespace() -> None:
 
 
 def _loopback_up() -> None:
-    """Three lines of ioctl, as every command of an ordinary user comes by: 0.2 ms, and 0.1 s to import pyroute2."""
+    """Set loopback up by ioctl: 0.2 ms in every command of an ordinary user, while pyroute2 takes 0.1 s to import."""
     request = struct.pack("16sH14x", b"lo", 0x1)  # struct ifreq: IFF_UP
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
@@ -131,7 +129,7 @@ _STEPS: tuple[tuple[str, Callable[[], None]], ...] = (
 
 
 def _try_in_a_child() -> None:
-    """Raise `UnavailableError` if a child of this process cannot do what this process is about to do."""
+    """Raise `UnavailableError` if a child of this process cannot take the steps."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -150,7 +148,7 @@ def _try_in_a_child() -> None:
 
 
 def _attempt(writer: int) -> None:
-    """In the child: take each step, and write the one that failed with its errno, or "done"."""
+    """In the child: take each step, and write the failed one with its errno, or "done"."""
     for name, step in _STEPS:
         try:
             step()

@@ -1,8 +1,8 @@
-"""Sockets of a client in a control group of its own: a small process makes them, and hands them over.
+"""Makes the sockets of a client in a control group of its own, through a small process.
 
-The kernel runs the programs that a data plane has attached to a control group for the sockets that were made in it,
-from whatever process they are used. So a process that is in the group and in the client's netns makes them, as a
-container does, and the probe loop goes on as with any other. It ends with `close`, or when this process does.
+The kernel runs the BPF programs that a data plane attached to a control group for the sockets that were made in it,
+whichever process uses them. So a process in that group and in the client's netns makes them, as a container would, and
+passes them on. It ends with `close`, or with this process.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from harness.netns.namespace import Namespace
 
 OF_PODS = "pods"
 SECONDS = 10.0
-"""For the process to begin, or to make a socket, on a crowded machine."""
+"""The time for the process to start, or to make a socket, on a busy machine."""
 
-_Control = socket.socket  # a name that the method does not hide
+_Control = socket.socket  # the method `socket` hides the module
 
-# Its arguments: the group, from the top of the node's on ("" for that itself), and descriptors: a netns, and ours.
+# Arguments: the group below the node's group ("" for the node's own), and descriptors of a netns and of our socket.
 _PROGRAM = """
 import ctypes, os, socket, sys
 group, netns, control = sys.argv[1], int(sys.argv[2]), socket.socket(fileno=int(sys.argv[3]))
@@ -46,19 +46,19 @@ while asked := control.recv(64):
 
 
 class SocketMaker:
-    """Makes sockets in a netns and in a control group of a room; any thread may ask. The first one starts it."""
+    """Makes sockets in a netns and in a control group of a room; thread-safe. The first request starts the process."""
 
     def __init__(self, namespace: Namespace, room: Room, group: str) -> None:
-        """`group` is a path from the top of the room's control group on, "" for that itself."""
+        """`group` is a path below the room's control group, "" for that group."""
         self.namespace = namespace
         self._room, self._group = room, group
         self._lock = threading.Lock()
         self._running: tuple[subprocess.Popen[str], _Control] | None = None
 
     def socket(self, family: int, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Make a socket. Raises `OSError` as the kernel does, and `InconclusiveError` if the process cannot.
+        """Make a socket. Raises `OSError` as the kernel does, and `InconclusiveError` if the process fails.
 
-        What is no socket of the internet, as one to look at routes, is made here.
+        Other families than IPv4 and IPv6, such as netlink, are made in this process.
         """
         if family not in (socket.AF_INET, socket.AF_INET6):
             return self.namespace.socket(family, kind, proto)
@@ -98,7 +98,7 @@ class SocketMaker:
         return InconclusiveError(f"the probe process in control group /{self._group}: {said or why}")
 
     def _end(self) -> str:
-        """End the process, and return the last line of what it said."""
+        """Stop the process, and return the last line of its output."""
         if self._running is None:
             return ""
         (process, control), self._running = self._running, None
@@ -111,13 +111,16 @@ class SocketMaker:
         return (said.strip().splitlines() or [""])[-1]
 
     def close(self) -> None:
-        """End the process; sockets that it made stay. Idempotent."""
+        """Stop the process; its sockets stay. Idempotent."""
         with self._lock:
             self._end()
 
 
 class ClientGroups:
-    """Where clients make their sockets: a process in the control group of the pod, or of the node."""
+    """The control groups of clients: each pod has its own below that of its node, as a kubelet makes them.
+
+    Data planes at the socket level need these: their programs on a node's group run for that node's clients.
+    """
 
     def __init__(self, room_of: Callable[[str], Room]) -> None:
         """`room_of` returns the room of a node."""
@@ -126,7 +129,7 @@ class ClientGroups:
         self._makers: dict[Host, SocketMaker] = {}
 
     def of(self, host: Host) -> SocketMaker:
-        """Return who makes the sockets of a node, or of a pod on it."""
+        """Return the maker of sockets of a node, or of a pod on it."""
         with self._lock:
             for gone in [each for each in self._makers if each.namespace.closed]:
                 self._makers.pop(gone).close()
@@ -136,7 +139,6 @@ class ClientGroups:
             return self._makers[host]
 
     def close(self) -> None:
-        """End all processes. Idempotent."""
         with self._lock:
             while self._makers:
                 self._makers.popitem()[1].close()

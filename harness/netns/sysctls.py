@@ -1,7 +1,7 @@
-"""Sets the sysctls of a netns of ours, through /proc/sys/net as a thread inside it sees it.
+"""Sets the sysctls of a netns of ours, through /proc/sys/net as seen by a thread inside.
 
-What is not here stays at the kernel's default, timeouts of conntrack among it: a proxy that forgets to delete stale
-entries must be seen to forget.
+All others keep the kernel's defaults, including conntrack timeouts: the suite must notice a proxy that fails to delete
+stale entries.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from harness.netns.namespace import Namespace
 
 Settings = Mapping[str, str]
 
-# Errors that a rate limit swallows look like drops: a proxy's reject would be judged TimedOut. The masks say which
-# types are limited at all: none, for IPv4; 255, which is no error, for IPv6, as an empty set cannot be written.
-# Links get no IPv6 link-local address: nobody needs one, and there is nothing to solicit, advertise or redirect.
+# An ICMP error that a rate limit drops would turn a proxy's reject into TimedOut. The masks name the limited types:
+# none for IPv4, and 255 for IPv6, which is no error, because an empty set cannot be written. Links get no IPv6
+# link-local address, because they resolve, advertise and redirect nothing.
 _HOST: Mapping[Family, Settings] = {
     "IPv4": {"ipv4/ip_forward": "0", "ipv4/icmp_ratemask": "0"},  # a new netns inherits the machine's IPv4 forwarding
     "IPv6": {
@@ -29,8 +29,8 @@ _HOST: Mapping[Family, Settings] = {
     },
 }
 
-# Replies may come by another way than requests went. The kernel takes the larger of `all` and the link's own value,
-# which later links copy from `default`: so both are written.
+# Replies may take another way than requests. The kernel uses the larger of `all` and the link's own value, which later
+# links copy from `default`, so both are written.
 _ROUTER: Mapping[Family, Settings] = {
     "IPv4": {
         "ipv4/ip_forward": "1",
@@ -44,29 +44,29 @@ _ROUTER: Mapping[Family, Settings] = {
 
 
 def of_host(families: Iterable[Family]) -> Settings:
-    """Settings of a pod and of the external client: no forwarding, and ICMP errors without rate limit."""
+    """Return settings of a pod and of the external client: no forwarding, and ICMP errors without rate limit."""
     return {path: value for family in families for path, value in _HOST[family].items()}
 
 
 def of_router(families: Iterable[Family]) -> Settings:
-    """Settings of a node and of the fabric: the same, with forwarding."""
+    """Return settings of a node and of the fabric: the same, with forwarding."""
     return {path: value for family in families for path, value in {**_HOST[family], **_ROUTER[family]}.items()}
 
 
 def of_neighbours(families: Iterable[Family]) -> Settings:
-    """Settings of a netns in which others make links whose ends ask for each other: they have link-local addresses."""
+    """Return settings of a netns whose links resolve neighbours: they need link-local addresses."""
     return {"ipv6/conf/default/addr_gen_mode": "0"} if "IPv6" in families else {}
 
 
 def of_one_that_keeps_its_routes(families: Iterable[Family], link: str) -> Settings:
-    """Settings of a netns that takes no ICMP redirect: the kernel would if `all` or the link did."""
+    """Return settings of a netns that ignores ICMP redirects, for which `all` and the link must both be off."""
     version: Mapping[Family, str] = {"IPv4": "ipv4", "IPv6": "ipv6"}
     return {f"{version[each]}/conf/{where}/accept_redirects": "0" for each in families for where in ("all", link)}
 
 
 def of_programs() -> Settings:
-    """Settings of a pod whose programs have no capabilities, as containerd has them: any port, and ping."""
-    last = 0 if sandbox.left() else 65534  # in a user namespace of ours there is one group
+    """Return settings of a pod whose programs have no capabilities, as in containerd: any port, and ping."""
+    last = 0 if sandbox.left() else 65534  # a user namespace of ours has one group
     return {"ipv4/ip_unprivileged_port_start": "0", "ipv4/ping_group_range": f"0 {last}"}
 
 
@@ -89,7 +89,7 @@ def _write(path: str, value: str) -> None:
 
 
 def explain(path: str, value: str, error: OSError) -> str:
-    """Return why a setting could not be written, and the remedy."""
+    """Return why a setting cannot be written, and the remedy."""
     foreign = "the netns does not belong to this user namespace; call harness.netns.sandbox.enter() first"
     no_ipv6 = "; is IPv6 disabled (ipv6.disable=1 on the kernel's command line)? Ask for IPv4 alone"
     reasons = {

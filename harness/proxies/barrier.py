@@ -1,8 +1,7 @@
-"""Writes objects without effect: a component that has seen them has seen everything that was written before.
+"""Writes objects without effect: a proxy that has seen them has seen all earlier writes.
 
-Services and EndpointSlices come to a proxy by watches of their own, each in order. A Service without cluster IP and an
-EndpointSlice of no Service cost a proxy nothing: no rule changes. A proxy whose log mentions them has seen all earlier
-writes.
+A proxy watches Services and EndpointSlices separately, each in order. A Service without cluster IP and an EndpointSlice
+without Service change no rule. A proxy whose log mentions them has received all earlier writes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class BarrierObjects:
         return str((listed.body.get("metadata") or {}).get("resourceVersion") or "")
 
     def write(self) -> tuple[str, str]:
-        """Write a new Service and EndpointSlice. Returns their name and resource version; "" both without a server."""
+        """Write a new Service and EndpointSlice. Returns their name and resource version, both "" without a server."""
         name = f"c-{next(self._numbers)}"
         try:
             self._make_namespace()
@@ -53,7 +52,7 @@ class BarrierObjects:
         try:
             self._api.create("namespaces", "", {"metadata": {"name": self._namespace}})
         except RefusedError as error:
-            if error.response.code != 409:  # it is there already
+            if error.response.code != 409:  # it exists already
                 raise
         self._made_namespace = True
 

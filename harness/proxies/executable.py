@@ -18,7 +18,7 @@ from harness.recipes.recipe import Recipe
 
 
 class ExecutableProxy:
-    """The programs of a recipe, on each node, and those that run once a cluster."""
+    """The programs of a recipe on each node, and those that run once per cluster."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe, *, pod_cidrs: Sequence[str], mode: str = "unknown") -> None:
         self.name, self.version, self.mode = recipe.name, recipe.version, mode
@@ -32,14 +32,14 @@ class ExecutableProxy:
         self._programs = Programs(plane, recipe)
 
     def setup_cluster(self, outside: Host) -> None:
-        """Apply the objects of the recipe; its programs that run once will run there. Raises `StartError`."""
+        """Apply the objects of the recipe; its cluster programs will run there. Raises `StartError`."""
         self._outside = outside
         self._programs.apply_objects()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the programs of a node, after those that run once if no node has any yet.
+        """Start the programs of a node; before the first node, start the cluster programs.
 
-        They have only one version: raises `UnavailableError` for another release.
+        The programs have one version only: raises `UnavailableError` for another release.
         """
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
@@ -57,49 +57,47 @@ class ExecutableProxy:
         return internal_addresses(self._programs.api.get("nodes", "", node))[0]
 
     def stop(self, node: str) -> None:
-        """Stop the programs of a node; its rules stay as they are. With the last node those stop that run once."""
+        """Stop the programs of a node; its rules stay. With the last node, the cluster programs stop too."""
         self._programs.stop(node)
         if not self._programs.running:
             self._programs.stop(CLUSTER)
 
     def close(self) -> None:
-        """Stop all programs; their rules end with the nodes."""
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks of all nodes held for the recipe's time. Takes up to a second more than that."""
+        """Return whether all checks of all nodes hold for `quiet_seconds`. Takes up to a second longer."""
         return self._programs.synced()
 
     @property
     def tells_when_done(self) -> bool:
-        """True if a program has `synced` checks, and all programs run on nodes, where one sees whether they rest."""
+        """True if a program has `synced` checks, and all programs run on nodes, where the suite sees whether they are
+        idle.
+        """
         return self._tells and not self._has_cluster_programs
 
     @property
     def wiring(self) -> Wiring | None:
-        """What attaches pods, if the recipe has commands for that."""
         return self._programs.pods
 
     @property
     def clients(self) -> Clients | None:
-        """Where clients make their sockets, if each node has a control group."""
         return self._programs.clients
 
     @property
     def lacking(self) -> str:
-        """The check that did not hold in the last look, with its node; "" if all held."""
         return self._programs.lacking
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return what its command for that says of a Service, or the last lines of its log about it."""
+        """Return the output of the `explain` command about a Service, or the last log lines about it."""
         return self._programs.explain(node, namespace, service)
 
     def decisions(self, node: str) -> str:
-        """Return what its command for that says of the first Services; "" without one."""
+        """Return the output of the `explain` command about the first Services; "" without one."""
         return self._programs.decisions(node)
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the logs and the rules of a node, the files of its programs, and the same of those that run once."""
+        """Return logs, rules and files of a node, and those of the cluster programs."""
         of_cluster = self._programs.evidence(CLUSTER)
         if node not in self._namespaces:
             return of_cluster

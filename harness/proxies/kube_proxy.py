@@ -1,7 +1,7 @@
 """kube-proxy on every node: a binary of any version, configured for a bare netns.
 
 Its configuration differs from the defaults only where a netns requires it, or where a default would hide an effect from
-a test: it writes no sysctls that only the first netns has, and syncs more often than once a second.
+a test: it writes no sysctls that exist only in the first netns, and syncs more than once per second.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ HEALTH_PORT, METRICS_PORT = 10256, 10249
 
 READY_SECONDS = 20.0
 BARRIER_SECONDS = 1.0  # that one call of `synced` may take
-_LABEL_SECONDS = 1.0  # from being ready to logging its node's labels; it takes milliseconds
-_STARTS = 5  # at most, until one knows its node's zone
+_LABEL_SECONDS = 1.0  # from ready to logging its node's labels, which takes milliseconds
+_STARTS = 5  # at most, until a proxy knows its node's zone
 _QUIET_SECONDS = 0.05  # without a log line, for versions that do not log the IP family of a sync
 _LOOK = 0.002
 
@@ -45,11 +45,11 @@ _QUEUED = re.compile(
 _UNKNOWN_GATE = re.compile(r"unrecognized feature gate: (\w+)")
 _PACKAGES = {"nft": "nftables", "iptables": "iptables", "ip6tables": "iptables", "conntrack": "conntrack"}
 _TOOLS = {"nftables": ("nft",), "iptables": ("iptables", "ip6tables"), "ipvs": ("iptables", "ip6tables", "ipset")}
-_EXECS_CONNTRACK = (1, 31)  # up to this version entries of UDP are deleted by the program conntrack
+_EXECS_CONNTRACK = (1, 31)  # up to this version, the program conntrack deletes UDP entries
 
 
 class KubeProxy:
-    """One kube-proxy a node, of the version asked for, or of that of a scenario's release."""
+    """One kube-proxy per node, of the requested version or of a scenario's release."""
 
     name = "kube-proxy"
 
@@ -64,7 +64,7 @@ class KubeProxy:
     ) -> None:
         """`version` is that of nodes at boot, `booted` the release (of all components) that it belongs to.
 
-        Raises `UnavailableError` if the binary, a program that it runs, or a feature of the kernel is missing.
+        Raises `UnavailableError` if the binary, a program that it runs, or a kernel feature is missing.
         """
         self.mode = mode
         self._asked, self._booted = version, booted
@@ -76,14 +76,14 @@ class KubeProxy:
         self._processes = NodeProcesses(self._connections, "kube-proxy")
         self._barrier_objects = BarrierObjects(self._connections.api, NAMESPACE)
         self._followers: dict[str, Follower] = {}
-        self._revision = ""  # of the API server: proxies have worked on all writes up to it
+        self._revision = ""  # of the API server: proxies have processed all writes up to it
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, in place of one that runs there, and return when it is ready."""
+        """Start the proxy of a node, replacing a running one, and wait until it is ready."""
         of_release = release.version if release.version != self._booted else ""
         entry = find_entry("kube-proxy", of_release or self._asked)
         require(self.mode, entry.version)
-        self._processes.stop(node)  # first: one that runs exits by itself when its configuration changes
+        self._processes.stop(node)  # first, because a running proxy exits when its configuration changes
         command = [str(entry.path), f"--config={self._write_configuration(node, entry.version, release)}", "-v=4"]
         self._revision = ""
         for _ in range(_STARTS):
@@ -126,7 +126,7 @@ class KubeProxy:
     def _knows_its_zone(self, node: str) -> bool:
         """Return whether it knows the labels of its node; True also for a node without zone.
 
-        From 1.34 on kube-proxy starts its watch of the node before it registers the handlers of its labels. If the node
+        Since 1.34, kube-proxy starts its watch of the node before it registers the handlers of the labels. If the node
         arrives in between, the proxy has no zone until the labels change.
         """
         if not zone_of(self._connections.api.get("nodes", "", node)):
@@ -138,19 +138,17 @@ class KubeProxy:
         return follower.labels is not None
 
     def stop(self, node: str) -> None:
-        """Stop the proxy of a node, if one runs; its rules stay as they are."""
         self._processes.stop(node)
 
     def close(self) -> None:
-        """Stop all proxies; their rules end with the nodes."""
         self._processes.close()
         self._connections.close()
 
     def synced(self) -> bool:
-        """Return whether every running proxy has worked on all Services and slices written so far.
+        """Return whether every running proxy has processed all Services and slices written so far.
 
-        Changes of Nodes come by a watch of their own. Of those it covers the zone of the own node, which the log
-        tells. Takes up to a second. Raises `EndedError` if a proxy has ended by itself.
+        Nodes have a watch of their own, of which this covers the zone of the proxy's node, by its log. Takes up to a
+        second. Raises `EndedError` if a proxy has exited on its own.
         """
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:
@@ -164,7 +162,7 @@ class KubeProxy:
         return synced
 
     def _zones(self) -> dict[str, str]:
-        """The zone of each node by its label, "" for none; empty without an API server."""
+        """Return the zone of each node by its label, "" for none; empty without an API server."""
         try:
             nodes = self._connections.api.list("nodes", "")
         except InconclusiveError:
@@ -196,7 +194,7 @@ class KubeProxy:
         return not name or (name in follower.services and name in follower.slices)
 
     def _last_queued(self, node: str) -> dict[str, float] | None:
-        """Return the times when syncs were last queued, by IP family ("" before 1.33); None without an answer."""
+        """Return when syncs were last queued, by IP family ("" before 1.33); None without an answer."""
         try:
             answer = http.get(self._connections.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
         except OSError:
@@ -205,29 +203,29 @@ class KubeProxy:
         return queued if min(queued.values(), default=0.0) >= self._followers[node].labels_at else None
 
     def _has_synced(self, node: str, queued: dict[str, float]) -> bool:
-        """Return whether syncs have ended that began after they were queued. All times are of this machine's clock."""
+        """Return whether syncs that began after the queued times have ended. All times are of this machine's clock."""
         follower = self._followers[node]
         follower.update()
         known = follower.syncs
         if not known or any(each.under_way for each in known.values()):
             return False
-        if "" in queued or "" in known:  # only the last one of both families is known
+        if "" in queued or "" in known:  # only the later of both families is known
             last = max(each.ended for each in known.values())
             began = max(each.began for each in known.values())
             return began >= max(queued.values()) and time.time() - last > _QUIET_SECONDS
         return all(known[family].began >= when for family, when in queued.items() if family in known)
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the last lines of its log about a Service."""
+        """Return the last log lines about a Service."""
         about = f"{namespace}/{service}"
         return self._processes.explain(node, re.escape(about), about)
 
     def decisions(self, node: str) -> str:  # noqa: ARG002  of any node
-        """Return nothing: its log is not a list of decisions."""
+        """Return nothing: its log does not list decisions."""
         return ""
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the rules of a node, the proxy's configuration and log."""
+        """Return the node's rules, the proxy's configuration and log."""
         texts = self._processes.evidence(node)
         if texts:
             texts |= rules_of(node, self._connections.namespace(node), self.mode)
@@ -236,7 +234,7 @@ class KubeProxy:
 
 
 def _without_gate(version: Version, said: str) -> UnavailableError | None:
-    """Return an error if the output of a proxy that exited names an unknown feature gate, else None."""
+    """Return an error if a proxy exited because of an unknown feature gate, else None."""
     unknown = _UNKNOWN_GATE.search(said)
     return UnavailableError(f"kube-proxy {version} has no feature gate {unknown[1]}") if unknown else None
 
@@ -286,9 +284,9 @@ def configuration(
         "metricsBindAddress": f"127.0.0.1:{METRICS_PORT}",
         "detectLocalMode": "ClusterCIDR",
         "clusterCIDR": ",".join(pod_cidrs),
-        # Otherwise it writes sysctls, some of which exist in the first netns only, and exits.
+        # Otherwise it writes sysctls, some of which exist only in the first netns, and exits.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-        # Without loopback: mode iptables would set route_localnet. 0s would mean the default, one second.
+        # Without loopback, because mode iptables would set route_localnet. 0s would mean the default, one second.
         "nodePortAddresses": ["10.0.0.0/8", "fd00:10::/32"],
         mode: {"minSyncPeriod": "1ms", "syncPeriod": "30s"},
         "oomScoreAdj": 0,

@@ -4,9 +4,9 @@ Metrics show when a sync was last queued and when one last ended, and so cannot 
 arrived from one that includes it. The log shows how long each sync took. The lines of versions 1.29 to 1.37, at
 verbosity 4:
 
-    "Skipping service due to ..." service="trafficdist-barrier/c-7"      an event of the Services' watch was handled
+    "Skipping service due to ..." service="trafficdist-barrier/c-7"      an event of the Services' watch is handled
     "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    one of the EndpointSlices' watch
-    "Syncing nftables rules" ipFamily="IPv4"                             the changes of a sync have been taken up
+    "Syncing nftables rules" ipFamily="IPv4"                             a sync has its changes
     "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           and are in the kernel
     "Updated proxier node topology labels" labels={...}                  it knows its node's labels
 
@@ -40,9 +40,9 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6,
 
 @dataclass(slots=True)
 class Syncs:
-    """The syncs of one IP family, or of both if the log does not tell them apart.
+    """The syncs of one IP family, or of both if the log does not distinguish them.
 
-    `under_way` counts those that run; `began` and `ended` are the latest times (Unix) of those that have ended.
+    `under_way` counts running syncs; `began` and `ended` are the latest times (Unix) of finished ones.
     """
 
     under_way: int = 0
@@ -51,7 +51,7 @@ class Syncs:
 
 
 class Follower:
-    """Reads a log as it grows, from its end at the time it is made."""
+    """Reads a log as it grows, from its present end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,8 +60,8 @@ class Follower:
         self.services: set[str] = set()
         self.slices: set[str] = set()
         self.syncs: dict[str, Syncs] = {}
-        self.labels: dict[str, str] | None = None  # of its node, as it was told of them last
-        self.labels_at = 0.0  # when it first said so (Unix time); then it asks for syncs
+        self.labels: dict[str, str] | None = None  # of its node, as the proxy last saw them
+        self.labels_at = 0.0  # when it first logged them (Unix time); then it queues syncs
 
     def update(self) -> None:
         """Read the new lines of the log."""
@@ -96,7 +96,7 @@ class Follower:
             syncs.began = max(syncs.began, syncs.ended - _seconds(found["elapsed"]))
 
     def _take_labels(self, labels: dict[str, str], when: float) -> None:
-        """Each IP family says it once, and asks for its sync after that: the first counts."""
+        """Each IP family logs the labels once and then queues its sync: the first time counts."""
         if labels != self.labels:
             self.labels, self.labels_at = labels, when
 
@@ -111,5 +111,5 @@ def _moment(text: str) -> float:
 
 
 def _seconds(duration: str) -> float:
-    """Parse a duration as Go writes it: "1m2.5s", "21.6ms"."""
+    """Parse a Go duration: "1m2.5s", "21.6ms"."""
     return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(duration))

@@ -1,7 +1,6 @@
-"""The protocol of service proxies under test: they run on nodes, and tell when they have worked on everything.
+"""The protocol of service proxies under test: they run on nodes and report when they have processed all writes.
 
-kube-proxy, the reference and any other proxy look alike behind this narrow seam. The adapter knows how to configure a
-proxy, and how to read its progress.
+An adapter knows how to configure a proxy, and how to read its progress.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from harness.model.release import Release
 from harness.netns.namespace import Namespace
 
-if TYPE_CHECKING:  # which in turn need nothing of a proxy
+if TYPE_CHECKING:  # both import nothing of proxies
     from harness.control_planes.control_plane import ControlPlane
     from harness.netns.fabric import Host, Wiring
     from harness.netns.socket_maker import SocketMaker
@@ -23,31 +22,31 @@ class Proxy(Protocol):
 
     name: str
     version: str
-    """The version in reports; empty if it is that of the release."""
+    """The version in reports; empty if it is the release's."""
     mode: str
     """The kernel mechanism that it programs: nftables, iptables, ipvs, ebpf, or unknown."""
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, in place of one that runs there, and return when it is ready.
+        """Start the proxy of a node, replacing a running one, and wait until it is ready.
 
-        Raises `StartError` with the first error of its log if it does not get ready, and `UnavailableError` if it
+        Raises `StartError` with the first error of its log if it does not become ready, and `UnavailableError` if it
         cannot run as this release.
         """
 
     def stop(self, node: str) -> None:
-        """Stop the proxy of a node, if one runs; its rules stay as they are."""
+        """Stop the proxy of a node, if one runs; its rules stay."""
 
     def close(self) -> None:
-        """Stop all proxies, and leave nothing behind. Idempotent."""
+        """Stop all proxies and remove their files. Idempotent."""
 
     def synced(self) -> bool:
-        """Return whether every running proxy has worked on everything written so far. Raises `EndedError`."""
+        """Return whether every running proxy has processed all writes so far. Raises `EndedError`."""
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the decision of a node for a Service and its reason, as far as the proxy tells it."""
+        """Return the decision of a node about a Service and its reason, as far as the proxy reports it."""
 
     def decisions(self, node: str) -> str:
-        """Return all decisions of a node with their reasons; "" if the proxy does not tell them."""
+        """Return all decisions of a node with their reasons; "" if the proxy does not report them."""
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return rules and logs of a node, as texts by file name."""
@@ -55,53 +54,53 @@ class Proxy(Protocol):
 
 @runtime_checkable
 class TellsWhatLacks(Protocol):
-    """A proxy that can say why `synced` is not true yet."""
+    """A proxy that reports why `synced` is not true yet."""
 
     @property
     def lacking(self) -> str:
-        """The node and the check that did not hold in the last look; "" if all held."""
+        """The node and the check that failed in the last call of `synced`; "" if all held."""
 
 
 @runtime_checkable
 class TellsWhenDone(Protocol):
-    """A proxy whose `synced` may rest on what its own programs say, and not on their silence alone."""
+    """A proxy that may report by itself that it has processed everything."""
 
     @property
     def tells_when_done(self) -> bool:
-        """Whether they say it."""
+        """True if it reports so; otherwise its silence is the only sign."""
 
 
 @runtime_checkable
 class HasClusterPart(Protocol):
-    """A proxy of which something is there once a cluster, beside what runs on each node."""
+    """A proxy with a part that exists once per cluster, besides the programs on each node."""
 
     def setup_cluster(self, outside: Host) -> None:
-        """Make it, before any node is set up; a program of it runs `outside` of the nodes. Raises `StartError`."""
+        """Create it before any node is set up; its programs run `outside` of the nodes. Raises `StartError`."""
 
 
 @runtime_checkable
 class WiresPods(Protocol):
-    """A proxy that may own the interfaces of pods."""
+    """A proxy that may make the interfaces of pods."""
 
     @property
     def wiring(self) -> Wiring | None:
-        """What attaches pods to nodes that have their proxy; None if it owns no interfaces."""
+        """Attaches pods to nodes with a running proxy; None if the proxy makes no interfaces."""
 
 
 class Clients(Protocol):
-    """Where the clients of a cluster make their sockets."""
+    """Makes the sockets of a cluster's clients."""
 
     def of(self, host: Host) -> SocketMaker:
-        """Return who makes the sockets of a node, or of a pod on it."""
+        """Return the maker of sockets of a node, or of a pod on it."""
 
 
 @runtime_checkable
 class PlacesClients(Protocol):
-    """A proxy whose data plane may look at which control group a socket was made in."""
+    """A proxy whose data plane may depend on the control group of a socket."""
 
     @property
     def clients(self) -> Clients | None:
-        """Where clients make their sockets; None if their netns is all that counts."""
+        """Makes the sockets of clients; None if only their netns matters."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]

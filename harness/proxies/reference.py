@@ -1,7 +1,7 @@
 """The reference proxy on every node, in this process.
 
-One of the adapters that know the reference. It watches the store of a control plane in the same process, and any other
-control plane over HTTPS, as one client for all nodes.
+An adapter that imports the reference. It watches the store of a control plane in this process, or any other control
+plane over HTTPS, as one client for all nodes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from reference.client.remote import RemoteClient
 from reference.proxy import ServiceProxy
 from reference.serving import Serving
 
-_SERVICES = 50  # whose decisions are in the evidence
+_SERVICES = 50  # Services whose decisions are in the evidence
 
 
 class ReferenceProxy:
-    """Runs one `ServiceProxy` a node, each with sockets of that node's netns."""
+    """Runs one `ServiceProxy` per node, each with sockets of the node's netns."""
 
     name = "reference"
     version = ""
@@ -48,7 +48,7 @@ class ReferenceProxy:
         self._serving.start()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, in place of one that runs there; it takes over the rules of the former one."""
+        """Start the proxy of a node, replacing a running one; it takes over the rules."""
         self.stop(node)
         self._namespaces[node] = namespace
         with namespace.entered():
@@ -64,12 +64,10 @@ class ReferenceProxy:
         self._running[node] = proxy
 
     def stop(self, node: str) -> None:
-        """Stop the proxy of a node, if one runs; its rules stay as they are."""
         if node in self._running:
             self._running.pop(node).stop()
 
     def close(self) -> None:
-        """Stop all proxies; their rules end with the nodes."""
         for node in list(self._running):
             self.stop(node)
         self._serving.stop()
@@ -77,9 +75,9 @@ class ReferenceProxy:
             self._remote.close()
 
     def synced(self) -> bool:
-        """Return whether the kernel of every node with a running proxy has the rules for everything written so far.
+        """Return whether every node with a running proxy has the rules for all writes so far in its kernel.
 
-        Raises `EndedError` if one has ended by itself.
+        Raises `EndedError` if one has ended on its own.
         """
         for node, proxy in self._running.items():
             if not proxy.running:
@@ -88,25 +86,23 @@ class ReferenceProxy:
         return told and all(proxy.synced() for proxy in self._running.values())
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads that serve and watch, and those of the proxies unless they are not the reference's own."""
+        """Return the threads of servers and watches, and of the proxies if they are the reference's own."""
         proxies = self._running.values() if self._make is ServiceProxy else ()
         watches = () if self._remote is None else self._remote.threads
         return (self._serving.thread, *watches, *(thread for proxy in proxies for thread in proxy.threads))
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the decision of a node for a Service, and its reason."""
         proxy = self._running.get(node)
         return f"{node}: the proxy is stopped" if proxy is None else proxy.explain(namespace, service)
 
     def decisions(self, node: str) -> str:
-        """Return the decisions for the first Services, in sentences."""
         proxy = self._running.get(node)
         return f"{node}: the proxy is stopped; its rules stay in force\n" if proxy is None else _reasons(proxy)
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return the rules of a node, wanted and as listed by the kernel.
 
-        For a node whose proxy is stopped there are only those in the kernel, which stay in force.
+        While its proxy is stopped, a node has only those in the kernel, which stay in force.
         """
         proxy = self._running.get(node)
         can_list = shutil.which("nft", path=search_path())

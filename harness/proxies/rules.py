@@ -17,11 +17,11 @@ _LISTINGS: Mapping[str, Sequence[Sequence[str]]] = {
     "ipvs": [("ipvsadm", "-Ln"), ("ipset", "list"), *_IPTABLES],
 }
 
-_SECONDS = 5  # for one of them
+_SECONDS = 5  # per tool
 
 
 def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
-    """Return the rules of a node, as texts by file name, one for each tool; the text of a missing tool says so."""
+    """Return the rules of a node, one text per tool, by file name; the text of a missing tool says so."""
     commands = _LISTINGS.get(mode, [_NFT, *_IPTABLES])
     return {f"rules-{node}-{command[0]}.txt": _listed(namespace, command) for command in commands}
 

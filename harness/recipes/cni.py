@@ -1,10 +1,9 @@
-"""Runs the plugins of a CNI configuration for one pod, as a container runtime does it (CNI specification, 1.0.0).
+"""Runs the plugins of a CNI configuration for one pod, as a container runtime does (CNI specification 1.0.0).
 
-A program of its own, with the standard library alone, because it is started for each pod that comes and goes, in the
-netns of its node. A recipe's `pods: {cni: FILE}` stands for its two commands.
-
-The addresses of pods are chosen before. Plugins hear of them by the capabilities that CNI's conventions name: `ips`,
-`ipRanges` and `mac`, where the configuration declares them.
+This is a program with the standard library alone, started for each added or deleted pod in the netns of its node. A
+recipe's `pods: {cni: FILE}` stands for its two commands. The harness chooses the addresses of pods beforehand, and
+passes them to plugins by CNI's conventional capabilities `ips`, `ipRanges` and `mac` where the configuration declares
+them.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 USUAL_PATH = "/opt/cni/bin:/usr/lib/cni"
-"""Where plugins are looked for without a variable CNI_PATH."""
+"""The folders of plugins without a variable CNI_PATH."""
 
-_LENGTHS = {4: 24, 6: 64}  # of the prefix that the pods of a node share, by version of IP
+_LENGTHS = {4: 24, 6: 64}  # of a node's pod CIDR, by IP version
 
 
 class CniError(Exception):
-    """A configuration that is none, a plugin that is not there, or what a plugin said when it failed."""
+    """An invalid configuration, a missing plugin, or the error of a plugin."""
 
 
 class Pod(NamedTuple):
@@ -43,13 +42,13 @@ class Pod(NamedTuple):
 
     @property
     def addresses(self) -> list[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
-        """Its addresses, each in the pod CIDR of the node."""
+        """Its addresses, each with the pod CIDR of the node."""
         given = [ipaddress.ip_address(each) for each in (self.pod_ipv4, self.pod_ipv6) if each]
         return [ipaddress.ip_interface(f"{each}/{_LENGTHS[each.version]}") for each in given]
 
     @property
     def offered(self) -> dict[str, Any]:
-        """What a plugin hears under `runtimeConfig`, by capability."""
+        """The values of `runtimeConfig`, by capability."""
         return {
             "ips": [str(each) for each in self.addresses],
             "ipRanges": [[{"subnet": str(each.network)}] for each in self.addresses],
@@ -58,14 +57,14 @@ class Pod(NamedTuple):
 
     @property
     def arguments(self) -> str:
-        """What CNI_ARGS has, with the names that Kubernetes' runtimes use."""
+        """The value of CNI_ARGS, with the names that Kubernetes' runtimes use."""
         uid = self.pod_uid
         known = {"NAMESPACE": self.pod_namespace, "NAME": self.pod, "INFRA_CONTAINER_ID": uid, "UID": uid}
         return ";".join(["IgnoreUnknown=1", *(f"K8S_POD_{key}={value}" for key, value in known.items())])
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return a configuration with its list of plugins; one plugin alone is a list of one. Raises `CniError`."""
+    """Return a configuration with its list of plugins; a single plugin becomes a list of one. Raises `CniError`."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -79,15 +78,15 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def programs(config: Mapping[str, Any]) -> list[str]:
-    """Return the names of all programs that a configuration takes: its plugins, and those of IPAM that they call."""
+    """Return the names of all programs in a configuration: its plugins, and their IPAM plugins."""
     delegated = [each["ipam"]["type"] for each in config["plugins"] if (each.get("ipam") or {}).get("type")]
     return list(dict.fromkeys([*(each["type"] for each in config["plugins"]), *delegated]))
 
 
 def run(verb: str, config: Mapping[str, Any], pod: Pod, kept: Path) -> None:
-    """Add a pod, or delete it, by all plugins of a configuration; `kept` has the result in between.
+    """Add or delete a pod by all plugins of a configuration; `kept` has the result in between.
 
-    Raises `CniError` with the name of the plugin that failed, and if the pod got other addresses.
+    Raises `CniError` with the name of the failed plugin, and if the pod got other addresses.
     """
     result = json.loads(kept.read_text(encoding="utf-8")) if verb == "DEL" and kept.exists() else None
     for plugin in reversed(config["plugins"]) if verb == "DEL" else config["plugins"]:
@@ -143,7 +142,6 @@ def find(name: str, path: str) -> str | None:
 
 
 def main(verb: str, file: str, folder: str, *pod: str) -> int:
-    """Return the exit code."""
     of_pod = Pod(*pod)
     try:
         run(verb, parse(Path(file).read_text(encoding="utf-8")), of_pod, Path(folder) / f"cni-{of_pod.pod_uid}.json")

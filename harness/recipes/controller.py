@@ -1,6 +1,6 @@
 """Any EndpointSlice controller, run by a recipe beside the reference API server.
 
-It runs once, in a netns of its own, in which it reaches the API server as everybody does.
+It runs once, in its own netns, in which it reaches the API server.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ class DescribedControlPlane(EmbeddedControlPlane):
 
     @property
     def controller(self) -> str:
-        """The name and version of the recipe, for reports."""
         return f"{self._recipe.name} {self._recipe.version}".rstrip()
 
     @property
     def lacking(self) -> str:
-        """The check that did not hold in the last look; "" if all held."""
+        """The check that failed in the last call of `synced`; "" if all held."""
         return self._programs.lacking if self._programs else ""
 
     def start_controller(self, release: Release) -> None:
-        """Start the programs. They have only one version: raises `UnavailableError` for another release."""
+        """Start the programs. They have one version only: raises `UnavailableError` for another release."""
         if (release.version, dict(release.gates)) != (self.release.version, dict(self.release.gates)):
             raise UnavailableError(f"{self._recipe.name} is one program, which cannot be of release {release}")
         if self._programs is None or self._place is None:
@@ -48,12 +47,10 @@ class DescribedControlPlane(EmbeddedControlPlane):
         self._programs.start(_PLACE, self._place, FAMILIES, {})
 
     def stop_controller(self) -> None:
-        """Stop the programs; slices stay."""
         if self._programs:
             self._programs.stop(_PLACE)
 
     def stop(self) -> None:
-        """Stop all, and leave nothing behind. Idempotent."""
         if self._programs:
             self._programs.close()
         super().stop()
@@ -61,18 +58,17 @@ class DescribedControlPlane(EmbeddedControlPlane):
             self._place.close()
 
     def synced(self) -> bool:
-        """Return whether all checks held for the recipe's time; True while one of both is stopped.
+        """Return whether all checks hold for `quiet_seconds`; True while either is stopped.
 
-        Raises `EndedError` if a program has ended by itself.
+        Raises `EndedError` if a program has exited on its own.
         """
         if self._programs is None or not self._programs.running:
             return True
         return not self._informer.connected or self._programs.synced()
 
     def metrics(self) -> str:
-        """Raise `UnavailableError`: what its metrics are called is not known."""
+        """Raise `UnavailableError`, because the names of its metrics are unknown."""
         raise UnavailableError(f"nothing says what metrics {self._recipe.name} has")
 
     def evidence(self) -> dict[str, str]:
-        """Return the logs of the programs, and their files."""
         return self._programs.evidence(_PLACE) if self._programs else {}

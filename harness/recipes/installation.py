@@ -1,7 +1,7 @@
-"""How a recipe brings a proxy to a kind cluster: what is installed there once, and what tells that it is ready.
+"""Key `kind` of a recipe: the installation of a proxy on a kind cluster, and the workloads that must become ready.
 
-On the embedded cluster the suite starts programs itself. On a real one kubelets do: a recipe has manifests, or a
-command that installs what it likes. Everything is validated before a cluster is made.
+On the embedded cluster the suite starts programs itself. On a kind cluster kubelets do: a recipe has manifests, or a
+command that installs anything. Everything is validated before a cluster is made.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WORKLOADS = {"daemonset": "DaemonSet", "deployment": "Deployment", "statefulset
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What runs pods, and is waited for."""
+    """An object that runs pods, and must become ready."""
 
     kind: str
     namespace: str
@@ -51,9 +51,9 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What is installed on a kind cluster in place of kube-proxy, in this order: images, objects, a command.
+    """What replaces kube-proxy on a kind cluster, in this order: images, objects, a command.
 
-    `cni` is a default of --cni: a file, or "none" for what brings a network of its own.
+    `cni` is the default of --cni: a file, or "none" for a proxy with a network of its own.
     """
 
     objects: Annotated[tuple[Object, ...], Mark.READ] = ()
@@ -65,15 +65,14 @@ class Installation:
 
     @property
     def daemon_sets(self) -> tuple[Workload, ...]:
-        """What runs a pod on each node: the proxies."""
+        """The workloads that run a pod on each node: the proxies."""
         return tuple(each for each in self.ready if each.kind == "DaemonSet")
 
     def objects_with(self, known: Mapping[str, str]) -> tuple[Object, ...]:
-        """Return the objects with placeholders filled in; braces around anything else stay."""
+        """Return the objects with placeholders filled in; other braces stay."""
         return tuple(_filled(each, known) for each in self.objects)
 
     def command_with(self, known: Mapping[str, str]) -> list[str]:
-        """Return the command with placeholders filled in."""
         return [fill(each, known) for each in self.install]
 
 
@@ -98,7 +97,7 @@ def parse_installation(given: Any, folder: Path) -> Installation:
 
 
 def images_in(objects: tuple[Object, ...]) -> list[str]:
-    """Return the images that pods of these objects are made of, each once."""
+    """Return the images of all pods of these objects, each once."""
     found: dict[str, None] = {}
     for each in objects:
         spec = each.get("spec") or {}

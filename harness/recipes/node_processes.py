@@ -1,8 +1,7 @@
-"""A program of a proxy on each node: its connection to the API server, start, stop and log.
+"""A program on each node: its connection to the API server, start, stop and log.
 
-Adapters of proxies that are programs share it, and that of a DNS server, whose programs run in a pod. The API server
-listens on loopback of this process's netns; each of theirs gets a socket of the same address and port, so that one
-kubeconfig works everywhere.
+Adapters share it for all judged programs. The API server listens on loopback of this process's netns. Each netns of a
+program gets a socket with the same address and port, so one kubeconfig works everywhere.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from harness.recipes.readiness import PATTERN_SECONDS
 API_SECONDS = 5.0  # the time limit of a request
 LINES = 10  # of a log, at most, in an explanation
 LOG_LETTERS = 300_000  # of a log, at most, in the evidence
-_LOOK = 0.01  # seconds between two looks at a program that starts
+_LOOK = 0.01  # seconds between two checks of a starting program
 
 
 class Connections:
-    """How programs reach the API server from any netns; `kubeconfig` is the file for all of them, in their `folder`."""
+    """The connections of programs to the API server from any netns; `kubeconfig` is one file for all, in `folder`."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -44,17 +43,16 @@ class Connections:
         self._namespaces: dict[str, Namespace] = {}
 
     def namespace(self, node: str) -> Namespace:
-        """Return the netns of a node. Raises `KeyError` for one that never had a program."""
+        """Return the netns of a node. Raises `KeyError` for a node that never had a program."""
         return self._namespaces[node]
 
     def open(self, node: str, namespace: Namespace) -> None:
-        """Let the API server be reached in the netns of a node, under its own address. Idempotent."""
+        """Make the API server reachable in the netns of a node, under its own address. Idempotent."""
         if node not in self._namespaces:
             self._plane.listen(_listening(namespace, self._address))
             self._namespaces[node] = namespace
 
     def close(self) -> None:
-        """Remove the folder. Idempotent."""
         self.api.close()
         self._own.close()
 
@@ -63,14 +61,13 @@ class NodeProcesses:
     """One program, on each node."""
 
     def __init__(self, connections: Connections, name: str) -> None:
-        """`name` is that of the program in errors."""
+        """`name` is the program's name in errors."""
         self._connections = connections
         self._name = name
         self._running: dict[str, Process] = {}
 
     @property
     def running(self) -> Mapping[str, Process]:
-        """The running programs, by node."""
         return self._running
 
     def log(self, node: str) -> Path:
@@ -80,7 +77,7 @@ class NodeProcesses:
     def start(
         self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Process:
-        """Run a command on a node, in place of one that runs there, and do not wait until it is ready."""
+        """Run a command on a node, replacing a running one, without waiting until it is ready."""
         self.stop(node)
         self._connections.open(node, namespace)
         self._running[node] = process.start(
@@ -89,9 +86,9 @@ class NodeProcesses:
         return self._running[node]
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until `missing` returns ""; it says in words what is missing. `within` is in seconds before time scale.
+        """Wait until `missing` returns "", else what is missing. `within` is in seconds before the time scale.
 
-        A program that exits or is not ready in time is stopped; raises `StartError` with the first error of its log.
+        Stops a program that exits or is not ready in time; raises `StartError` with the first error of its log.
         """
         starting, deadline = self._running[node], time.monotonic() + within * time_scale()
         while lacking := missing():
@@ -108,23 +105,21 @@ class NodeProcesses:
         raise starting.broken(f"was not ready after {within * time_scale():g} s: {lacking}")
 
     def check(self) -> None:
-        """Raise `EndedError` for the first program that has exited by itself."""
+        """Raise `EndedError` for the first program that has exited on its own."""
         for running in self._running.values():
             running.expect_alive()
 
     def stop(self, node: str) -> None:
-        """Stop the program of a node, if one runs."""
         running = self._running.pop(node, None)
         if running is not None:
             running.stop()
 
     def close(self) -> None:
-        """Stop all. Idempotent."""
         for node in list(self._running):
             self.stop(node)
 
     def explain(self, node: str, pattern: str, about: str) -> str:
-        """Return the last lines of a node's log that a regular expression finds, which are `about` something."""
+        """Return the last lines of a node's log that match a regular expression, with what they are `about`."""
         import regex  # noqa: PLC0415  only where something is explained; unlike `re` it can be told to stop
 
         if node not in self._running:
@@ -138,14 +133,14 @@ class NodeProcesses:
         return f"{node}: the last lines of {self._name} about {about}:{shown or ' none'}"
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the log of a node, as text by file name; empty for one that never had a program."""
+        """Return the log of a node, as text by file name; empty for a node that never had a program."""
         if not self.log(node).exists():
             return {}
         return {f"{self._name}-{node}.log": self.log(node).read_text("utf-8", errors="replace")[-LOG_LETTERS:]}
 
 
 def server_of(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:
-    """Return the URL of the API server of a kubeconfig, and its host and port."""
+    """Return the URL of the API server in a kubeconfig, and its host and port."""
     url = kubeconfig["clusters"][0]["cluster"]["server"]
     parts = urlsplit(url)
     return url, (parts.hostname or "", parts.port or 443)

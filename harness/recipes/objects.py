@@ -1,7 +1,7 @@
-"""Objects of the Kubernetes API that a recipe has created before its programs start: definitions, configuration.
+"""API objects of a recipe, created before its programs start: CustomResourceDefinitions, configuration.
 
-They are applied, in their order, as `kubectl apply --server-side` does it: one that is there already is changed. What a
-CustomResourceDefinition brings is served before anything else is done.
+They are applied in their order, like `kubectl apply --server-side`: an existing object is changed. The kinds of a
+CustomResourceDefinition are served before the next step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _APPLY = "application/apply-patch+yaml"
 
 
 def parse_objects(given: Any, folder: Path, name: str = "objects") -> tuple[Object, ...]:
-    """Return the objects of a list, of manifests and of YAML files in a folder. Raises `UsageError` with the key."""
+    """Return the objects in a list of manifests and YAML files in a folder. Raises `UsageError` with the key."""
     if not isinstance(given, list):
         raise UsageError(f"key {name}: want a list of manifests, and of YAML files that have some")
     found = []
@@ -51,12 +51,11 @@ def _check(given: Any, key: str) -> None:
 
 
 def defines_kinds(objects: tuple[Object, ...]) -> bool:
-    """Return whether a CustomResourceDefinition is among them."""
     return any(each["kind"] == _DEFINITION for each in objects)
 
 
 def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
-    """Apply them in their order. Raises `StartError` that names `who` wants it, the object, and why it is refused."""
+    """Apply them in their order. Raises `StartError` with `who` wants the object, its name, and the reason."""
     for each in objects:
         what = f"{who}: object {each['kind']} {each['metadata']['name']}"
         path = _path_of(api, each, what)
@@ -69,7 +68,7 @@ def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
 
 
 def _path_of(api: Api, manifest: Object, what: str) -> str:
-    """Return the URL path of an object, by what the API server says that it serves."""
+    """Return the URL path of an object, from the API server's discovery."""
     version, metadata = manifest["apiVersion"], manifest["metadata"]
     served = next((each for each in _served(api, version) if each["kind"] == manifest["kind"]), None)
     if served is None:
@@ -79,7 +78,7 @@ def _path_of(api: Api, manifest: Object, what: str) -> str:
 
 
 def _served(api: Api, version: str) -> list[Object]:
-    """Return the resources of a group and version, without their subresources; none where it is not served."""
+    """Return the resources of a group and version, without subresources; none if it is not served."""
     answer = api.request("GET", _root(version))
     listed = answer.body.get("resources") or () if answer.code == 200 else ()
     return [each for each in listed if "/" not in each["name"]]
@@ -90,7 +89,7 @@ def _root(version: str) -> str:
 
 
 def _await_served(api: Api, path: str, what: str) -> None:
-    """Wait until the kinds of a definition are established, and served in all their versions."""
+    """Wait until the kinds of a definition are established, and served in all versions."""
     lacking = "the condition Established"
 
     def served() -> bool:

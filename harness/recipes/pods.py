@@ -1,8 +1,8 @@
-"""The interfaces of pods that commands of a recipe make: for a data plane that owns them.
+"""The interfaces of pods, made by the commands of a recipe: for a data plane that owns them.
 
-Some data planes are at work where a pod is attached: a program of BPF on its interface, a port of a switch. They make
-that interface, as a plugin of CNI or their own agent does it on a machine. The harness makes the pod's netns and
-chooses its addresses, as a container runtime and an IPAM do, and says how the interface is to be.
+Some data planes work where a pod is attached: a BPF program on its interface, or a switch port. They make that
+interface, like a CNI plugin or their own agent on a machine. The harness makes the pod's netns and chooses its
+addresses, like a container runtime and IPAM, and passes the names and addresses of the interface.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OF_POD: Mapping[str, str] = {
     "interface": "the name that its interface is to have",
     "host_interface": "a name for the node's end of the link that no other pod's has",
 }
-"""The placeholders that only the commands of `pods` have, with their meanings."""
+"""The placeholders that only the commands of `pods` have."""
 
 INTERFACE = "eth0"
 SECONDS = 10.0  # for a command
@@ -46,7 +46,7 @@ _CLOSED_PORT = 9
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
-    """The commands of a recipe; without one to detach a pod, what made its interface ends with its netns.
+    """The commands of a recipe. Without `detach`, the interface ends with the pod's netns.
 
     `cni` is the path of the CNI configuration that they stand for, with placeholders; "" without one.
     """
@@ -57,7 +57,7 @@ class PodCommands:
 
 
 def by_cni(file: str) -> PodCommands:
-    """Return the commands that attach pods as a CNI configuration says; the file's path may have placeholders."""
+    """Return the commands that attach pods by a CNI configuration; the file's path may have placeholders."""
     program = tuple(literal(each) for each in (sys.executable, "-IS", cni.__file__))
     of_pod = tuple(f"{{{each}}}" for each in cni.Pod._fields)
     add, delete = ((*program, verb, file, "{folder}", *of_pod) for verb in ("ADD", "DEL"))
@@ -68,21 +68,21 @@ class RunThere(Protocol):
     """Runs commands on the nodes of a cluster."""
 
     def run(self, node: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command, with the values of `more`, and run it on a node. Raises `InconclusiveError`."""
+        """Fill in a command, also with the values of `more`, and run it on a node. Raises `InconclusiveError`."""
 
     def namespace(self, node: str) -> Namespace:
         """Return the netns of a node."""
 
 
 class PodInterfaces:
-    """Attaches pods, and detaches them, by commands. A pod is attached when it answers its node."""
+    """Attaches and detaches pods by commands. A pod is attached when it answers its node."""
 
     def __init__(self, commands: PodCommands, there: RunThere) -> None:
         self._commands, self._there = commands, there
         self._attached: dict[Host, Port] = {}
 
     def attach(self, port: Port) -> None:
-        """Attach a pod. Raises `InconclusiveError` with the first error of the command; the pod is detached then."""
+        """Attach a pod. Detaches it before it raises `InconclusiveError` with the first error of the command."""
         self._attached[port.pod] = port
         try:
             self._run("attach", self._commands.attach, port)
@@ -99,7 +99,7 @@ class PodInterfaces:
             self._run("detach", self._commands.detach, port)
 
     def close(self) -> None:
-        """Detach all pods, as far as that can be done. Idempotent."""
+        """Detach all pods, as far as possible. Idempotent."""
         for pod in list(self._attached):
             with contextlib.suppress(HarnessError):
                 self.detach(pod)
@@ -139,7 +139,7 @@ def _values(port: Port) -> dict[str, str]:
 
 
 def _answers(node: Namespace, address: str) -> bool:
-    """Return whether a host says, within a moment, that nobody listens at an address."""
+    """Return whether a host soon refuses a connection to an address, where no program listens."""
     with node.socket(NUMBERS["IPv6" if ":" in address else "IPv4"], socket.SOCK_STREAM) as asking:
         asking.settimeout(_TRY_SECONDS)
         return asking.connect_ex((address, _CLOSED_PORT)) == errno.ECONNREFUSED

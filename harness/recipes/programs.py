@@ -1,7 +1,7 @@
-"""Runs the programs of a recipe, in one netns or in several: their files, their checks, their logs.
+"""Runs the programs of a recipe, in one netns or several: their files, checks and logs.
 
-Only the checks tell when they have worked on everything. All must hold for a while without a break, since the latest
-writes may not have reached the programs when they are made first.
+Only the checks show when the programs have processed all writes. All checks must hold for a while without a break,
+because the latest writes may not have arrived at the first check.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from harness.recipes.readiness import ProgramPlace, missing
 from harness.recipes.recipe import ByLog, Program, Recipe
 
 BARRIER_SECONDS = 1.0
-EXPLAIN_SECONDS = 5.0  # for a command that explains
-LINES = 40  # of what a command says, at most, in an explanation
-SERVICES = 10  # about which a command is asked for the evidence
+EXPLAIN_SECONDS = 5.0  # for the command of `explain`
+LINES = 40  # of a command's output, at most, in an explanation
+SERVICES = 10  # Services in the evidence, with the output of the command of `explain`
 CLUSTER = "cluster"
-"""Where the programs run that run once, in names of files and in errors."""
+"""The place of the cluster programs, in file names and errors."""
 
 _LOOK = 0.01
 
 
 class _Part:
-    """One program of the recipe, wherever it runs; each place is known by the name of its node or pod."""
+    """One program of the recipe, in all its places; a place has the name of its node or pod."""
 
     def __init__(self, connections: Connections, program: Program) -> None:
         self.program = program
@@ -59,25 +59,24 @@ class _Part:
         self.processes.await_ready(where, lambda: missing(program.ready, place), program.ready_seconds)
 
     def environment(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return its variables."""
         return {name: fill(template, values) for name, template in self.program.environment}
 
     def lacking(self) -> str:
-        """Return the first of its checks that does not hold, and where; "" if all hold."""
+        """Return the first failing check, and where; "" if all hold."""
         for where in self.processes.running:
             if text := missing(self.program.synced, self._places[where]):
                 return f"{self.program.name} on {where}: {text}"
         return ""
 
     def evidence(self, where: str, folder: Path) -> dict[str, str]:
-        """Return its log and its files, as texts by file name; empty where it never ran."""
+        """Return its log and files, as texts by file name; empty where it never ran."""
         files = [name for name, _ in self.program.files] if where in self._places else []
         texts = {f"{self.program.name}-{where}-{name}": (folder / name).read_text("utf-8") for name in files}
         return texts | self.processes.evidence(where)
 
 
 class Programs:
-    """The programs of one recipe, on each node or in one pod, and those that run once in a cluster."""
+    """The programs of one recipe on each node or in one pod, and those that run once per cluster."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -86,34 +85,32 @@ class Programs:
         self._of_cluster = [_Part(self._connections, each) for each in recipe.cluster_programs]
         self._all = [*self._of_cluster, *self._parts]
         self._rooms: dict[str, Room] = {}
-        self._filled: dict[str, dict[str, str]] = {}  # the values of placeholders that all have, by place
+        self._filled: dict[str, dict[str, str]] = {}  # the values of common placeholders, by place
         self.pods = PodInterfaces(recipe.pods, self) if recipe.pods else None
         self.clients = ClientGroups(self._rooms.__getitem__) if "cgroup2" in recipe.isolation else None
-        self.lacking = ""  # which check did not hold in the last look of `synced`, and where
+        self.lacking = ""  # the failing check in the last call of `synced`, and where
 
     @property
     def api(self) -> Api:
-        """A client of the API server that the programs have."""
         return self._connections.api
 
     @property
     def running(self) -> bool:
-        """True if programs of a node were started, and not stopped."""
+        """True if programs of a node run."""
         return any(part.processes.running for part in self._parts)
 
     def apply_objects(self) -> None:
-        """Apply the objects of the recipe. Raises `StartError`."""
         apply(self.api, self._recipe.objects, self._recipe.name)
 
     def start_of_cluster(self, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Start the programs that run once, as `start` does it."""
+        """Start the cluster programs, like `start`."""
         self._start(CLUSTER, self._of_cluster, namespace, {**values, **self._values(CLUSTER, namespace, families)})
 
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Start the programs in a netns, in place of those that run there, each when the one before is ready.
+        """Start the programs in a netns, replacing running ones, each when the one before is ready.
 
-        `values` are those of the kind's own placeholders. Raises `StartError` with the first error of a log; none runs
-        there then.
+        `values` are those of the kind's own placeholders. Stops all before it raises `StartError` with the first error
+        of a log.
         """
         self._filled[where] = {**values, **self._values(where, namespace, families)}
         self._start(where, self._parts, namespace, self._filled[where])
@@ -129,7 +126,7 @@ class Programs:
             raise
 
     def _room(self, where: str) -> Room | None:
-        """Return the room of a node, which it keeps, as a machine does, however often its programs are started."""
+        """Return the room of a node, which stays when its programs restart, as a machine would."""
         if self._recipe.isolation and where not in self._rooms:
             try:
                 self._rooms[where] = Room(where, self._recipe.isolation)
@@ -149,7 +146,7 @@ class Programs:
         }
 
     def stop(self, where: str) -> None:
-        """Stop the programs that run there, the last one first."""
+        """Stop the programs in a place, the last one first."""
         for part in reversed(self._all):
             part.processes.stop(where)
 
@@ -166,9 +163,9 @@ class Programs:
         self._connections.close()
 
     def synced(self) -> bool:
-        """Return whether all checks held everywhere for the recipe's time. Takes up to a second more than that.
+        """Return whether all checks hold everywhere for `quiet_seconds`. Takes up to a second longer.
 
-        Raises `EndedError` for a program that has ended by itself.
+        Raises `EndedError` for a program that has exited on its own.
         """
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds
         since = time.monotonic()
@@ -186,7 +183,7 @@ class Programs:
             time.sleep(_LOOK)
 
     def explain(self, where: str, namespace: str, service: str) -> str:
-        """Return what the recipe's command says of a Service, or else the last lines of the logs about it."""
+        """Return the output of the recipe's command about a Service, or the last log lines about it."""
         if where not in self._parts[0].processes.running:
             return f"{where}: {self._recipe.name} is stopped"
         about, explain = f"{namespace}/{service}", self._recipe.explain
@@ -199,22 +196,22 @@ class Programs:
         return "\n  ".join([f"{where}: {self._recipe.name} about {about}, by command:", *lines[:LINES], *more])
 
     def decisions(self, where: str) -> str:
-        """Return what the recipe's command says of the first Services; "" without a command."""
+        """Return the output of the recipe's command about the first Services; "" without a command."""
         explain = self._recipe.explain
         if isinstance(explain, ByLog) or where not in self._filled:
             return ""
         values = [self._filled[where] | _of_service(each) for each in self.api.list("services", "")[:SERVICES]]
-        commands = dict.fromkeys(map(explain.filled, values))  # one that names no Service is run once
+        commands = dict.fromkeys(map(explain.filled, values))  # a command without placeholders of a Service runs once
         return "\n".join(f"$ {shlex.join(each)}\n{self._answer(where, each)}\n" for each in commands)
 
     def _service(self, namespace: str, name: str) -> Object:
-        """Return a Service; one that is gone has an empty spec."""
+        """Return a Service; a deleted one has an empty spec."""
         with contextlib.suppress(HarnessError, RefusedError):
             return self.api.get("services", namespace, name)
         return {"metadata": {"namespace": namespace, "name": name}, "spec": {}}
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
-        """Return the output of a command there, and how it ended if it failed."""
+        """Return the output of a command in a place, and its exit code if it failed."""
         entering, environment = self._entering(where, command), self._environment(where)
         try:
             ended = programs.run(self.namespace(where), entering, timeout=EXPLAIN_SECONDS, environment=environment)
@@ -239,9 +236,9 @@ class Programs:
         return self._connections.namespace(where)
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command, with the values of `more`, and run it to its end; its log is of all about pods there.
+        """Fill in a command, also with the values of `more`, and run it to its end; pods of a place share one log.
 
-        It has so many seconds before the time scale. Raises `InconclusiveError` with the first error of its log.
+        `within` is in seconds before the time scale. Raises `InconclusiveError` with the first error of its log.
         """
         values = {**self._filled[where], **more}
         filled = self._entering(where, [fill(part, values) for part in command])

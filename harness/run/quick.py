@@ -1,8 +1,9 @@
 """Chooses the requirements of a quick run: those that find most mutants in half a minute.
 
-A vendor who saves a file wants to know the likeliest mistakes at once. Each requirement names mutants that it finds,
-and its duration is estimated. The one that finds most new mutants per second comes first, as long as time is left.
-Measured durations are not used, so the same requirements run on every machine.
+A vendor who saves a file wants to see the likeliest mistakes at once, and the others before the release. Each
+requirement names the mutants that it finds, and has an expected duration. The choice adds the requirement with most new
+mutants per second until no more fits. Durations measured on this machine play no part: the same requirements run
+everywhere, so a changed verdict is about the implementation.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from harness.run.workers import count_workers, predicted, usual
 from harness.settings.settings import Settings
 
 BUDGET = 30.0
-"""Seconds that a quick run may take on two processors, as `predicted`, from the start of its workers on."""
+"""The longest predicted time of a quick run on two processors, in seconds, from the start of its workers."""
 
 TWO_PROCESSORS = Machine(2, 8 * 1024**3)
 
-_LEAST = 0.01  # seconds of a requirement: estimates have two decimals
+_LEAST = 0.01  # seconds of a requirement: the tables have two decimals
 
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """The ids of a quick run, of how many, the number of mutants that they name, and that all name; in `seconds`."""
+    """The chosen ids, of how many, and the numbers of mutants that they and all requirements name; in `seconds`."""
 
     ids: tuple[str, ...]
     of: int
@@ -39,16 +40,14 @@ class Quick:
         return f"{len(self.ids)} of {self.of} requirements, known to find {self.mutants} of {self.of_mutants} mutants"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for the controller."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Quick:
-        """Read the values of `to_json`."""
         return cls(**{**values, "ids": tuple(values["ids"])})
 
     def reported(self) -> dict[str, Any]:
-        """Return what a report says of the choice."""
+        """Return the fields of the report."""
         return {
             "requirements": len(self.ids),
             "of": self.of,
@@ -59,9 +58,9 @@ class Quick:
 
 
 def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings: Settings) -> Quick:
-    """Return the choice among what a run would ask; a requirement without known seconds takes the median.
+    """Choose among the requirements of a run; one without expected seconds gets the median.
 
-    Raises `UsageError` if nothing can be chosen, though something is asked.
+    Raises `UsageError` if there are requirements, but none can be chosen.
     """
     kills = {each.id: frozenset(each.kills) for each in asked}
     unknown = usual(seconds)
@@ -77,9 +76,9 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
 
 
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:
-    """Return seconds by id of what finds most new mutants a second, in this order, as far as they fit."""
+    """Return seconds by id of the requirements with most new mutants per second, in this order, as far as they fit."""
     chosen: dict[str, float] = {}
-    new = dict(kills)  # candidates by id, with the mutants that no chosen one finds
+    new = dict(kills)  # by id, mutants that no chosen requirement finds; without ids that are chosen or do not fit
     while new := {each: mutants for each, mutants in new.items() if mutants}:
         best = max(new, key=lambda each: (len(new[each]) / takes[each], each))
         found = new.pop(best)

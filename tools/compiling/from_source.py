@@ -25,7 +25,6 @@ class FromSource:
     def resolve(
         self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
-        """See `Source`."""
         go = self._find()
         release = source.resolve(component, wanted, go, watcher, without=without)
 
@@ -37,7 +36,6 @@ class FromSource:
         return release.version, make
 
     def available(self, component: Binary) -> list[Version]:
-        """See `Source`."""
         return source.available(component, self._find())
 
 

@@ -1,6 +1,6 @@
 """Finds and runs the `go` command, and turns its errors into errors with a remedy.
 
-Everything about Go modules goes through it, so that the user's own settings (GOPROXY, GONOSUMDB, credentials) hold.
+Everything about Go modules uses this command, so the user's own settings apply (GOPROXY, GONOSUMDB, credentials).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_NETWORK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """An installed Go. `jobs`: the number of packages that it compiles at once, 0 for the number of processors."""
+    """An installed Go. `jobs` is the number of packages to compile at once, 0 for the number of processors."""
 
     path: str
     version: str
@@ -54,7 +54,7 @@ class Go:
         return done.stdout
 
     def ask_json(self, *arguments: str, folder: Path) -> Any:
-        """Run a go command with -json, and return its value. Raises like `ask`, and for an error in the value."""
+        """Run a go command with -json, and return its value. Raises like `ask`, also for an error in the value."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)
@@ -66,7 +66,7 @@ class Go:
         return value
 
     def follow(self, *arguments: str, folder: Path, line: Callable[[str], None]) -> None:
-        """Run a long go command; `line` is called with each line of its output. An exception in `line` ends it."""
+        """Run a long go command, and call `line` with each line of its output. An exception in `line` stops it."""
         process = subprocess.Popen(  # noqa: S603  the go command, with arguments that we made
             [self.path, *arguments],
             cwd=folder,

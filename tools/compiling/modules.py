@@ -1,13 +1,13 @@
-"""The small Go module that a component is compiled in: it pins one release and imports the command, nothing else.
+"""The small Go module in which a component is compiled: it pins one release and imports only the command.
 
 Where a release has only packages for a command (`e2e`), the module is that command. It imports staging modules itself,
-and would get them as v0.X.Y, where the components that a release has get them as v0.0.0, which is replaced too: to the
-compiler these are different packages. So v0.X.Y is excluded, and what was compiled for the components serves here.
+and would get them as v0.X.Y, where the release's components get them as v0.0.0, which is replaced too. To the compiler
+these are different packages. So v0.X.Y is excluded, and the cache of the components' compilation applies.
 
-Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose own go.mod replaces each staging module (k8s.io/api, …) by a
-folder of its repository. Outside of that repository the folders do not exist, but each is published as v0.X.Y of the
-same commit: so every such replacement is repeated with that version. Go reads replacements of the main module only, so
-there must be one. The Go version and the GODEBUG settings are the release's, as they change Go's behaviour at run time.
+Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose go.mod replaces each staging module (k8s.io/api, …) by a
+folder of its repository. Outside of the repository the folders do not exist, but each is published as v0.X.Y of the
+same commit, so every replacement is repeated with that version. Go reads replacements only in the main module. The Go
+version and the GODEBUG settings are the release's, because they change Go's behaviour at run time.
 
 Pure: from a parsed go.mod to text.
 """
@@ -86,12 +86,14 @@ def _staging(version: Version, described: Mapping[str, Any]) -> Iterator[str]:
 
 
 def go_file(component: Binary) -> str:
-    """Return the text of the one Go file: the command, or one that is never compiled, as no command can be imported."""
+    """Return the text of the one Go file: the command, or one that is never compiled, because no command can be
+    imported.
+    """
     return component.program or _IMPORT.format(package=component.package)
 
 
 def build_flags(component: Binary, version: Version, *, commit: str = "", time: str = "") -> list[str]:
-    """Return flags for `go build` and `go list`: those of the official build, and the version to print."""
+    """Return flags for `go build` and `go list`: the official build's, and the version to print."""
     flags = ["-mod=mod", "-trimpath"]
     if not component.kubernetes:
         stamp = f" -X go.etcd.io/etcd/api/v3/version.GitSHA={commit[:9]}" if commit and component is ETCD else ""
@@ -101,10 +103,10 @@ def build_flags(component: Binary, version: Version, *, commit: str = "", time: 
         "gitMajor": str(version.major),
         "gitMinor": str(version.minor),
         "gitTreeState": "clean",
-        "gitCommit": commit or "unknown",  # what clients call themselves; the default is a placeholder of git's
+        "gitCommit": commit or "unknown",  # the clients' user agent; the default is a placeholder of git
         "buildDate": time,
     }
     stamps = [f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items() if value]
-    if component is AGNHOST:  # the image has a version of its own, which is not in the module's code
+    if component is AGNHOST:  # the image has its own version, which is not in the module
         stamps.append(f"-X main.Version={version.tag}")
     return [*flags, f"-tags={_TAGS}", f"-ldflags=-s -w {' '.join(stamps)}"]

@@ -1,7 +1,7 @@
 """Compiles a component from its official Go modules.
 
-Go and its module proxy do the work: sources come with checksums from the checksum database, and the compiler's cache
-makes the second component of a release cheap. Pure Go (CGO_ENABLED=0), so the binary runs in any container too.
+Go and its module proxy do the work: the checksum database verifies sources, and the compiler's cache makes the second
+component of a release cheap. Pure Go (CGO_ENABLED=0), so the binary also runs in any container.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from harness.errors import HarnessError, UnavailableError, UsageError
 from tools.compiling import modules
 from tools.compiling.go import Go
 
-_TRIES = 8  # versions that are tried where a proxy lists more than it serves
+_TRIES = 8  # versions to try where a proxy lists more than it serves
 _ROOM = 1_000_000_000  # bytes that must be free; a first compilation takes about 1.5 GB in GOCACHE, 0.7 in GOMODCACHE
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRelease:
-    """A version whose sources are downloaded."""
+    """A version with downloaded sources."""
 
     version: Version
     go_mod: Path
@@ -58,7 +58,7 @@ def _listed(module: str, go: Go) -> set[Version]:
 def resolve(
     component: Binary, wanted: Wanted, go: Go, watcher: Watcher, *, without: Collection[Version] = ()
 ) -> SourceRelease:
-    """Return the newest version for the wish whose sources can be downloaded. Raises `UsageError` if there is none.
+    """Return the newest matching version with downloadable sources. Raises `UsageError` if there is none.
 
     `without` are versions that failed because another module was missing.
     """

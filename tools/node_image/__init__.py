@@ -1,1 +1,1 @@
-"""Makes node images for kind out of Debian's packages and Go modules: see docs/kind-image.md."""
+"""Makes node images for kind from Debian packages and Go modules: see docs/kind-image.md."""

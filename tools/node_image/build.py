@@ -1,8 +1,8 @@
-"""Lets the engine build a node image of what was gathered for it.
+"""Lets the container engine build a node image from its gathered parts.
 
-An image is named for its version, and labelled with a digest of all that it is made of. What has the same digest is not
-built again. What is under way lies in one folder that the next build empties, and in images of the engine with a label
-of ours, which each build removes: nothing is left of one that was killed, once another has run.
+An image is named after its version and labelled with a digest of its parts; an image with the same digest is not built
+again. Unfinished work is in one folder that the next build empties, and in images with a label of ours, which each
+build removes: after a killed build, the next one leaves nothing of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPOSITORY = "trafficdist.dev/kind-node"
 LABEL = "dev.trafficdist.node-image"
 _STEP = f"{LABEL}.step"
 _BUILD_SECONDS = 1800.0
-_SCRIPTS = ("usr/local/bin/", "kind/bin/")  # kind's files that are programs: a module's files have no such mode
+_SCRIPTS = ("usr/local/bin/", "kind/bin/")  # kind's executable files, as a Go module keeps no file modes
 
 
 class Maker:
@@ -41,11 +41,11 @@ class Maker:
         self._dockerfile = (files / "Dockerfile").read_text(encoding="utf-8")
 
     def make(self, gathered: Gathered) -> str:
-        """Return the name of the image, built unless it is there. Raises `UnavailableError`."""
+        """Return the name of the image, built unless it exists. Raises `UnavailableError`."""
         name = f"{REPOSITORY}:{gathered.version.tag}"
         digest = self._digest(gathered)
         waiting = f"{name}: another process builds one; waiting for that"
-        # One at a time, of whatever version: what is removed below is told from another build's steps by nothing.
+        # One build at a time, of any version, because the clean-up below cannot tell the steps of two builds apart.
         with self._cache.locked("node-image", waiting=lambda: self._watcher.say(waiting)):
             self._clear(gathered.version)
             if label_of(self._engine, name) == digest:
@@ -65,7 +65,7 @@ class Maker:
             for path, file in sorted(image.programs.items()):
                 digest.update(f"{image.names} {path} {sha256_of(file)} {image.entrypoint}\n".encode())
             digest.update(image.under or b"")
-        stat = gathered.base.stat()  # a new one is a new file; to read it all takes a second
+        stat = gathered.base.stat()  # a new archive is a new file; reading it takes a second
         digest.update(f"{gathered.kind} {gathered.base} {stat.st_size} {stat.st_mtime_ns}".encode())
         return digest.hexdigest()
 
@@ -82,7 +82,7 @@ class Maker:
             self._clear(gathered.version)
 
     def _clear(self, version: Version) -> None:
-        """Remove what a build leaves: its folder, and images without a name, of its steps and of the one before."""
+        """Remove the remains of a build: its folder, and unnamed images of its steps and of the build before."""
         self._cache.close_workspace(self._cache.workspace("node-image", version, "build"))
         for label in (_STEP, LABEL):
             self._engine.ask("image", "prune", "--force", "--filter", f"label={label}")
@@ -105,11 +105,11 @@ class Maker:
                 member.size = len(text.encode())
                 archive.addfile(member, io.BytesIO(text.encode()))
             _add(archive, "node-image/images.tar", images, 0o644)
-        images.unlink()  # it would be sent to the engine twice
+        images.unlink()  # otherwise it is sent to the engine twice
 
 
 def label_of(engine: ContainerEngine, name: str) -> str:
-    """Return the digest of what an image of that name is made of; "" if there is none."""
+    """Return the digest of the parts of an image; "" if there is no such image."""
     try:
         return engine.ask("image", "inspect", "--format", f'{{{{index .Config.Labels "{LABEL}"}}}}', name).strip()
     except UnavailableError:

@@ -1,4 +1,4 @@
-"""What `trafficdist kind-image` does: makes an image, or says whether the engine has one."""
+"""Makes a node image, or finds one in the engine, for `trafficdist kind-image`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RUNTIME = "runc-without-sys-resource"
 
 
 def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> str:
-    """Return the name of the image, made unless it is there. Raises `UsageError`, `UnavailableError`."""
+    """Return the name of the image, made unless it exists. Raises `UsageError`, `UnavailableError`."""
     contents.check(recipe.kubernetes)
     engine = find_engine()
-    engine.facts()  # before hours of work: does it answer?
+    engine.facts()  # check the engine before hours of work
     gathered = Gatherer(find_go(jobs=jobs), cache, watcher, files()).gather(recipe)
     name = Maker(engine, cache, watcher, files()).make(gathered)
     for note in gathered.notes:
@@ -33,7 +33,7 @@ def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> st
 
 
 def there(recipe: Recipe) -> str:
-    """Return the name of the newest image of the wanted release that the engine has. Raises `UnavailableError`."""
+    """Return the name of the newest image of the wanted release in the engine. Raises `UnavailableError`."""
     listed = find_engine().ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY).split()
     versions = [version for tag in listed if (version := parse_version(tag))]
     chosen = recipe.kubernetes.choose(versions)
@@ -46,7 +46,9 @@ def there(recipe: Recipe) -> str:
 
 
 def put_runtime(folder: Path) -> str:
-    """Put the runtime that does without CAP_SYS_RESOURCE into a folder; return how an engine is started with it."""
+    """Put the runtime for engines without CAP_SYS_RESOURCE into a folder; return the command that starts such an
+    engine.
+    """
     target = folder.absolute() / _RUNTIME
     with said_plainly(target):
         target.parent.mkdir(parents=True, exist_ok=True)

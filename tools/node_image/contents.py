@@ -1,4 +1,4 @@
-"""Says which images a node needs, and which program goes into each: from the names that kubeadm lists.
+"""Chooses the images that a node needs, and the program of each, from the list of kubeadm.
 
 Pure: names and versions in, values out.
 """
@@ -14,14 +14,18 @@ from harness.errors import UsageError
 
 OLDEST = Version(1, 31, 0)
 SYSTEM = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
-REPLACED = ("kube-apiserver", "kube-controller-manager", "kube-proxy")  # what scenarios bring to another release
-PODROUTES = "trafficdist.dev/podroutes:1"  # as kind-configs/node-image/default-cni.yaml has it
+REPLACED = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+)  # scenarios replace these with another release
+PODROUTES = "trafficdist.dev/podroutes:1"  # as in kind-configs/node-image/default-cni.yaml
 _IMAGE = re.compile(r"(?P<repository>.*/(?P<name>[a-z-]+)):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:-\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An image of kubeadm's list: its name, the name of its program, and the version that its tag says."""
+    """An image of kubeadm's list: its name, the name of its program, and the version in its tag."""
 
     image: str
     program: str
@@ -29,12 +33,12 @@ class Named:
 
     @property
     def exact(self) -> Version | None:
-        """The version, if it is a full one."""
+        """The version, if the tag is a full one."""
         return parse_version(self.version)
 
 
 def parse_list(text: str) -> list[Named]:
-    """Return the images of the output of `kubeadm config images list`. Raises `UsageError`."""
+    """Return the images in the output of `kubeadm config images list`. Raises `UsageError`."""
     found = []
     for image in text.split():
         match = _IMAGE.fullmatch(image)
@@ -45,7 +49,7 @@ def parse_list(text: str) -> list[Named]:
 
 
 def nearest(wanted: Version, listed: Collection[Version]) -> Version | None:
-    """Return the version to take for the wanted one: itself, else the newest of its minor version, else the newest."""
+    """Return the version to use: the wanted one, else the newest of its minor version, else the newest."""
     if wanted in listed:
         return wanted
     released = sorted(each for each in listed if not each.pre)
@@ -54,7 +58,7 @@ def nearest(wanted: Version, listed: Collection[Version]) -> Version | None:
 
 
 def image_of_release(images: Sequence[Named], program: str, version: Version) -> str:
-    """Return the name of the image of a program of Kubernetes at another version."""
+    """Return the image name of a Kubernetes program at another version."""
     like = next(each for each in images if each.program == program)
     return f"{like.image.rpartition(':')[0]}:{version.tag}"
 

@@ -1,4 +1,4 @@
-"""Gathers what a node image is made of: compiles, and gets Debian's part; what is in the cache is taken from there."""
+"""Gathers the parts of a node image: compiled programs and Debian's file system, from the cache where possible."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tools.compiling.go import Go
 from tools.node_image import contents, debian, layers, parts, userland
 
 _PROXY = ("conntrack", "dash", "ipset", "iptables", "kmod", "nftables")
-_SHELL = ("coreutils", "dash")  # of the test image: clients are asked through it
+_SHELL = ("coreutils", "dash")  # the version of the agnhost image, which runs the clients
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is wanted: the release, other releases whose components come along, and Debian's suite and mirror."""
+    """The request: the release, other releases whose components come along, and Debian's suite and mirror."""
 
     kubernetes: Wanted
     also: tuple[Wanted, ...] = ()
@@ -37,7 +37,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """All that a node image is made of."""
+    """All parts of a node image."""
 
     version: Version
     images: tuple[layers.Image, ...]
@@ -59,7 +59,7 @@ class Gatherer:
         self._files = files
 
     def gather(self, recipe: Recipe) -> Gathered:
-        """Return all that the image is made of. Raises `UsageError`, `UnavailableError`."""
+        """Return all parts of the image. Raises `UsageError`, `UnavailableError`."""
         kubelet, version = self._component("kubelet", recipe.kubernetes)
         same = Wanted(str(version), exact=version)
         kubeadm, _ = self._component("kubeadm", same)
@@ -134,7 +134,7 @@ class Gatherer:
         return entry.path, entry.version
 
     def _available(self, component: Binary) -> list[Version]:
-        """Return the versions that can be had: without the module proxy those of the cache."""
+        """Return the available versions: without the module proxy, those in the cache."""
         try:
             return source.available(component, self._go)
         except UnavailableError:
@@ -148,7 +148,7 @@ class Gatherer:
         try:
             version = source.resolve(KIND, parse_wanted(""), self._go, self._watcher).version
         except UnavailableError:
-            version = max(self._available(KIND))  # of the cache; Go has its module, too
+            version = max(self._available(KIND))  # of the cache; Go has its module too
         got = self._go.ask_json("mod", "download", "-json", f"{KIND.module}@{version.tag}", folder=Path("/"))
         folder = Path(got["Dir"]) / "images" / "base" / "files"
         if not folder.is_dir():
@@ -158,7 +158,7 @@ class Gatherer:
 
 def _ours(made: Mapping[str, Path], under: bytes, shell: bytes) -> Iterator[layers.Image]:
     tagged, _, digest = pods.image().partition("@")
-    agnhost = (tagged, f"{tagged.rpartition(':')[0]}@{digest}")  # CRI looks for the second name where it has both
+    agnhost = (tagged, f"{tagged.rpartition(':')[0]}@{digest}")  # CRI prefers the second name
     yield layers.Image(agnhost, {"/agnhost": made["agnhost"]}, ("/agnhost",), shell)
     podroutes = "/usr/local/bin/podroutes"
     yield layers.Image((contents.PODROUTES,), {podroutes: made["podroutes"]}, (podroutes,), under)

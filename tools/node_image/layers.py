@@ -1,7 +1,7 @@
-"""Writes container images into one archive, as the OCI image layout has it, for `ctr images import`.
+"""Writes container images into one archive in the OCI image layout, for `ctr images import`.
 
-An image here is a few programs, and the files that they need. Archives are the same for the same content, byte by byte:
-no time, no owner but root.
+An image is a few programs and the files that they need. Archives are reproducible byte by byte: no time, and no owner
+but root.
 
 Source: https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-NAME = "io.containerd.image.name"  # the annotation by which containerd names what it imports
+NAME = "io.containerd.image.name"  # the annotation with the name for containerd's import
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -28,7 +28,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image: its names, its programs by their path inside, and the index of a shared layer under them, if any."""
+    """An image: its names, its programs by their path inside, and the index of a shared base layer, if any."""
 
     names: tuple[str, ...]
     programs: Mapping[str, Path]
@@ -63,7 +63,7 @@ def write(images: Sequence[Image], target: Path) -> None:
 
 
 class _Blobs:
-    """The content of an archive, each piece once."""
+    """The content of an archive, each blob once."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
@@ -79,7 +79,7 @@ class _Blobs:
         return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
     def add_layer(self, content: bytes) -> tuple[dict[str, Any], str]:
-        """Add a layer, and return its descriptor, and the digest of what it unpacks to."""
+        """Add a layer, and return its descriptor, and the digest of the unpacked layer."""
         plain = f"sha256:{hashlib.sha256(content).hexdigest()}"
         if plain not in self._packed:
             self._packed[plain] = self.add(gzip.compress(content, compresslevel=1, mtime=0), _LAYER), plain

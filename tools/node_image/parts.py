@@ -1,7 +1,7 @@
-"""The programs of a node image that are no components by themselves: compiled, and kept in the cache of components.
+"""The programs of a node image that are no components: compiled, and kept in the cache of components.
 
-Each comes from its own module where one is published, or is a program of ours that stands in, by name, for one that is
-not: kind publishes no module of kindnetd, and Kubernetes writes `pause` in C.
+Each comes from its own published module, or is a substitute of ours with the same name: kind publishes no module of
+kindnetd, and Kubernetes writes `pause` in C.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from harness.model.files import sha256_of
 from tools.compiling import source
 from tools.compiling.go import Go
 
-_CRI_VERSION = Version(1, 34, 0)  # speaks with each containerd from 1.6 on, whatever Kubernetes the node is of
-_UNASKED = re.compile("")  # none of these says the version of its module
+_CRI_VERSION = Version(1, 34, 0)  # works with containerd 1.6 and newer, and any Kubernetes
+_UNASKED = re.compile("")  # none of these prints the version of its module
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program, and the version of its module; None for that of Kubernetes."""
+    """A program, and the version of its module; None for Kubernetes' version."""
 
     binary: Binary
     version: Version | None = None
 
     @property
     def key(self) -> str:
-        """A name for what it is made of, beside the version."""
+        """A name for its sources, besides the version."""
         text = "\n".join((self.binary.module, self.binary.package, self.binary.program))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

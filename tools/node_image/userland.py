@@ -1,7 +1,7 @@
-"""Takes some Debian packages, with all that they need, out of a Debian file system: what a kube-proxy runs, or a shell.
+"""Takes Debian packages with their dependencies out of a Debian file system: for kube-proxy's image, or a shell.
 
-Every file comes from the archive of the node's own file system, so nothing is got or installed twice. What runs scripts
-at installation, as debconf, is not needed by programs and left out.
+Every file comes from the archive of the node's own file system, so nothing is downloaded or installed twice. Packages
+for installation scripts, such as debconf, are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from copy import copy
 _STATUS = "./var/lib/dpkg/status"
 _LISTS = "./var/lib/dpkg/info/"
 _LEFT_OUT = frozenset({"debconf", "dpkg", "perl-base"})
-_MERGED = re.compile(r"^/(bin|sbin|lib|lib32|lib64|libx32)(?=/|$)")  # links into /usr, in Debian from 12 on
+_MERGED = re.compile(r"^/(bin|sbin|lib|lib32|lib64|libx32)(?=/|$)")  # links into /usr, since Debian 12
 _LINKS = {"./bin": "usr/bin", "./sbin": "usr/sbin", "./lib": "usr/lib", "./lib64": "usr/lib64", "./usr/bin/sh": "dash"}
 _COMMANDS = {
     f"./usr/sbin/{family}{verb}": "xtables-nft-multi"
@@ -24,7 +24,7 @@ _COMMANDS = {
 
 
 def needs(status: str) -> dict[str, set[str]]:
-    """Return which packages each package needs, from the text of dpkg's status file; of alternatives the first."""
+    """Return the dependencies of each package, from the text of dpkg's status file; of alternatives the first."""
     found: dict[str, set[str]] = {}
     for paragraph in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if re.match(r"[A-Z][\w-]*: ", line))
@@ -38,7 +38,7 @@ def needs(status: str) -> dict[str, set[str]]:
 
 
 def closure(wanted: Collection[str], needed: Mapping[str, set[str]]) -> list[str]:
-    """Return these packages and all that they need."""
+    """Return these packages and all their dependencies."""
     found: set[str] = set()
     left = list(wanted)
     while left:
@@ -50,12 +50,12 @@ def closure(wanted: Collection[str], needed: Mapping[str, set[str]]) -> list[str
 
 
 def place(path: str) -> str:
-    """Return the name in the archive of a file that a package says is at this path."""
+    """Return the archive name of a file that a package lists at this path."""
     return "." + _MERGED.sub(r"/usr/\1", path)
 
 
 def take(archive: tarfile.TarFile, wanted: Sequence[str]) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    """Return the members of these packages and of all that they need, and the links that Debian makes beside them."""
+    """Return the members of these packages and their dependencies, and Debian's links beside them."""
     members = {member.name: member for member in archive}
     packages = closure(wanted, needs(_text(archive, members[_STATUS])))
     names: set[str] = set()
@@ -77,7 +77,7 @@ def take(archive: tarfile.TarFile, wanted: Sequence[str]) -> Iterator[tuple[tarf
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    plain = copy(member)  # `TarInfo.replace` is not in each Python 3.11
+    plain = copy(member)  # early Python 3.11 has no `TarInfo.replace`
     plain.mtime, plain.uname, plain.gname = 0, "", ""
     return plain
 

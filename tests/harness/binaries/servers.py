@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 
 from harness.binaries.download import Fetcher
 from harness.binaries.release import Releases, architecture
-from harness.binaries.watching import Silent
+from harness.binaries.watching import Watcher
 
 
 def script(version: str, *, says: str = "Kubernetes v{}", size: int = 300_000) -> bytes:
@@ -113,7 +113,7 @@ def releases(*mirrors: Mirror | str, attempts: int = 4) -> Releases:
     return Releases(urls, Fetcher(timeout=5, attempts=attempts, pause=lambda seconds: None), f"{urls[0]}/listing")
 
 
-class Heard(Silent):
+class Heard(Watcher):
     """Remembers what was said."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from harness.backends.containers.engine import ContainerEngine
 from harness.binaries.cache import Cache
 from harness.binaries.versions import Version
-from harness.binaries.watching import Silent
+from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 from tools.node_image import command
 from tools.node_image.build import LABEL, Maker
@@ -56,7 +56,7 @@ def make(engine: Written, tmp_path: Path) -> Callable[[], str]:
     image = Image(("registry.k8s.io/pause:3.10",), {"/pause": tmp_path / "kubelet"})
     node, texts = {"usr/bin/kubelet": tmp_path / "kubelet"}, {"kind/version": "v1.34.2"}
     gathered = Gathered(Version(1, 34, 2), (image,), node, texts, tmp_path / "kind", tmp_path / "debian.tar", ())
-    return lambda: Maker(engine, Cache(tmp_path / "cache"), Silent(), command.files()).make(gathered)
+    return lambda: Maker(engine, Cache(tmp_path / "cache"), Watcher(), command.files()).make(gathered)
 
 
 def test_image_is_built_once_of_the_same(make: Callable[[], str], engine: Written) -> None:
@@ -77,7 +77,7 @@ def test_programs_of_the_node_may_be_run(make: Callable[[], str], engine: Writte
     assert engine.sent["kind/version"] == 0o644
 
 
-class Impatient(Silent):
+class Impatient(Watcher):
     """Whoever would wait for another build is told so."""
 
     def say(self, line: str) -> None:

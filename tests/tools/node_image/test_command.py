@@ -10,7 +10,7 @@ import pytest
 
 from harness.binaries.cache import Cache
 from harness.binaries.versions import parse_wanted
-from harness.binaries.watching import Silent
+from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 from tools.node_image import command
 from tools.node_image.gathering import Recipe
@@ -33,13 +33,13 @@ def test_engine_that_does_not_answer_is_named_before_any_work(install: Install, 
     install("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     install("go", "exit 99")
     with pytest.raises(UnavailableError, match="docker does not answer; start it"):
-        command.make(Recipe(parse_wanted("1.34")), cache=Cache(tmp_path), watcher=Silent())
+        command.make(Recipe(parse_wanted("1.34")), cache=Cache(tmp_path), watcher=Watcher())
 
 
 def test_release_that_is_too_old_needs_no_engine_to_be_refused(install: Install, tmp_path: Path) -> None:
     install("docker", "exit 1")
     with pytest.raises(UsageError, match=r"not of 1\.30"):
-        command.make(Recipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Silent())
+        command.make(Recipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Watcher())
 
 
 @pytest.mark.parametrize("arguments", [("create", "--bundle", "BUNDLE", "id"), ("exec", "--process", "PROCESS", "id")])
