@@ -1,4 +1,4 @@
-"""The commands `trafficdist cluster`: an embedded cluster in the background, to look at and to try things out."""
+"""The commands `trafficdist cluster`: embedded clusters in the background, for inspection and experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trafficdist cluster`: starts, lists, enters and ends clusters that run in the background."""
+"""`trafficdist cluster`: starts, lists, enters and stops clusters that run in the background."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.state import READY, ClusterState
 from harness.commands.arguments import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
+from harness.model.extras import require
 from harness.model.texts import as_table
 from harness.settings.claims import REFERENCE
 from harness.settings.implementations import of_settings
@@ -38,13 +39,14 @@ _CLONE_NEWNET = 0x40000000
 
 
 def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | None = None, **options: Any) -> str:
-    """Boot a cluster in the background; how to look at it. Raises `UsageError`, `UnavailableError`.
+    """Boot a cluster in the background; return how to use it. Raises `UsageError`, `UnavailableError`.
 
-    `options` are those of a run that say what a cluster is made of, by key: proxy, mode, control_plane and so on. The
-    kubeconfig is written to the file `kubeconfig` too.
+    `options` are those of `run` that choose the components: proxy, mode, control_plane and so on. The kubeconfig is
+    also written to the file `kubeconfig`.
     """
+    require("aiohttp", extra="emulator", feature="`trafficdist cluster`")
     settings = _settings({"topology": topology, "families": families, **options})
-    of_settings(settings, whole=True)  # says what is missing before anything is begun
+    of_settings(settings, whole=True)  # reports what is missing before anything starts
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
     if kubeconfig is not None:
@@ -61,7 +63,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
         _start(name, folder, settings)
     state = cluster_state.load(name)
     if state is None:
-        raise UnavailableError(f"cluster {name!r} ended as soon as it was up")
+        raise UnavailableError(f"cluster {name!r} ended immediately after it was up")
     if kubeconfig is not None:
         try:
             kubeconfig_copy.write(kubeconfig, state.kubeconfig, folder)
@@ -72,7 +74,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
 
 
 def _settings(options: dict[str, Any]) -> Settings:
-    """Return the settings. Beside real components a fault of the reference is none of a run, but shows well here."""
+    """Return the settings. Unlike a run, a cluster may combine a mutant with real components."""
     fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
     settings = resolve(by_name(options))
     if fault and settings.proxy.kind != REFERENCE:
@@ -81,12 +83,12 @@ def _settings(options: dict[str, Any]) -> Settings:
 
 
 def _start(name: str, folder: Path, settings: Settings) -> None:
-    """Start the process and wait until it has said something. Raises `UnavailableError` with its words."""
+    """Start the process, and wait until it is ready. Raises `UnavailableError` with its error."""
     reading, writing = os.pipe()
     log = folder / "log"
     with log.open("wb") as output, os.fdopen(reading, "rb") as pipe:
-        told = json.dumps(settings.to_json())
-        command = [sys.executable, "-P", "-m", "emulator.daemon", name, str(folder), told, str(writing)]
+        written = json.dumps(settings.to_json())
+        command = [sys.executable, "-P", "-m", "emulator.daemon", name, str(folder), written, str(writing)]
         process = subprocess.Popen(  # noqa: S603  this interpreter, with arguments that were checked
             command,
             stdin=subprocess.DEVNULL,
@@ -98,15 +100,17 @@ def _start(name: str, folder: Path, settings: Settings) -> None:
         os.close(writing)
         try:
             ready, _, _ = select.select([pipe], [], [], _BOOT_SECONDS)
-            said = pipe.read().decode() if ready else f"it was not up within {_BOOT_SECONDS:.0f} s"
+            answer = pipe.read().decode() if ready else f"it was not ready within {_BOOT_SECONDS:.0f} s"
         except KeyboardInterrupt:
             _give_up(process, folder)
             raise
-    if said != READY:
+    if answer != READY:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
         _give_up(process, folder)
-        raise UnavailableError(f"cluster {name!r} did not come up: {said or tail or 'it ended without a word'}")
-    process.returncode = 0  # it goes on without us; nobody shall wait for it, nor warn that nobody did
+        raise UnavailableError(
+            f"cluster {name!r} did not start: {answer or tail or 'it ended without an error message'}"
+        )
+    process.returncode = 0  # it outlives this process: keep Popen from warning that nobody waits for it
 
 
 def _give_up(process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -116,7 +120,7 @@ def _give_up(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def listing() -> str:
-    """The clusters that run now, a line each."""
+    """Return a table of the running clusters."""
     states = cluster_state.running()
     if not states:
         return "No cluster is up. `trafficdist cluster up` boots one."
@@ -126,7 +130,7 @@ def listing() -> str:
 
 
 def down(name: str) -> str:
-    """End a cluster, and wait until it has ended. Raises `HarnessError` if it does not."""
+    """Stop a cluster, and wait until it has ended. Raises `HarnessError` if it does not end."""
     with _locked(name):
         state = cluster_state.load(name)
         if state is None:
@@ -138,7 +142,7 @@ def down(name: str) -> str:
 
 
 def _end(state: ClusterState) -> None:
-    """SIGTERM, then SIGKILL. The descriptor, unlike the id, can never come to mean another process."""
+    """Send SIGTERM, then SIGKILL. Unlike the id, the descriptor can never refer to another process."""
     try:
         process = os.pidfd_open(state.pid)
     except ProcessLookupError:
@@ -158,9 +162,9 @@ def _end(state: ClusterState) -> None:
 
 
 def execute(name: str, place: str, command: Sequence[str]) -> None:
-    """Become `command`, inside the netns of a node, a pod or the external client. Does not return.
+    """Replace this process by `command`, in the netns of a node, a pod or the external client.
 
-    Raises `UsageError` for a cluster, place or command that is not there.
+    Raises `UsageError` for an unknown cluster, place or command.
     """
     state = _running(name)
     if place not in state.places:
@@ -170,13 +174,13 @@ def execute(name: str, place: str, command: Sequence[str]) -> None:
         _enter(os.open(state.user_namespace, os.O_RDONLY), _CLONE_NEWUSER)
     _enter(network, _CLONE_NEWNET)
     try:
-        os.execvp(command[0], list(command))  # noqa: S606  running what the person asked for is what this is for
+        os.execvp(command[0], list(command))  # noqa: S606  the user's own command
     except OSError as error:
         raise UsageError(f"cannot run {command[0]!r}: {error.strerror}") from None
 
 
 def kubeconfig(name: str) -> Path:
-    """The kubeconfig of a running cluster. Raises `UsageError` if there is none of that name."""
+    """Return the kubeconfig of a running cluster. Raises `UsageError` if there is no such cluster."""
     return _running(name).kubeconfig
 
 
@@ -184,7 +188,7 @@ def _running(name: str) -> ClusterState:
     state = cluster_state.load(name)
     if state is None:
         others = [each.name for each in cluster_state.running()]
-        near = f"those that are: {', '.join(others)}" if others else "none is; `trafficdist cluster up` boots one"
+        near = f"running: {', '.join(others)}" if others else "none is; `trafficdist cluster up` boots one"
         raise UsageError(f"cluster {name!r} is not up; {near}")
     return state
 
@@ -197,7 +201,7 @@ def _enter(descriptor: int, kind: int) -> None:
 
 @contextlib.contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """One command at a time for a cluster. Nothing is left of it where no cluster is."""
+    """Let one command at a time change a cluster. Leaves no file behind."""
     path = cluster_state.folder_of(name).with_suffix(".lock")
     lock = _lock(path)
     try:
@@ -210,19 +214,18 @@ def _locked(name: str) -> Iterator[None]:
 
 
 def _lock(path: Path) -> int:
-    """Wait for the lock on this file; return its descriptor. Whoever had it before has removed the file."""
+    """Wait for the lock on this file, and return its descriptor. The previous holder removes the file."""
     while True:
         cluster_state.root()
-        with contextlib.suppress(FileNotFoundError):  # the folder went in between
+        with contextlib.suppress(FileNotFoundError):  # another command removed the folder
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
             if _is_at(path, lock):
                 return lock
-            os.close(lock)  # else who waits for the same removed file would wait for us
+            os.close(lock)  # else others that wait for the same removed file would wait for this process
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Return whether this file is still the one at this path."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -243,17 +246,17 @@ def _introduction(state: ClusterState, kubeconfig: Path, seconds: float) -> str:
 Look at it:
   {kubectl} get nodes,pods,services,endpointslices -o wide
 
-Enter a node ({first}), a pod (web-{first}) or the client outside (external):
+Run a command in a node ({first}), a pod (web-{first}) or the external client (external):
   trafficdist cluster exec{named} {first} -- ip address
   nsenter {user}--net={state.places[first]} ip address
 
-Ask Service {service["name"]}, which prefers endpoints in the client's zone; the pod that answers says its name:
+Connect to Service {service["name"]}, which prefers the client's zone; the pod that answers returns its name:
   trafficdist cluster exec{named} web-{first} -- curl -s {shlex.quote(url)}
 
-Run a pod of your own; it names its node, as there is no scheduler, and runs netexec of agnhost or any program here:
+Run a pod of your own; without a scheduler, it needs spec.nodeName:
   {kubectl} run mine --image={EMULATED_AGNHOST} --overrides={on_first} -- netexec
   {kubectl} get --raw /api/v1/namespaces/default/pods/mine:8080/proxy/hostname
   {kubectl} delete pod mine
 
-End it:
+Stop it:
   trafficdist cluster down{named}"""

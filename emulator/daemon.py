@@ -41,16 +41,16 @@ from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
 _STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-_EVERY = 1.0  # seconds between two looks at the threads of the cluster
+_EVERY = 1.0  # seconds between checks of the threads of the cluster
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Boot, say so, wait, close. Arguments: name, folder, settings (JSON), descriptor of the pipe.
+    """Boot, report that, wait for a signal, and close. Arguments: name, folder, settings (JSON), pipe descriptor.
 
-    Returns 0 after a signal, 1 if it did not boot, and 12 for a cluster that is no longer whole; why stands in its log.
+    Returns 0 after a signal, 1 if it did not boot, and 12 if a part of the cluster has failed; the log has the reason.
     """
     name, folder, settings, descriptor = arguments
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before there are threads, so that none of them takes the signal
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before there are threads, which inherit this
     with contextlib.ExitStack() as running:
         try:
             with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
@@ -60,10 +60,10 @@ def main(arguments: Sequence[str]) -> int:
                     pipe.write(str(error))
                     return 1
                 pipe.write(READY)
-            told = _told_to_end()
-            while not told.wait(_EVERY):
+            ended = _signal_to_end()
+            while not ended.wait(_EVERY):
                 threads.require()
-        except BrokenPipeError:  # whoever wanted this cluster has been killed
+        except BrokenPipeError:  # the command that started it was killed
             pass
         except DistrustError as error:
             print(f"error: {error}", file=sys.stderr)  # noqa: T201
@@ -72,24 +72,24 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _told_to_end() -> threading.Event:
-    """Return an event that comes with a signal to end.
+def _signal_to_end() -> threading.Event:
+    """Return an event that is set by a signal to end.
 
-    A thread waits for it without a time limit: Python's sigtimedwait returns a signal that nobody has sent when the
-    process was stopped (SIGSTOP) and goes on after the limit.
+    A thread waits without a timeout: after SIGSTOP and SIGCONT, Python's sigtimedwait returns a signal that was never
+    sent, if the timeout has passed.
     """
-    told = threading.Event()
+    ended = threading.Event()
 
     def wait() -> None:
         signal.sigwait(_STOP)
-        told.set()
+        ended.set()
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
-    return told
+    return ended
 
 
 def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitStack) -> None:
-    """Boot a cluster, which `running` closes, and write down how to reach it. Raises `HarnessError`."""
+    """Boot a cluster, which `running` closes, and write its state. Raises `HarnessError`."""
     outside = Path("/proc/self/ns/user").stat().st_ino
     topology = settings.topology
     backend = NetnsBackend(
@@ -123,11 +123,11 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
     )
     running.enter_context(kubelet)
     running.enter_context(threads.watched(kubelet.threads))
-    record.is_up(_run_something(backend))
+    record.is_up(_run_example(backend))
 
 
 class _Record:
-    """Writes the state of this cluster for other commands, once it is up and whenever its pods change."""
+    """Writes the state of this cluster for other commands, when it is up and whenever its pods change."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder
@@ -136,7 +136,7 @@ class _Record:
         self._lock = threading.Lock()
 
     def pods_are(self, hosts: Mapping[Key, Host]) -> None:
-        """Pods go by their names, and outside of the namespace `default` by namespace and name."""
+        """Record the pods by name, and outside the namespace `default` by namespace and name."""
         places = {
             name if namespace == "default" else f"{namespace}/{name}": host.namespace.proc_path
             for (namespace, name), host in hosts.items()
@@ -146,7 +146,7 @@ class _Record:
             self._save()
 
     def is_up(self, service: dict[str, Any]) -> None:
-        """It is; `service` is the one to look at."""
+        """Record that the cluster is up; `service` is the example."""
         with self._lock:
             self._state = dataclasses.replace(self._state, service=service)
             self._save()
@@ -157,7 +157,7 @@ class _Record:
 
 
 def _reachable(backend: NetnsBackend) -> dict[str, Any]:
-    """Serve on the machine's loopback too, which this process has left; the kubeconfig for there."""
+    """Serve also on the machine's loopback, which this process has left; return the kubeconfig for it."""
     listening = sandbox.outside_socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -173,8 +173,8 @@ def _write_privately(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _run_something(backend: NetnsBackend) -> dict[str, Any]:
-    """A pod on each node, and a Service that prefers the zone, so that there is something to look at."""
+def _run_example(backend: NetnsBackend) -> dict[str, Any]:
+    """Run a pod on each node, and a Service that prefers the zone, as an example; return how to reach it."""
     for node in backend.topology.nodes:
         pod = manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"})
         for container in pod["spec"]["containers"]:
@@ -192,7 +192,7 @@ def _run_something(backend: NetnsBackend) -> dict[str, Any]:
 
 
 def _prefer_the_zone(api: Api) -> Object:
-    """A Service in front of them that does, by the word for it that this release knows."""
+    """Create a Service that prefers the zone, by the value that this release knows."""
     wanted = manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferSameZone")
     try:
         return api.create("services", "default", wanted)

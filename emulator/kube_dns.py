@@ -1,7 +1,7 @@
-"""The DNS by which pods of an embedded cluster find Services: at a cluster IP, as in any cluster.
+"""The DNS with which pods of an embedded cluster find Services: at a cluster IP, as in any cluster.
 
-It is not judged, and reads the API as anybody does, so it serves with a real control plane too. It is there for people
-and programs in pods, so only clusters that run those have it: no scenario waits for it.
+It is not judged. It is a client of the API, so it works with a real control plane too. Only clusters of `cluster up`
+have it, so no scenario waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PORTS = (
     Port(name="dns", protocol="UDP", port=PORT, target=PORT),
     Port(name="dns-tcp", protocol="TCP", port=PORT, target=PORT),
 )
-_TENTH = 10  # of the addresses of Services, as where kubeadm puts it
+_TENTH = 10  # of the addresses of Services, as with kubeadm
 
 
 class KubeDns:
@@ -38,7 +38,6 @@ class KubeDns:
         """The cluster IP, of the first family."""
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return its threads."""
         return self._server.threads()
 
     @contextlib.contextmanager

@@ -1,11 +1,11 @@
-"""The state of clusters that run in the background: a folder a cluster, readable by its owner only.
+"""The state of clusters that run in the background: a folder for each, readable by its owner only.
 
     $XDG_RUNTIME_DIR/trafficdist/NAME/   (where there is none: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
 
-A process id alone says nothing, since ids are used again: a state counts only while the process that wrote it lives,
-recognised by its start time. What a killed process left is removed by whoever comes next. None of it is in the temp
-folder, where another user could be first to take a name.
+Process ids are reused, so a state is valid only while the process that wrote it lives, recognised by its start time.
+The next command removes what a killed process left. Nothing is in the temp folder, where another user could take a
+name first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from harness.errors import UnavailableError, UsageError
 from harness.netns.process import start_time
 from harness.run.folder import write_whole
 
-READY = "ready"  # what the process of a cluster says once it is up
+READY = "ready"  # what the process of a cluster writes when it is up
 
-_OTHERS = 100  # commands that may remove the folder while one makes it
+_OTHERS = 100  # times that other commands may remove the folder while this one makes it
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """A running cluster. `places` are its nodes, pods and external client by name, each with the path of its netns."""
+    """A running cluster. `places` maps the names of nodes, pods and the external client to the path of their netns."""
 
     name: str
     pid: int
@@ -47,7 +47,6 @@ class ClusterState:
 
     @property
     def kubeconfig(self) -> Path:
-        """The file with which clients reach it."""
         return folder_of(self.name) / "kubeconfig"
 
     @property
@@ -57,7 +56,7 @@ class ClusterState:
 
 
 def root() -> Path:
-    """The folder of all states of this user, made if need be. Raises `UnavailableError` if it is not ours alone."""
+    """Return the folder for all states of this user. Raises `UnavailableError` if others can access it."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere")
     path = runtime / "trafficdist" if runtime.is_dir() else state_home() / "clusters"
     try:
@@ -73,30 +72,30 @@ def root() -> Path:
 
 
 def _made(path: Path) -> os.stat_result:
-    """Make a folder unless it is there, and say what it is. A command that ends removes it, now and then in between."""
+    """Make a folder unless it exists, and return its status. Commands that end remove it, even in between."""
     for _ in range(_OTHERS):
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
         with contextlib.suppress(FileNotFoundError):
             return path.lstat()
-    raise FileNotFoundError(errno.ENOENT, "other commands remove it all the time")
+    raise FileNotFoundError(errno.ENOENT, "other commands keep removing it")
 
 
 def folder_of(name: str) -> Path:
-    """The folder of a cluster. Raises `UsageError` for a name that cannot be one."""
+    """Return the folder of a cluster. Raises `UsageError` for an invalid name."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"cluster name {name!r}: want a-z, 0-9 and -, at most 40 characters")
     return root() / name
 
 
 def save(folder: Path, state: ClusterState) -> None:
-    """Write a state, whole or not at all."""
+    """Write a state atomically."""
     write_whole(folder / "state.json", json.dumps(asdict(state), indent=2))
 
 
 def load(name: str) -> ClusterState | None:
-    """The running cluster of that name, or None; remains of a killed one are removed."""
+    """Return the running cluster of that name, or None. Removes the remains of a killed one."""
     folder = folder_of(name)
     try:
         state = ClusterState(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
@@ -111,6 +110,6 @@ def load(name: str) -> ClusterState | None:
 
 
 def running() -> list[ClusterState]:
-    """All running clusters of this user, by name."""
+    """Return all running clusters of this user, by name."""
     names = sorted(path.name for path in root().iterdir() if path.is_dir())
     return [state for name in names if (state := load(name)) is not None]

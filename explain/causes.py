@@ -1,8 +1,9 @@
-"""The causes for which connections of a Service do not stay near, each with its remedy and the text that says so."""
+"""Why connections of a Service do not stay near: the known causes, and findings, which are causes seen in a cluster."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 
 import yaml
 
+SHOWN = 6
+"""The most names in a sentence."""
+
 _FILE = Path(__file__).with_name("causes.yaml")
 
 
 class Weight(enum.IntEnum):
-    """What a cause does: connections fail, or leave the zone though the Service asks for it; or all is as asked."""
+    """The effect of a cause: connections fail, or leave the preferred zone, or all is as the Service requests."""
 
     FAILS = 0
     CROSSES = 1
@@ -27,7 +31,7 @@ FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause: what it does, what it means in general, what helps, and the document that says so."""
+    """A cause: its effect, what it means in general, its remedy, and a document that describes it."""
 
     id: str
     weight: Weight
@@ -45,3 +49,33 @@ def causes() -> dict[str, Cause]:
 
 def _weight(text: str) -> Weight:
     return Weight[text.upper().replace("-", "_")]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause as it was found, in a sentence with names and numbers. Without `nodes` it affects all of them."""
+
+    cause: Cause
+    says: str
+    nodes: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+def found(
+    cause: str, says: str, *, nodes: Sequence[str] = (), evidence: Sequence[str] = (), remedy: str = ""
+) -> Finding:
+    """Return a finding by the id of its cause."""
+    return Finding(causes()[cause], says, tuple(nodes), tuple(evidence), remedy)
+
+
+def many(number: int, thing: str, verbs: str = "") -> str:
+    """Return "1 node", "2 nodes"; with verbs "runs/run" it is "1 node runs", "2 nodes run"."""
+    one, _, several = verbs.partition("/")
+    return f"{number} {thing}{'' if number == 1 else 's'} {one if number == 1 else several}".rstrip()
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return " ".join(names[:SHOWN]) + more

@@ -59,7 +59,7 @@ def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]
             would = "--bind-address other than 127.0.0.1 and --authorization-always-allow-paths=/metrics"
             yield _of_pod(CONTROLLER, managers[0], "https:{}:10257", would)
         else:
-            yield _Source(CONTROLLER, "", "it is no pod that can be asked: who runs the control plane can tell them")
+            yield _Source(CONTROLLER, "", "it is no pod that can be queried: whoever runs the control plane knows them")
     for release, pod in _of_each_release(proxies).items():
         if _minor(release) < _PERMANENT:
             yield _of_pod(f"{PROXY} {release}", pod, "{}:10249", "metricsBindAddress other than 127.0.0.1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from explain.case import Case, label
-from explain.findings import Finding, found, listed, many
+from explain.causes import Finding, found, listed, many
 from explain.numbers import enough, floating_point_refuses, overloads
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
@@ -34,7 +34,8 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
         named = [each for each, _ in ready if (each.get("hints") or {}).get("forNodes")]
         if named:
             yield found(
-                "node-hints-not-asked", f"{many(len(named), 'endpoint')} have hints for nodes, which nobody asks for"
+                "node-hints-not-asked",
+                f"{many(len(named), 'endpoint')} have hints for nodes, which the Service does not request",
             )
 
 
@@ -50,7 +51,7 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
         each = former[0]
         name, now = name_of(each), nodes[each["nodeName"]].zone
         count = many(len(former), "endpoint", "has/have")
-        says = f"{count} a former zone: {name} says zone {each['zone']}, and node {each['nodeName']} is in zone {now}"
+        says = f"{count} an old zone: {name} has zone {each['zone']}, but node {each['nodeName']} is in zone {now}"
         late = case.cluster.late_labels.get(each["nodeName"])
         evidence = (*((late.said,) if late else ()), *case.evidence)
         on = tuple(sorted({str(one["nodeName"]) for one in former}))
@@ -60,7 +61,7 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
     """Why endpoints have no hints, where hints are due."""
     of_all = f"{len(without)} of {many(len(ready), 'ready endpoint')}"
-    said = f"{of_all} {'has' if len(without) == 1 else 'have'} no hints, so that proxies use no hints at all"
+    said = f"{of_all} {'has' if len(without) == 1 else 'have'} no hints, so proxies use no hints at all"
     if len(without) == len(ready):
         said = f"none of {many(len(ready), 'ready endpoint')} has hints"
     for each, one in without:
@@ -78,7 +79,7 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
     if case.cluster.controller_is_gone:
         return found("controller-gone", f"{said}, and kube-controller-manager does not run", evidence=case.evidence)
     if isinstance(case.decided_by, CpuHeuristic) and any("Disabled" in each for each in case.events):
-        says = f"{said}: what kept the controller from writing them has passed, and it has not looked again since"
+        says = f"{said}: what stopped the controller is gone, but it has not processed the Service since"
         return found("hints-not-back", says, evidence=case.evidence, remedy=case.touch)
     says = f"{said}, though {case.decided_by.reason}"
     return found("hints-not-written", says, evidence=case.evidence, remedy=case.log)
@@ -97,7 +98,7 @@ def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
         says = f"{said}: endpoint {name} is on node {node}, which has no zone label"
         return found("endpoint-without-zone", says, remedy=label(node))
     why = f"its slice was written before node {node} had its label" if node else "it is on no node"
-    again = case.touch if node else "say its zone in the EndpointSlice"
+    again = case.touch if node else "write its zone in the EndpointSlice"
     return found("endpoint-without-zone", f"{said}: endpoint {name} has no zone: {why}", remedy=again)
 
 
@@ -111,9 +112,7 @@ def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | 
     if isinstance(refusal, Refusal):
         return _overloaded(case, refusal, shares, len(ready))
     if not hinted and floating_point_refuses(cluster, len(ready)):
-        says = (
-            f"{overloads(shares, len(ready))}, which is allowed; rounding lets kube-controller-manager take it for more"
-        )
+        says = f"{overloads(shares, len(ready))}, which is allowed, but rounds up to more in kube-controller-manager"
         return found(
             "floating-point", says, evidence=(_cpu(shares), *case.events), remedy=_instead(case, shares, len(ready))
         )
@@ -129,7 +128,7 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     zones = sorted({each.zone for each in counted})
     for node in counted if len(zones) > 1 else ():
         if not node.milli_cpu:
-            says = f"node {node.name} is ready and does not say how much CPU it has, so no endpoint gets hints"
+            says = f"node {node.name} is ready and reports no CPU, so no endpoint gets hints"
             remedy = f"kubectl get node {node.name} -o jsonpath='{{.status.allocatable}}'"
             return found("node-without-cpu", says, evidence=case.events, remedy=remedy)
     where = (
@@ -173,11 +172,11 @@ def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
     if other:
         each = other[0]
         says = (
-            f"{many(len(other), 'endpoint', 'has/have')} other hints than {decided_by.value} asks for: "
+            f"{many(len(other), 'endpoint', 'has/have')} other hints than {decided_by.value} requests: "
             f"{name_of(each)} of zone {each.get('zone') or '(none)'} is hinted for {_names(each['hints'])}"
         )
         look = f"kubectl -n {case.namespace} get endpointslices -l {SERVICE_NAME}={case.name} -o yaml"
-        yield found("hints-of-somebody-else", says, remedy=f"find who writes them: {look} --show-managed-fields")
+        yield found("hints-of-somebody-else", says, remedy=f"find out who writes them: {look} --show-managed-fields")
     elif decided_by.nodes and (unnamed := [each for each in ready if not each["hints"].get("forNodes")]):
         says = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node, though {decided_by.reason}"
         yield found("hints-not-written", says, evidence=tuple(filter(None, [case.cluster.controller()])))

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from explain.case import Case
-from explain.causes import CROSSES, NOTE
+from explain.causes import CROSSES, NOTE, Finding, found, many
 from explain.cluster import Cluster
 from explain.controller_hints import hints, zones_of
-from explain.findings import Finding, found, many
 from explain.proxy_hints import of_nodes, proxies
 from explain.routes import Route, nodes_of, routes
 from explain.service_intent import asks_nothing, ended, nobody, policies, words
@@ -23,7 +22,7 @@ from reference.endpointslice.hints import NoHints
 from reference.objects.endpoints import any_hints, has_hints, is_ready
 from reference.proxy.objects import topology_keys
 
-_UNREADABLE = "an EndpointSlice has an address that no proxy can read, so that none makes rules for the Service"
+_UNREADABLE = "an EndpointSlice has an address that no proxy can parse, so no proxy makes rules for the Service"
 
 
 @dataclass(frozen=True, slots=True)

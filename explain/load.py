@@ -1,7 +1,7 @@
-"""What each endpoint of a Service bears, by where its clients are.
+"""The load of each endpoint of a Service, by where its clients are.
 
-Clients are as many on each node, as many as a node has CPU, or as a table says of zones. That preferring what is near
-may overload endpoints is a risk that the KEPs name (KEP-4444, Risks and Mitigations).
+Clients are distributed equally over nodes, in proportion to their CPU, or by a table of zones. Preferring near
+endpoints may overload some of them (KEP-4444, Risks and Mitigations).
 """
 
 from __future__ import annotations

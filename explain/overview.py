@@ -12,10 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from explain.causes import CROSSES
+from explain.causes import CROSSES, many
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
-from explain.findings import many
 from explain.text import answer
 from harness.model.escaping import for_json, for_line, for_markdown
 from reference.endpointslice.hints import NoHints, mechanism, topology_annotation
@@ -62,9 +61,9 @@ class Overview:
         """The sums, in a sentence."""
         asking, pairs = len(self.rows), sum(each.missed for each in self.rows if each.wanting)
         return (
-            f"{self.wanting} of {many(asking, 'Service')} that ask for topology do not get it everywhere: "
+            f"{self.wanting} of {many(asking, 'Service')} that ask for topology do not get it on all nodes: "
             f"{pairs} of {many(asking * self.nodes, 'pair')} of a Service and a node; "
-            f"Services that ask for nothing: {self.silent}"
+            f"Services without a preference: {self.silent}"
         )
 
 

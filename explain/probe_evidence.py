@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from explain.causes import CROSSES, FAILS
+from explain.causes import CROSSES, FAILS, found, listed, many
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
-from explain.findings import found, listed, many
 from explain.routes import Route
 from harness.api.client import Object
 from harness.errors import UsageError
@@ -108,7 +107,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         said = (
             f"--probe: Service {metadata['namespace']}/{metadata['name']} is {kind}: it has no address in this cluster"
         )
-        raise UsageError(f"{said}; only the cluster IPs of a Service are asked")
+        raise UsageError(f"{said}; only cluster IPs can be probed")
     numbers = {
         f"{each.get('name') or each['port']}/{each.get('protocol', 'TCP')}": each["port"] for each in spec["ports"]
     }
@@ -116,19 +115,19 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     left_out: list[str] = []
     for route in found_now.routes:
         if not route.port.endswith("/TCP"):
-            left_out.append(f"port {route.port}: more than a connection would be needed")
+            left_out.append(f"port {route.port}: it would need more than a connection")
         elif route.family in addresses and (node := _client(route, ready, [each.node for each in questions])):
             expected, number = tuple(map(canonical, route.endpoints)), numbers[route.port]
             address = addresses[route.family]
             questions.append(Question(node, route.zone, route.family, address, number, route.port, expected))
         else:
-            left_out.append(f"{listed(route.nodes)}: takes no pods" if len(route.nodes) == 1 else _nobody(route))
+            left_out.append(f"{listed(route.nodes)}: accepts no pods" if len(route.nodes) == 1 else _nobody(route))
     nodes = _of_each_zone(questions)
     left_out += [f"{listed(nodes[MOST_CLIENTS:])}: {MOST_CLIENTS} clients are enough"] if nodes[MOST_CLIENTS:] else []
     kept = tuple(each for each in questions if each.node in nodes[:MOST_CLIENTS])
     if not kept:
         why = "; ".join(left_out) or "no node has rules for it"
-        raise UsageError(f"--probe: nothing of Service {metadata['namespace']}/{metadata['name']} can be asked: {why}")
+        raise UsageError(f"--probe: nothing of Service {metadata['namespace']}/{metadata['name']} can be probed: {why}")
     pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
     servers = _servers(cluster.slices.get((metadata["namespace"], metadata["name"]), ()), pods)
     return Plan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))
@@ -146,7 +145,7 @@ def _of_each_zone(questions: Sequence[Question]) -> list[str]:
 
 
 def _nobody(route: Route) -> str:
-    return f"{listed(route.nodes)}: none of them takes pods"
+    return f"{listed(route.nodes)}: none of them accepts pods"
 
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
@@ -184,7 +183,7 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: C
     lost = tuple(dict.fromkeys(each.question.node for each in other if _lost(each)))
     one = other[0]
     expected = _names(one.question.expected, plan) or "nobody"
-    says = f"a client on {one.question.node} should reach {expected}, and saw: {_outcomes(one, plan)}"
+    says = f"a client on {one.question.node} should reach {expected}, but saw: {_outcomes(one, plan)}"
     late = [each.said for name, each in cluster.late_labels.items() if name in nodes]
     cause = found("proxy-does-otherwise", says, nodes=nodes, evidence=late)
     weighed = replace(cause, cause=replace(cause.cause, weight=FAILS if lost else CROSSES))
@@ -244,8 +243,8 @@ def shown(plan: Plan, seen: Sequence[Seen]) -> Iterator[Any]:
 
 def _who(plan: Plan) -> str:
     if plan.told:
-        return "the servers are the standard test image, and say who they are"
-    return "whether they could connect; who took a connection is not known, as the servers were asked nothing"
+        return "the servers run the standard test image, and return their names"
+    return "only whether they could connect: the servers were not asked for their names"
 
 
 def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from explain.case import Case, condition, first_name, label
+from explain.causes import SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node
 from explain.components import PROXY
-from explain.findings import SHOWN, Finding, found, listed, many
 from explain.routes import Route
 from harness.api.client import Object
 from reference.endpointslice.hints import topology_annotation
@@ -24,7 +24,7 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
     alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
     if alone:
-        says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so that its proxy looks at no hints"
+        says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so the proxy there ignores hints"
         yield found("topology-keys", says, nodes=tuple(sorted(alone)))
         return
     versions = {version for version in {node.version for node in nodes.values()} if _is_old(case, version)}
@@ -32,9 +32,7 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
     off = {name: gate for name, node in deaf.items() if (gate := _gate_off(case, node))}
     if off:
         gates = listed(sorted(set(off.values())))
-        says = (
-            f"{many(len(off), 'node', 'runs/run')} a kube-proxy that has feature gate {gates} off, as its metrics say"
-        )
+        says = f"{many(len(off), 'node', 'runs/run')} a kube-proxy with feature gate {gates} off, as its metrics show"
         remedy = f"switch {gates} on in featureGates of kube-proxy's configuration, and restart it there"
         yield found("gate-off", says, nodes=tuple(sorted(off)), remedy=remedy)
     old = {name: node for name, node in deaf.items() if name not in off}
@@ -90,7 +88,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
         says = f"no endpoint of zone {zone} is ready: {names_of}"
         remedy = case.of_pod("describe", first_name(mine))
         return found("zone-not-ready", says, nodes=names, evidence=evidence, remedy=remedy)
-    return found("zone-without-endpoint", f"zone {zone} has no endpoint: its nodes use those of all zones",
+    return found("zone-without-endpoint", f"zone {zone} has no endpoint: its nodes use the endpoints of all zones",
                   nodes=names, evidence=evidence, remedy=_spread(case))  # fmt: skip
 
 
@@ -108,17 +106,17 @@ def _spread(case: Case) -> str:
         f"topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {ZONE}, whenUnsatisfiable: DoNotSchedule, "
         f"labelSelector: {{matchLabels: {{{selector}}}}}}}]"
     )
-    return f"in the pod template of {case.workload or 'the workload'}: {constraint}, with a pod for each zone at least"
+    return f"in the pod template of {case.workload or 'the workload'}: {constraint}, with at least one pod per zone"
 
 
 def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     late = case.cluster.late_labels if by_proxies else {}
     deaf = {name: each for name, each in late.items() if each.restart}
     if deaf:
-        says = f"the zone label of {listed(sorted(deaf))} is younger than the proxy there, which may not know it"
+        says = f"the zone label of {listed(sorted(deaf))} is newer than the proxy there, which may not know it"
         yield _late(says, deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
     if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
-        says = f"the zone label of {listed(sorted(told))} is younger than kube-proxy there, which follows it"
+        says = f"the zone label of {listed(sorted(told))} is newer than kube-proxy there, which follows it"
         yield _late(says, told, "nothing; --probe shows whether the proxy has it")
     ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
     if ill and by_proxies:

@@ -8,10 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
-from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE
+from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, listed, many
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
-from explain.findings import Finding, listed, many
 from explain.load import Share
 from explain.routes import nodes_of
 from reference.features import GATES
@@ -35,7 +34,7 @@ def answer(diagnosis: Diagnosis) -> str:
     if not diagnosis.routes:
         return "no node has rules for it"
     nodes = nodes_of(diagnosis.routes, lambda _: True)
-    return f"connections stay in the zone of their client, from {_of(nodes, diagnosis)}"
+    return f"connections stay in the zone of the client, from {_of(nodes, diagnosis)}"
 
 
 def _of(nodes: tuple[str, ...], diagnosis: Diagnosis) -> str:
@@ -113,7 +112,10 @@ def supposition(
         yield from _finding(each, first=number == 0)
     yield ""
     yield _line("assumes", ASSUMES)
-    yield _line("clients", {"nodes": "as many on each node", "cpu": "as many as a node has CPU"}.get(clients, clients))
+    yield _line(
+        "clients",
+        {"nodes": "equally many on each node", "cpu": "in proportion to the CPU of nodes"}.get(clients, clients),
+    )
     if then.routes:
         yield ""
         yield _table(then)
@@ -122,7 +124,9 @@ def supposition(
         yield _bears(bears)
 
 
-ASSUMES = "pods are ready, and spread evenly over the zones and then over their nodes; each component is of one release"
+ASSUMES = (
+    "pods are ready, and spread evenly over the zones and then over their nodes; each component has the same release"
+)
 
 
 def _bears(bears: Sequence[Share]) -> Table:

@@ -1,7 +1,6 @@
-"""What a container wrote, line by line with its time, in memory: the newest part of it, as a kubelet keeps its files.
+"""The log of a container in memory: its newest lines with their times, in the format of the CRI.
 
-A line is as container runtimes write it for kubelets (CRI): time in UTC, stream, whether it is whole (`F`) or goes on
-in the next one (`P`), and text.
+A line has a time in UTC, the stream, `F` if it is whole or `P` if it continues in the next one, and text.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 MOST = 1 << 20  # bytes of text that one log keeps
-_LONGEST = 16 << 10  # bytes of a line; what is longer is cut into parts, as by containerd
-_EACH = 64  # bytes for which a line counts beside its text
+_LONGEST = 16 << 10  # bytes of a line; longer ones are split, as by containerd
+_EACH = 64  # bytes that a line counts in addition to its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class LogLine:
         return b"%s %s %s %s\n" % (self.time.encode(), self.stream.encode(), b"F" if self.whole else b"P", self.text)
 
     def shown(self, *, timestamps: bool = False) -> bytes:
-        """Return what `kubectl logs` prints of it, with its time if asked for."""
+        """Return the line as `kubectl logs` prints it."""
         return (f"{self.time} ".encode() if timestamps else b"") + self.text + (b"\n" if self.whole else b"")
 
 
@@ -71,7 +70,7 @@ class ContainerLog:
             self._wake()
 
     def end(self) -> None:
-        """Note that the container writes nothing more: a line without an end is kept, and followers end. Idempotent."""
+        """Record that the container has ended: an unfinished line is kept, and followers end. Idempotent."""
         with self._lock:
             for stream, rest in self._open.items():
                 if rest:
@@ -82,11 +81,10 @@ class ContainerLog:
 
     @property
     def ended(self) -> bool:
-        """True if nothing more comes."""
         return self._ended
 
     def lines(self, *, tail: int | None = None, since: float | None = None) -> list[LogLine]:
-        """Return the lines that are kept: of the last `tail`, those from `since` on (in seconds since the epoch)."""
+        """Return lines: the last `tail`, and of these the ones from `since` on (seconds since the epoch)."""
         with self._lock:
             return list(self._chosen(tail, since))
 
@@ -127,7 +125,6 @@ class ContainerLog:
         return (line for line in newest if since is None or line.at >= since * 10**9)
 
     def _add(self, at: int, stream: str, text: bytes) -> None:
-        """Keep a line that has ended, in parts if it is long."""
         while len(text) > _LONGEST:
             self._keep(LogLine(at, stream, text[:_LONGEST], whole=False))
             text = text[_LONGEST:]

@@ -99,7 +99,7 @@ class RunningContainer:
     """One container. Methods belong to one thread at a time; the loop's thread only notes exits and probes."""
 
     def __init__(self, spec: Object, around: Surroundings, *, policy: str, waits: str = "ContainerCreating") -> None:
-        """`policy` is its restartPolicy: Always, OnFailure or Never; `waits` is why it does not run at first."""
+        """`policy` is its restartPolicy: Always, OnFailure or Never; `waits` is the reason why it does not run yet."""
         self._spec = spec
         self._around = around
         self._restarting = Restarts(policy)
@@ -114,8 +114,8 @@ class RunningContainer:
         self._since = 0.0  # when it was started
         self._due = 0.0
         self._readiness: Readiness | None = None
-        self._hook: bool | None = None  # True once it is over
-        self._told_to_end = False
+        self._hook: bool | None = None  # the preStop hook: None before its start, True after its end
+        self._terminated = False
         self._id = ""
         self._seen = 0.0  # when a failed start is seen again
         self._backing_off = ""
@@ -124,12 +124,10 @@ class RunningContainer:
 
     @property
     def name(self) -> str:
-        """Its name in the pod."""
         return str(self._spec["name"])
 
     @property
     def state(self) -> ContainerState:
-        """The state of the container, for the pod's status."""
         ready = "running" in self._state and self._readiness is not None and self._readiness.ready
         return ContainerState(
             self.name, self._image, self._state, ready, self._restarts, self._last, self._id, lasts=self.lasts
@@ -137,42 +135,41 @@ class RunningContainer:
 
     @property
     def lasts(self) -> bool:
-        """True for a sidecar: an init container that is restarted always."""
+        """True for a sidecar: an init container with restartPolicy Always."""
         return self._spec.get("restartPolicy") == "Always"
 
     @property
     def lets_others_begin(self) -> bool:
-        """True for an init container after which the next one begins."""
+        """True for an init container that has succeeded, or a sidecar that has started."""
         return (self.runs or bool(self._last)) if self.lasts else self.state.exit_code == 0
 
     @property
     def waits(self) -> bool:
-        """True if it is still to be started, for the first time or again."""
+        """True if it will be started, for the first time or again."""
         return "waiting" in self._state and self._due != float("inf")
 
     @property
     def known(self) -> bool:
-        """True if its readiness is known: not during its first probe."""
+        """False during its first readiness probe."""
         return self._readiness is None or self._readiness.known
 
     @property
     def runs(self) -> bool:
-        """True if it has a process."""
         return self._container is not None
 
     @property
     def log(self) -> ContainerLog | None:
-        """What it has written since its last start; None before the first one. Any thread may ask."""
+        """The log since its last start; None before the first one. Thread-safe."""
         return self._log
 
     @property
     def previous_log(self) -> ContainerLog | None:
-        """What it had written when it ended last, or None; while it waits to be started again, that is `log`."""
+        """The log of its previous run, or None; that is `log` while it waits to be started again."""
         waits = "waiting" in self._state
         return (self._log if self._last else None) if waits else self._previous_log
 
     def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
-        """Start a program beside the container's own, in its sandbox and with its environment. Any thread may ask.
+        """Start another program in the container's sandbox, with its environment. Thread-safe.
 
         Raises `NoProgramError`, also if the container does not run, and `UnavailableError`; see `Sandbox.start`.
         """
@@ -197,16 +194,16 @@ class RunningContainer:
                 self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backing_off}}
 
     def end(self) -> None:
-        """Send SIGTERM after its preStop hook, and do not start it again. Each call takes the next step."""
+        """Send SIGTERM after the preStop hook, and do not start it again. Each call takes the next step."""
         self._due = float("inf")
         if self._hook is None:
             self._hook = self._begun_hook() if self.runs else True
-        if self._hook and self._container is not None and not self._told_to_end:
-            self._told_to_end = True
+        if self._hook and self._container is not None and not self._terminated:
+            self._terminated = True
             self._container.terminate()
 
     def _begun_hook(self) -> bool:
-        """Begin the preStop hook, after which the pod is woken; return whether there is none."""
+        """Start the preStop hook, whose end wakes the pod; return True if there is none."""
         hook = (self._spec.get("lifecycle") or {}).get("preStop") or {}
         if "sleep" in hook:
             self._around.loop.spawn(self._end_hook(asyncio.sleep(float(hook["sleep"].get("seconds") or 0))))
@@ -242,12 +239,10 @@ class RunningContainer:
             process.close()
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         if self._container is not None:
             self._container.kill()
 
     def drop(self) -> None:
-        """End it without a report."""
         if self._readiness is not None:
             self._readiness.stop()
         container, self._container = self._container, None
@@ -256,7 +251,6 @@ class RunningContainer:
         self._close()
 
     def _close(self) -> None:
-        """End what else runs in its sandbox, and its log."""
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             sandbox.close()
@@ -333,7 +327,7 @@ class RunningContainer:
         self._around.wake()
 
     def _fail_to_start(self, why: str) -> None:
-        """Note that there is no process, as kubelet and containerd do: first the error, soon the pause after it."""
+        """Report a failed start as kubelet and containerd do: first the error, a second later the back-off."""
         self._began = _NEVER
         self._ended(_NOT_STARTED, why, reason="StartError")
         if "waiting" in self._state:

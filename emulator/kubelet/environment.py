@@ -17,19 +17,19 @@ _KEYED = re.compile(r"metadata\.(?P<what>labels|annotations)\['(?P<key>[^']*)'\]
 
 
 class ConfigError(ValueError):
-    """The container cannot be made as its pod wants it, for a reason in this text."""
+    """The container cannot be created as specified."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldValues:
-    """A pod, and the addresses that its status will tell."""
+    """The fields of a pod, including the addresses that its status will have."""
 
     pod: Object
     pod_ips: Sequence[str]
     host_ips: Sequence[str]
 
     def of(self, path: str) -> str:
-        """Return the value of a field. Raises `ConfigError` for one that is not to be had so."""
+        """Return the value of a field. Raises `ConfigError` for an unsupported one."""
         if keyed := _KEYED.fullmatch(path):
             return str((self.pod["metadata"].get(keyed["what"]) or {}).get(keyed["key"], ""))
         meta, spec = self.pod["metadata"], self.pod["spec"]
@@ -50,7 +50,7 @@ class FieldValues:
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Return a text with `$(NAME)` replaced if there is such a variable; `$$` is `$`."""
+    """Replace each `$(NAME)` by its variable, if there is one, and `$$` by `$`."""
     return _REFERENCE.sub(
         lambda found: "$" if found["name"] is None else variables.get(found["name"], found[0]),
         text,
@@ -60,14 +60,14 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 def environment_of(container: Object, fields: FieldValues, given: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a container: `given`, then its own in their order. Raises `ConfigError`."""
     if container.get("envFrom"):
-        raise ConfigError("an embedded cluster has no envFrom")
+        raise ConfigError("envFrom is not supported in an embedded cluster")
     variables: dict[str, str] = {}
     for each in container.get("env") or ():
         source = each.get("valueFrom") or {}
         if "fieldRef" in source:
             variables[each["name"]] = fields.of(source["fieldRef"]["fieldPath"])
         elif source:
-            raise ConfigError(f"an embedded cluster has no {next(iter(source))} for variables")
+            raise ConfigError(f"{next(iter(source))} is not supported in an embedded cluster")
         else:
             variables[each["name"]] = expanded(each.get("value") or "", variables)
     return {**given, **variables}

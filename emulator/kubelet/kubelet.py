@@ -1,8 +1,8 @@
 """The kubelet of an embedded cluster: runs pods that clients create through the API, on all of its nodes.
 
 One kubelet serves all nodes, since they are all in this process. It is a client of the API server like any other, over
-HTTPS, so that the reference and a real one look the same to it; when a server comes back it lists all pods again. It
-must not run pods of `NetnsBackend.run_pod` a second time: a cluster has one or the other.
+HTTPS, and works with the reference and a real one. After an outage of the server it lists all pods again. A cluster has
+either this kubelet or pods of `NetnsBackend.run_pod`.
 
 There is no scheduler: a pod names its node. No volumes, no liveness probes, and no evictions. Images are names
 (`emulator.kubelet.images`), and programs run in a sandbox.
@@ -40,7 +40,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WorkQueue(Generic[K]):
-    """Keys for workers, each once, and each with one worker at a time. Thread-safe.
+    """Keys for workers: each is queued once, and is with one worker at a time. Thread-safe.
 
     A key that is added while a worker has it is queued again.
     """
@@ -53,7 +53,6 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def add(self, key: K) -> None:
-        """Queue a key."""
         with self._condition:
             if key not in self._wanted:
                 self._wanted.add(key)
@@ -73,7 +72,6 @@ class WorkQueue(Generic[K]):
             return key
 
     def done(self, key: K) -> None:
-        """Note that the worker is done with this key."""
         with self._condition:
             self._taken.discard(key)
             if key in self._wanted:
@@ -88,7 +86,7 @@ class WorkQueue(Generic[K]):
 
 
 class Kubelet:
-    """A context manager. `close` ends all processes and netns of pods, and leaves the objects as they are."""
+    """A context manager. `close` ends all processes and netns of pods, and leaves the objects."""
 
     def __init__(
         self,
@@ -102,7 +100,7 @@ class Kubelet:
         """`dns` is the address of the cluster's DNS, for programs in pods; "" if there is none.
 
         `changed` is called with the hosts of pods whenever they change, by one thread at a time. With `trust` it serves
-        logs, programs in containers and ports of pods to the API server.
+        logs, exec and port-forward to the API server.
         """
         self._api = Api(kubeconfig)
         self._network = network
@@ -132,7 +130,6 @@ class Kubelet:
             self._serve(self._trust)
 
     def close(self) -> None:
-        """End all pods' processes. Idempotent."""
         with self._lock:
             self._closing.set()
             watch = self._watch
@@ -154,13 +151,13 @@ class Kubelet:
         return (*self._threads, self._loop.thread)
 
     def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
-        """Return a container of a pod that runs here, or None; for logs and `exec` see there."""
+        """Return a container of a pod that runs here, or None."""
         with self._lock:
             running = self._running.get((namespace, pod))
         return None if running is None else running.container(container)
 
     def netns(self, namespace: str, pod: str) -> Namespace | None:
-        """Return the netns of a pod that runs here (of its node, with host network), or None; for forwarded ports."""
+        """Return the netns of a pod that runs here (of its node, with host network), or None."""
         with self._lock:
             host = self._hosts.get((namespace, pod))
         return None if host is None else host.namespace
@@ -173,7 +170,7 @@ class Kubelet:
         self.close()
 
     def _serve(self, trust: KubeletTrust) -> None:
-        """Serve at all nodes, and report where."""
+        """Serve on all nodes, and report the port in their status."""
         nodes = self._network.nodes
         addresses = [address for host in nodes.values() for address in host.addresses.values()]
         self._server.start(nodes.values(), trust.of_kubelet(addresses))
@@ -237,7 +234,7 @@ class Kubelet:
             except (HarnessError, RefusedError, OSError) as error:
                 _log.warning("pod %s/%s: %s", *key, error)
                 self._later(key)
-            except Exception:  # noqa: BLE001  an odd pod, or a defect: it shows in the log, and ends no worker
+            except Exception:  # noqa: BLE001  logged, so that it ends no worker
                 _log.exception("pod %s/%s", *key)
                 self._later(key)
             finally:
@@ -275,7 +272,7 @@ class Kubelet:
         )
 
     def _placed(self, key: Key, host: Host | None) -> None:
-        """Note the host of a pod, or None before its netns is closed, and call `changed`."""
+        """Record the host of a pod, or None before its netns is closed, and call `changed`."""
         with self._lock:
             if self._closing.is_set() or self._hosts.get(key) is host:
                 return

@@ -1,6 +1,6 @@
 """One pod on a node from its first event to its end.
 
-`look` compares the object with the running containers, and takes the next step; each event causes another call.
+`look` compares the object with the running containers, and takes the next step. Each event causes another call.
 """
 
 from __future__ import annotations
@@ -65,11 +65,10 @@ class RunningPod:
 
     @property
     def ending(self) -> bool:
-        """True if its deletion has begun."""
         return self._ends_since != float("inf")
 
     def container(self, name: str) -> RunningContainer | None:
-        """Return a container by its name, or None. Any thread may ask."""
+        """Return a container by its name, or None. Thread-safe."""
         return next((each for each in self._all if each.name == name), None)
 
     @property
@@ -92,7 +91,7 @@ class RunningPod:
             self._report()
 
     def _look_at_containers(self) -> None:
-        """Handle exits, and start what is due: the next after an init container has succeeded, or a sidecar runs."""
+        """Handle exits, and start containers: init containers one after the other, then the others."""
         for container in self._init:
             container.look()
             if not container.lets_others_begin and not self.ending:
@@ -104,7 +103,7 @@ class RunningPod:
                 container.end()
 
     def remove(self) -> None:
-        """End it at once: processes and netns. Idempotent."""
+        """Remove processes and netns at once. Idempotent."""
         self._gone = True
         for container in self._all:
             container.drop()
@@ -123,7 +122,7 @@ class RunningPod:
         return {} if self._host is None else self._host.addresses
 
     def _begin(self) -> None:
-        """Create its netns and containers, unless it has ended already. Raises `HarnessError`; callers then retry."""
+        """Create its netns and containers, unless it has ended. Raises `HarnessError`; callers then retry."""
         over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
         if not over and not self._pod["metadata"].get("deletionTimestamp"):
             try:
@@ -182,7 +181,7 @@ class RunningPod:
             self._loop.after(moment - time.monotonic(), self._wake)
 
     def _finish(self) -> None:
-        """Report that all processes have ended, remove the netns, and delete the object."""
+        """Report the end of all containers, remove the netns, and delete the object."""
         if self._containers:
             self._report()
         self.remove()
@@ -214,7 +213,7 @@ class RunningPod:
             self._reported = status
 
     def _patch(self, status: Object) -> None:
-        """Report a status of the pod with this uid: a newer pod of the same name is left alone."""
+        """Write the status of the pod with this uid, not of a newer pod with the same name."""
         body = {"metadata": {"uid": self.uid}, "status": status}
         path = f"{self._path}/status"
         response = self._api.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)

@@ -1,11 +1,10 @@
-"""The sandbox of one container: real programs of this machine in a pod's netns, which can change nothing outside.
+"""The sandbox of one container: programs of this machine in a pod's netns, which can change nothing outside.
 
-A program has mounts, process ids, a host name and IPC of its own. Of this machine's files it sees programs, libraries
-and /etc, all of them read-only; /tmp, /run and /dev/shm are its own. It is nobody and has no capabilities; what an
-ordinary user runs stays that user, and sees no more of the files. All ends with `close`, or when this process does in
-whatever way.
+A program has its own mounts, process ids, host name and IPC. It sees programs, libraries and /etc of this machine, all
+read-only; /tmp, /run and /dev/shm are its own. It runs as nobody without capabilities (or as the ordinary user who runs
+the cluster). Everything ends with `close`, or with this process, even after SIGKILL.
 
-A room (`harness.netns.isolation`) is for programs that configure a node: it hides no files and takes no rights away.
+`harness.netns.isolation` is for programs that configure a node: it hides no files and drops no capabilities.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for that are named without a slash."""
+"""The search path for programs."""
 
 KILLED = 137  # the exit code of a process that SIGKILL ended
-_SECONDS = 20.0  # for a sandbox to be made
+_SECONDS = 20.0  # to make a sandbox
 _INIT = Path(__file__).with_name("sandbox_init.py")
 _NAMELESS = {"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n"}
 
 
 class NoProgramError(Exception):
-    """There is no such program in the sandbox, or it cannot be run; the text is a container runtime's."""
+    """The sandbox has no such program, or it cannot run; the text is that of a container runtime."""
 
 
 class SandboxProcess:
@@ -50,15 +49,15 @@ class SandboxProcess:
         self._lock = threading.Lock()
 
     def fileno(self) -> int:
-        """Return a descriptor that becomes readable when the program has ended, for `poll` and `select`."""
+        """Return a descriptor that becomes readable when the program ends."""
         return self._reports
 
     def poll(self) -> int | None:
-        """Return its exit code, 128 and its number for a signal, 137 if the sandbox has ended; None while it runs."""
+        """Return its exit code, 128 + N for signal N, 137 if the sandbox has ended, or None while it runs."""
         return self.wait(0)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Wait until it has ended, `seconds` at most, and return what `poll` does."""
+        """Wait for its end, at most `seconds`, and return what `poll` does."""
         poll = select.poll()
         with self._lock:
             if self._code is not None or self._reports < 0:
@@ -71,12 +70,12 @@ class SandboxProcess:
         return self._code
 
     def signal(self, number: int) -> None:
-        """Send it a signal. Nothing happens if it has ended."""
+        """Send it a signal, unless it has ended."""
         with contextlib.suppress(OSError):
             self._control.send(json.dumps({"signal": number, "pid": self.pid}).encode())
 
     def close(self) -> None:
-        """Let go of it: one that still runs is killed. Idempotent."""
+        """Kill it if it runs, and close the descriptor. Idempotent."""
         if self.poll() is None:
             self.signal(9)
         with self._lock:
@@ -87,7 +86,7 @@ class SandboxProcess:
 
 
 class Sandbox:
-    """The sandbox of one container, from its start to its end. It is made when the first program is started."""
+    """The sandbox of one container. It is made when the first program starts."""
 
     def __init__(
         self,
@@ -120,11 +119,10 @@ class Sandbox:
         tty: bool = False,
         folder: str = "/",
     ) -> SandboxProcess:
-        """Start a program with these descriptors, which the caller keeps (and closes), in a session of its own.
+        """Start a program in its own session with these descriptors, which stay the caller's.
 
-        Where `tty` is true, `stdin` is a terminal (the end of a pty that is for programs), which becomes its
-        controlling one. `env` is its whole environment; a program without a slash is looked for in its PATH.
-        Raises `NoProgramError`, and `UnavailableError` where no sandbox can be made here.
+        With `tty`, `stdin` is the slave end of a pty, which becomes its controlling terminal. `env` is the whole
+        environment. Raises `NoProgramError`, and `UnavailableError` if this machine cannot make a sandbox.
         """
         told = json.dumps({"argv": list(argv), "env": dict(env), "folder": folder, "tty": tty}).encode()
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -146,7 +144,7 @@ class Sandbox:
         return SandboxProcess(pid, reading, control)
 
     def close(self) -> None:
-        """End all that runs in it. Idempotent."""
+        """End all its programs. Idempotent."""
         with self._lock:
             self._closed = True
             control, self._control = self._control, None
@@ -154,22 +152,22 @@ class Sandbox:
         if control is not None:
             control.close()
         if keeper is not None:
-            keeper.kill()  # the first process of the sandbox ends with it, and all else with that one
+            keeper.kill()  # which ends the first process of the sandbox, and that ends all others
             keeper.wait()
 
     def _made(self) -> socket.socket:
-        """Return the socket of the sandbox, which is made now if there is none yet."""
+        """Return the control socket of the sandbox; make the sandbox first if needed."""
         if self._closed:
             raise NoProgramError("the container has ended")
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs, self._namespace.entered():  # a child is born in the netns of the thread that makes it
+            with theirs, self._namespace.entered():  # a child starts in the netns of its thread
                 self._keeper = subprocess.Popen(  # noqa: S603  our own program
                     [sys.executable, "-I", "-S", str(_INIT), str(theirs.fileno()), self._told],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # Ctrl-C is for the harness
+                    start_new_session=True,  # keeps Ctrl-C away
                     env={},
                 )
             ours.settimeout(_SECONDS)
@@ -181,15 +179,14 @@ class Sandbox:
                 self._keeper.kill()
                 self._keeper.wait()
                 ours.close()
-                why = said.decode(errors="replace") or "it has ended at once"
-                raise UnavailableError(f"no program can be run in a sandbox here: {why}")
+                why = said.decode(errors="replace") or "it ended immediately"
+                raise UnavailableError(f"this machine cannot run programs in a sandbox: {why}")
             ours.settimeout(None)
             self._control = ours
         return self._control
 
 
 def _line(reading: int) -> bytes:
-    """Return the first line of the reports about a program; b"" if there is none."""
     line = b""
     while not line.endswith(b"\n") and (byte := os.read(reading, 1)):
         line += byte

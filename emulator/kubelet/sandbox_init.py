@@ -1,13 +1,12 @@
-"""The first process of a sandbox: makes it, and starts programs in it. A program of its own, of the standard library.
+"""The first process of a sandbox: makes it, and starts programs in it. A standalone script of the standard library.
 
-It gets a socket, and the sandbox as JSON: host name, and texts of files by path. It writes there an empty line, or what
-failed. Then each message is a program to start, with four descriptors (input, output, errors, reports), or a signal for
-one. About each program it writes to its reports: a line with the process id, or `!` and what failed; then an exit code.
+Its arguments are a socket, and the sandbox as JSON: host name, files (texts by path) and programs. It answers with
+an empty line, or the error. Then each message is a program to start, with four descriptors (stdin, stdout, stderr,
+report), or a signal for one. To the report it writes a line with the process id, or `!` and the error; then the exit code.
 
-It ends when the socket is closed, also by the end of whoever has the other side; and the kernel ends with it whatever
-has process ids of the sandbox.
+It ends when the other side of the socket is closed, and the kernel kills all processes of its PID namespace with it.
 
-The root is a new tmpfs, and not the machine's with something above it: what is not named here cannot be forgotten.
+The root is a new tmpfs rather than the machine's root with mounts over it, so nothing is visible by omission.
 """
 
 from __future__ import annotations
@@ -53,20 +52,20 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def insist(what: str, result: int) -> None:
-    """Raise `OSError` for a call of the C library that has failed."""
+    """Raise `OSError` if a call of the C library has failed."""
     if result:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot {what}: {os.strerror(number)}")
 
 
 def mount(kind: str, place: str, options: str = "", flags: int = 0) -> None:
-    """Mount a file system of that kind; or, with `_BIND`, show the file or folder `kind` there."""
+    """Mount a file system of that kind or, with `_BIND`, the file or folder `kind`."""
     data = options.encode() or None
     insist(f"mount {kind} at {place}", libc.mount(kind.encode(), place.encode(), kind.encode(), flags, data))
 
 
 def make_root(files: Mapping[str, str], programs: Mapping[str, str]) -> None:
-    """Replace the root: programs and libraries of this machine, its /etc with `files` in it, and devices."""
+    """Replace the root: programs and libraries of this machine, its /etc with `files`, `programs`, and devices."""
     mount("none", "/", flags=_PRIVATE)
     mount("tmpfs", "/tmp", "mode=755", _NOSUID)  # noqa: S108  any folder will do
     os.chdir("/tmp")  # noqa: S108
@@ -98,31 +97,31 @@ def make_root(files: Mapping[str, str], programs: Mapping[str, str]) -> None:
 
 
 def show(path: str, name: str) -> None:
-    """Show a folder of this machine."""
     os.mkdir(name, 0o755)  # noqa: PTH102
     mount(path, name, flags=_BIND)
 
 
 def show_file(path: str, name: str) -> None:
-    """Show a file of this machine."""
     os.close(os.open(name, os.O_CREAT))
     mount(path, name, flags=_BIND)
 
 
 def enter_root() -> None:
-    """Make the working directory the root, let go of the old one, and make all of it read-only but for some tmpfs."""
+    """Make the working directory the root, detach the old one, and make all of it read-only except for some tmpfs."""
     number = _PIVOT_ROOT.get(platform.machine(), 41)
-    insist("have a root of its own", libc.syscall(number, b".", b"."))
-    insist("let go of the machine's files", libc.umount2(b".", _DETACH))
+    insist("change the root", libc.syscall(number, b".", b"."))
+    insist("detach the old root", libc.umount2(b".", _DETACH))
     os.chdir("/")
     read_only = (ctypes.c_uint64 * 4)(0x1 | _NOSUID, 0, 0, 0)  # struct mount_attr
-    insist("make it read-only", libc.syscall(_MOUNT_SETATTR, -100, b"/", 0x8000, read_only, ctypes.sizeof(read_only)))
+    insist(
+        "make the root read-only", libc.syscall(_MOUNT_SETATTR, -100, b"/", 0x8000, read_only, ctypes.sizeof(read_only))
+    )
     for name in _WRITABLE:
         mount("tmpfs", f"/{name}", _MOST, _NOSUID | _NODEV)
 
 
 def give_up_rights() -> None:
-    """Become nobody, if this user may be somebody else, with no capabilities, for good."""
+    """Drop all capabilities for good, and become nobody if this process is root."""
     with_errors = [libc.prctl(24, number, 0, 0, 0) for number in range(64)]  # PR_CAPBSET_DROP
     insist("drop capabilities", with_errors[0])
     if os.getuid() == 0:
@@ -131,13 +130,13 @@ def give_up_rights() -> None:
             os.setresgid(_NOBODY, _NOBODY, _NOBODY)
             os.setresuid(_NOBODY, _NOBODY, _NOBODY)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EPERM):  # root of a user namespace that has nobody else
+            if error.errno not in (errno.EINVAL, errno.EPERM):  # root of a user namespace without other users
                 raise
-    insist("get no new rights", libc.prctl(38, 1, 0, 0, 0))  # PR_SET_NO_NEW_PRIVS
+    insist("set no_new_privs", libc.prctl(38, 1, 0, 0, 0))  # PR_SET_NO_NEW_PRIVS
 
 
 def begin(told: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
-    """Become the program; where that fails, write why to `failed`."""
+    """Execute the program, or write the error to `failed`."""
     try:
         os.setsid()
         for number in range(3):
@@ -146,7 +145,7 @@ def begin(told: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         for each in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a kubelet's process may block those that end it
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the kubelet's process blocks some
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         give_up_rights()
         os.chdir(told["folder"])
@@ -161,14 +160,14 @@ class Init:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._reports: dict[int, int] = {}  # by process id, where its exit code is written
+        self._reports: dict[int, int] = {}  # descriptors for exit codes, by process id
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Obey until the socket is closed."""
+        """Handle messages until the socket is closed."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
@@ -182,7 +181,7 @@ class Init:
     def _obey(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE, 4)
         for each in descriptors:
-            os.set_inheritable(each, False)  # recv_fds has flags for that, and ignores them
+            os.set_inheritable(each, False)  # recv_fds ignores its flags
         if not data:
             return False
         told = json.loads(data)
@@ -213,7 +212,7 @@ class Init:
             write(reports, b"%d\n" % pid)
 
     def _reap(self) -> None:
-        """Take up whatever has ended: children, and what they have left to the first process."""
+        """Wait for ended children, and for orphans."""
         os.read(self._woken, 4096)
         while True:
             try:
@@ -229,15 +228,14 @@ class Init:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write to somebody who may be gone."""
+    """Write, unless the reader has gone."""
     with contextlib.suppress(OSError):
         os.write(descriptor, data)
 
 
 def first(control: socket.socket, hostname: str, files: Mapping[str, str], programs: Mapping[str, str]) -> None:
-    """Be the first process of the sandbox."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    insist("end with its keeper", libc.prctl(1, 9, 0, 0, 0))  # PR_SET_PDEATHSIG, SIGKILL
+    insist("set the parent death signal", libc.prctl(1, 9, 0, 0, 0))  # PR_SET_PDEATHSIG, SIGKILL
     make_root(files, programs)
     name = hostname.encode()
     insist(f"set host name {hostname}", libc.sethostname(name, len(name)))
@@ -246,7 +244,7 @@ def first(control: socket.socket, hostname: str, files: Mapping[str, str], progr
 
 
 def reported(control: socket.socket, step: Callable[[], None]) -> None:
-    """Take a step, and say on the socket what has failed."""
+    """Take a step; on failure, send the error and exit."""
     try:
         step()
     except OSError as error:
@@ -255,11 +253,11 @@ def reported(control: socket.socket, step: Callable[[], None]) -> None:
 
 
 def main(descriptor: str, told: str) -> None:
-    """Make the sandbox in new namespaces, and stay beside it until it ends."""
+    """Make the sandbox in new namespaces, and wait for its end."""
     control = socket.socket(fileno=int(descriptor))
     control.set_inheritable(False)
     arguments = json.loads(told)
-    reported(control, lambda: insist("have namespaces of its own", libc.unshare(_CLONE)))
+    reported(control, lambda: insist("create namespaces", libc.unshare(_CLONE)))
     inside = os.fork()
     if inside == 0:
         reported(control, lambda: first(control, **arguments))

@@ -210,7 +210,7 @@ def test_kubeconfig_is_printed_and_its_path(runtime: Path) -> None:
     assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one", "--path"]).stdout == f"{path}\n"
     assert str(path) in cluster_control.listing()
     absent = CliRunner().invoke(main, ["cluster", "kubeconfig", "two"])
-    assert (absent.exit_code, "'two' is not up; those that are: one" in absent.stderr) == (4, True)
+    assert (absent.exit_code, "'two' is not up; running: one" in absent.stderr) == (4, True)
 
 
 def test_kubeconfig_is_written_where_it_is_wanted_and_goes_with_the_cluster(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_folder_that_others_can_enter_is_refused(runtime: Path) -> None:
 
 def test_what_goes_wrong_at_boot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(UnavailableError, match="did not come up"):
+    with pytest.raises(UnavailableError, match="did not start"):
         cluster_control.up("default", "a=1", "IPv4")
     assert cluster_state.running() == []
 

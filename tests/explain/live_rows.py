@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explain.findings import Finding
+from explain.causes import Finding
 from harness.model.release import Component, Release
 from harness.scenario.service import same_node, same_zone
 from tests.explain.building import AUTO, MODE, ZONES, lease
@@ -260,14 +260,14 @@ ROWS = {
         "external-policy-local",
         served(type="NodePort", external_traffic_policy="Local"),
         by(lambda shop: shop.patch(externalTrafficPolicy="Cluster")),
-        "nothing, if the addresses of clients are to be kept",
+        "nothing, if the Service must see the addresses of its clients",
         note=True,
     ),
     "clients outside": Row(
         "external-clients",
         served(type="NodePort"),
         by(lambda shop: shop.patch(type="ClusterIP")),
-        "let the load balancer enter in the zone of the client",
+        "let the load balancer send clients to nodes in their own zone",
         note=True,
     ),
     "an annotation that says nothing": Row(
@@ -378,7 +378,7 @@ ROWS = {
         by(_republish),
         "--show-managed-fields",
     ),
-    "hints for nodes": Row("node-hints-not-asked", _node_hints, by(_republish), "find who writes them", note=True),
+    "hints for nodes": Row("node-hints-not-asked", _node_hints, by(_republish), "find out who writes them", note=True),
     "a node that lost its label": Row(
         "client-node-without-zone",
         in_turn(served(), lambda shop: shop.move("b2", None)),

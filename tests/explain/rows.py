@@ -66,7 +66,7 @@ ROWS = {
     "service proxy name": Row(
         "other-proxy",
         objects(service(labels={"service.kubernetes.io/service-proxy-name": "mesh"})),
-        "leaves the Service to proxy 'mesh'",
+        "assigns the Service to proxy 'mesh'",
         "label service web service.kubernetes.io/service-proxy-name-",
     ),
     "asks for nothing": Row(
@@ -156,7 +156,7 @@ ROWS = {
             of_slice(*unhinted("a1", "b1", "c1")),
             on=nodes(a0=node("a0", "a", cpu="", labels=CONTROL_PLANE), b2=node("b2", "b", cpu="")),
         ),
-        "node b2 is ready and does not say how much CPU",
+        "node b2 is ready and reports no CPU",
         "get node b2",
         crossing="a0 a1 a2 b1 b2 c1",
     ),
@@ -193,7 +193,7 @@ ROWS = {
     "floating point": Row(
         "floating-point",
         objects(by_annotation(), of_slice(*unhinted("a1", "a1", "b1", "b1", "c1", "c1")), on=EDGE),
-        "exactly 20 %, which is allowed; rounding lets kube-controller-manager take it for more",
+        "exactly 20 %, which is allowed, but rounds up to more in kube-controller-manager",
         "--replicas=",
         crossing="a1 b1 c1",
     ),
@@ -238,7 +238,7 @@ ROWS = {
     "an endpoint on an unlabelled node": Row(
         "endpoint-without-zone",
         objects(service(), of_slice(*EACH_ZONE, endpoint("d1", zone="")), on=nodes(d1=node("d1"))),
-        "1 of 4 ready endpoints has no hints, so that proxies use no hints at all: endpoint web-d1 is on node d1",
+        "1 of 4 ready endpoints has no hints, so proxies use no hints at all: endpoint web-d1 is on node d1",
         "kubectl label node d1",
         crossing="a1 a2 b1 b2 c1 d1",
     ),
@@ -265,7 +265,7 @@ ROWS = {
     "slices disagree": Row(
         "slices-disagree",
         objects(service(), of_slice(*EACH_ZONE), of_slice(*unhinted("a1"), name="web-2")),
-        "1 of 4 ready endpoints has no hints, so that proxies use no hints at all: look at slice web-2",
+        "1 of 4 ready endpoints has no hints, so proxies use no hints at all: look at slice web-2",
         crossing=ALL,
     ),
     "hints cross zones": Row(
@@ -283,7 +283,7 @@ ROWS = {
         objects(
             service(), of_slice(endpoint("a1"), endpoint("b1"), endpoint("c1", hints="b"), endpoint("a2", hints="c"))
         ),
-        "2 endpoints have other hints than PreferSameZone asks for: web-c1 of zone c is hinted for zone b",
+        "2 endpoints have other hints than PreferSameZone requests: web-c1 of zone c is hinted for zone b",
         crossing="b1 b2 c1",
     ),
     "a node without a zone": Row(
@@ -373,7 +373,7 @@ ROWS = {
             version="v1.34.1",
             gates={"kube-controller-manager": {"PreferSameTrafficDistribution": False}},
         ),
-        "feature gate PreferSameTrafficDistribution is off in kube-controller-manager, as its metrics say",
+        "feature gate PreferSameTrafficDistribution is off in kube-controller-manager, as its metrics show",
         "start kube-controller-manager with --feature-gates=PreferSameTrafficDistribution=true",
         evidence="PreferSameZone means nothing to this controller",
         crossing=ALL,
@@ -398,7 +398,7 @@ ROWS = {
             on=nodes(a1=node("a1", "a", version="v1.30.1"), b1=node("b1", "b", version="v1.30.1")),
             gates={"kube-proxy 1.30": {"TopologyAwareHints": False}},
         ),
-        "2 nodes run a kube-proxy that has feature gate TopologyAwareHints off, as its metrics say",
+        "2 nodes run a kube-proxy with feature gate TopologyAwareHints off, as its metrics show",
         "featureGates",
         nodes="a1 b1",
         crossing="a1 b1",
@@ -423,7 +423,7 @@ ROWS = {
     "an endpoint whose node has moved": Row(
         "endpoint-of-a-former-zone",
         objects(service(), on=nodes(c1=labelled("c1", "d")), proxies=[proxy("c1", started=EARLY)]),
-        "1 endpoint has a former zone: web-c1 says zone c, and node c1 is in zone d",
+        "1 endpoint has an old zone: web-c1 has zone c, but node c1 is in zone d",
         "annotate service web trafficdist.dev/touched",
         nodes="c1",
         evidence="zone label of c1 written by kubectl-label at 2026-11-22T10:00:00Z",
@@ -432,7 +432,7 @@ ROWS = {
     "only endpoints that end": Row(
         "terminating-only",
         objects(service(), of_slice(ENDING)),
-        "connections leave their zone from 3 of 5 nodes: no endpoint is ready, and those that end but still serve",
+        "from 3 of 5 nodes: no endpoint is ready, and terminating endpoints that still serve take connections",
         "wait for new pods",
         crossing="b1 b2 c1",
     ),

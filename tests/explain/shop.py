@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from explain import objects
+from explain.causes import Finding
 from explain.cluster import Cluster as Seen
 from explain.diagnosis import Diagnosis
-from explain.findings import Finding
 from explain.service import of
 from harness.backends.netns import NetnsBackend
 from harness.judging.history import History

@@ -50,7 +50,7 @@ def test_a_proxy_that_knows_its_zone_only_from_its_start_is_to_be_started_again(
 def test_all_is_well_where_every_zone_has_its_endpoint() -> None:
     found = diagnosis(objects())
     assert (found.findings, found.crossing) == ((), ())
-    assert answer(found) == "connections stay in the zone of their client, from all 5 nodes"
+    assert answer(found) == "connections stay in the zone of the client, from all 5 nodes"
 
 
 def test_topology_keys_are_a_cause_while_their_gate_is_on() -> None:

@@ -22,7 +22,7 @@ from harness.settings.options import resolve
 from tests.explain.live_rows import ROWS, Row
 from tests.explain.shop import EACH_ZONE, Shop, commands, in_shop
 
-WELL = "connections stay in the zone of their client, from all 5 nodes"
+WELL = "connections stay in the zone of the client, from all 5 nodes"
 
 
 def expect_told_and_healed(row: Row, shop: Shop) -> None:

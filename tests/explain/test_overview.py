@@ -49,7 +49,7 @@ def test_those_that_miss_most_come_first_and_those_that_do_not_ask_are_counted()
         ("shop/well", 0, ""),
     ]
     assert (view.wanting, view.silent) == (2, 1)
-    assert "2 of 3 Services that ask for topology do not get it everywhere: 6 of 15 pairs" in view.total
+    assert "2 of 3 Services that ask for topology do not get it on all nodes: 6 of 15 pairs" in view.total
 
 
 def test_one_namespace_alone_can_be_looked_at() -> None:

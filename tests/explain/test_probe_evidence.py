@@ -36,7 +36,7 @@ def test_one_client_stands_for_the_nodes_that_should_see_the_same() -> None:
 
 def test_a_node_that_takes_no_pods_is_stood_for_by_another_or_named() -> None:
     found = planned(objects(), ready=["a2", "b1", "b2"])
-    assert (found.nodes, found.left_out) == (["a2", "b1"], ("c1: takes no pods",))
+    assert (found.nodes, found.left_out) == (["a2", "b1"], ("c1: accepts no pods",))
 
 
 def test_each_zone_has_its_client_before_any_has_a_second() -> None:
@@ -52,7 +52,7 @@ def test_datagrams_are_not_sent() -> None:
     slices = {**of_slice(*EACH_ZONE), "ports": [{**each, "port": 8080} for each in PORTS]}
     found = planned(objects(service(ports=PORTS), slices))
     assert {each.port for each in found.questions} == {"web/TCP"}
-    assert found.left_out == ("port dns/UDP: more than a connection would be needed",)
+    assert found.left_out == ("port dns/UDP: it would need more than a connection",)
 
 
 def test_servers_are_asked_for_their_names_only_if_all_are_the_test_image() -> None:
@@ -128,9 +128,9 @@ def told(outcome: Observation) -> Diagnosis:
         ),
         (
             TIMED_OUT,
-            "connections fail on 1 of 5 nodes: a client on a1 should reach web-a1 (zone a), and saw: no answer",
+            "connections fail on 1 of 5 nodes: a client on a1 should reach web-a1 (zone a), but saw: no answer",
         ),
-        (Reached(EACH_ZONE[0]["addresses"][0]), "connections stay in the zone of their client, from all 5 nodes"),
+        (Reached(EACH_ZONE[0]["addresses"][0]), "connections stay in the zone of the client, from all 5 nodes"),
     ],
 )
 def test_what_was_seen_otherwise_is_the_first_cause(outcome: Observation, said: str) -> None:

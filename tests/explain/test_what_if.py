@@ -129,7 +129,7 @@ def test_the_command_tells_both_answers(tmp_path: Path) -> None:
             .output
         )
 
-    assert "If scale=6: connections stay in the zone of their client, from all 5 nodes" in run()
+    assert "If scale=6: connections stay in the zone of the client, from all 5 nodes" in run()
     told = json.loads(run("--format", "json"))
     assert (told["now"]["crossing"], told["then"]["crossing"]) == (["c1"], [])
     assert [each["load"] for each in told["shares"]] == pytest.approx([1.2, 1.2, 0.6])

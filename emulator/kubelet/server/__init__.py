@@ -1,1 +1,1 @@
-"""The HTTPS server of a kubelet, by which an API server gets at logs, programs in containers, and ports of pods."""
+"""The HTTPS server of a kubelet, for logs, exec and port-forward."""

@@ -14,10 +14,10 @@ _OUTPUTS = ("stdout", "stderr")
 
 
 class Descriptors:
-    """Both ends of them. The program's are closed when it has started, ours with `close` if nobody took them."""
+    """Both ends of each stream. `started` closes the program's ends, `close` those that were not taken."""
 
     def __init__(self, names: Collection[str], *, tty: bool) -> None:
-        """`names` of "stdin", "stdout", "stderr" are connected; the others read nothing, and write to nowhere."""
+        """Connect these of "stdin", "stdout" and "stderr"; the others are /dev/null."""
         self._theirs: list[int] = []
         self._ours: dict[str, int] = {}
         self._terminal = -1
@@ -29,26 +29,26 @@ class Descriptors:
 
     @property
     def outputs(self) -> list[str]:
-        """The outputs that are connected and not taken."""
+        """The connected outputs that were not taken."""
         return [name for name in _OUTPUTS if name in self._ours]
 
     def take(self, name: str) -> int | None:
-        """Return our end, which belongs to the caller now; None if it is not connected."""
+        """Return our end, which the caller then owns; None if it is not connected."""
         return self._ours.pop(name, None)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Set the size of the terminal; its program gets SIGWINCH. Nothing happens where there is none."""
+        """Set the size of the terminal, if there is one; the program gets SIGWINCH."""
         if self._terminal >= 0:
             size = struct.pack("HHHH", rows & 0xFFFF, columns & 0xFFFF, 0, 0)
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
 
     def started(self) -> None:
-        """Close the program's: it has them. Idempotent."""
+        """Close the program's ends. Idempotent."""
         while self._theirs:
             os.close(self._theirs.pop())
 
     def close(self) -> None:
-        """Close all that nobody took. Idempotent."""
+        """Close the ends that were not taken. Idempotent."""
         self.started()
         while self._ours:
             os.close(self._ours.popitem()[1])
@@ -76,7 +76,6 @@ class Descriptors:
 
 @contextlib.asynccontextmanager
 async def reading(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
-    """Read from a descriptor, and close it in the end."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     file = os.fdopen(descriptor, "rb", 0)
@@ -89,7 +88,6 @@ async def reading(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
 
 @contextlib.asynccontextmanager
 async def writing(descriptor: int) -> AsyncIterator[asyncio.StreamWriter]:
-    """Write to a descriptor, and close it in the end."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     file = os.fdopen(descriptor, "wb", 0)

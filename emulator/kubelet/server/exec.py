@@ -36,15 +36,13 @@ class Runs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The program that a client wants, and the names of its streams."""
-
     argv: Sequence[str]
     streams: frozenset[str]
     tty: bool
 
     @classmethod
     def parse(cls, request: web.BaseRequest) -> Wanted:
-        """Read it from the query of a request to a kubelet. Raises `ValueError` with a kubelet's answer."""
+        """Parse the query of a request to a kubelet. Raises `ValueError` with a kubelet's answer."""
         query = request.query
         tty = query.get("tty") == "1"
         named = {"stdin": "input", "stdout": "output", "stderr": "error"}
@@ -57,7 +55,7 @@ class Wanted:
 
 
 async def serve(request: web.BaseRequest, container: Runs, wanted: Wanted) -> web.StreamResponse:
-    """Upgrade the connection, run the program, and say how it ended. Raises `ConnectionError`."""
+    """Upgrade the connection, run the program, and send a Status at its end. Raises `ConnectionError`."""
     if request.headers.get("Upgrade", "").lower() == "websocket":
         return await _by_websocket(request, container, wanted)
     return await _by_spdy(request, container, wanted)
@@ -102,7 +100,7 @@ async def _by_spdy(request: web.BaseRequest, container: Runs, wanted: Wanted) ->
 
 @contextlib.asynccontextmanager
 async def beside(reading: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Read a connection beside the block, to its end."""
+    """Run a task beside the block, and cancel it at the end."""
     task = asyncio.create_task(reading)
     try:
         yield task
@@ -112,7 +110,7 @@ async def beside(reading: Coroutine[None, None, None]) -> AsyncIterator[asyncio.
 
 
 async def _run(container: Runs, wanted: Wanted, opened: Mapping[str, Stream], gone: asyncio.Task[None]) -> None:
-    """Run the program, and tell the client how it ended. Raises `ConnectionError` if the client goes before."""
+    """Run the program, and send its Status. Raises `ConnectionError` if the client disconnects before."""
     running = asyncio.create_task(_run_to_its_end(container, wanted, opened))
     try:
         await asyncio.wait([running, gone], return_when=asyncio.FIRST_COMPLETED)
@@ -125,9 +123,9 @@ async def _run(container: Runs, wanted: Wanted, opened: Mapping[str, Stream], go
 
 
 async def _run_to_its_end(container: Runs, wanted: Wanted, opened: Mapping[str, Stream]) -> Object:
-    """Run a program until it has ended and all that it wrote is sent. Return the Status of its end.
+    """Run a program until it has ended and its output is sent. Return the Status of its end.
 
-    It is killed if this is cancelled. Raises `ConnectionError` if the client has gone.
+    The program is killed if this is cancelled. Raises `ConnectionError` if the client has gone.
     """
     with contextlib.ExitStack() as held:
         descriptors = Descriptors([name for name in _STANDARD if name in opened], tty=wanted.tty)
@@ -149,7 +147,6 @@ async def _run_to_its_end(container: Runs, wanted: Wanted, opened: Mapping[str, 
 
 
 async def _carry(process: SandboxProcess, descriptors: Descriptors, opened: Mapping[str, Stream]) -> int:
-    """Carry bytes between a program and its client; return its exit code."""
     outputs = [(opened[name], descriptors.take(name)) for name in descriptors.outputs]
     beside = []
     if (stdin := descriptors.take("stdin")) is not None:
@@ -180,7 +177,7 @@ async def _to_client(descriptor: int, stream: Stream) -> None:
 async def _read(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.read(_CHUNK)
-    except OSError:  # EIO: nobody has the terminal open any more
+    except OSError:  # EIO: all programs have closed the terminal
         return b""
 
 
@@ -190,14 +187,14 @@ async def _from_client(stream: Stream, descriptor: int) -> None:
             while data := await stream.read():
                 writer.write(data)
                 await writer.drain()
-    except OSError:  # the program reads no more
+    except OSError:  # the program has closed its stdin
         pass
     finally:
         stream.ignore()
 
 
 async def _resize(stream: Stream, descriptors: Descriptors) -> None:
-    """Take sizes as JSON objects, one after the other."""
+    """Read sizes, JSON objects one after the other."""
     decoder, text = json.JSONDecoder(), ""
     while data := await stream.read():
         text += data.decode(errors="replace")

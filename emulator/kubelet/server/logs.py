@@ -1,4 +1,4 @@
-"""What a container wrote, as a response of HTTP, which goes on if the client follows."""
+"""The log of a container as an HTTP response, which continues if the client follows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Wanted:
 
     @classmethod
     def parse(cls, query: Mapping[str, str]) -> Wanted:
-        """Read it from a query. Raises `ValueError`."""
+        """Parse a query. Raises `ValueError`."""
         number = {name: int(query[name]) for name in ("tailLines", "sinceSeconds", "limitBytes") if query.get(name)}
         since = None
         if "sinceSeconds" in number:
@@ -49,7 +49,7 @@ class Wanted:
 
 
 async def serve(request: web.BaseRequest, log: ContainerLog, wanted: Wanted) -> web.StreamResponse:
-    """Send these lines, and those that come if the client follows."""
+    """Send these lines, and later ones if the client follows."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     response.enable_chunked_encoding()
     await response.prepare(request)
@@ -78,7 +78,7 @@ def _shown(line: LogLine, wanted: Wanted) -> bytes:
 
 
 def _joined(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join lines to writes of a good size."""
+    """Join lines to chunks, so that a long log needs few writes."""
     gathered = bytearray()
     for text in texts:
         gathered += text

@@ -34,7 +34,7 @@ class Sockets(Protocol):
 
 
 async def serve(request: web.BaseRequest, netns: Sockets) -> web.StreamResponse:
-    """Upgrade the connection, and forward until it ends. Raises `ConnectionError`, and `ValueError` for a bad query."""
+    """Upgrade the connection, and forward until it ends. Raises `ConnectionError`, and `ValueError` for the query."""
     if request.headers.get("Upgrade", "").lower() != "websocket":
         wire = await spdy.upgrade(request, PROTOCOL)
         if isinstance(wire, spdy.UpgradedWire):
@@ -123,8 +123,8 @@ async def forward(netns: Sockets, port: int, data: Stream, error: Stream) -> Non
 
 
 async def _to_pod(data: Stream, writer: asyncio.StreamWriter) -> bool:
-    """Carry what the client says; return whether it has broken off, rather than ended its side."""
-    with contextlib.suppress(ConnectionError):  # the pod reads no more; it may go on writing
+    """Copy bytes from the client; return whether it has reset the stream rather than ended it."""
+    with contextlib.suppress(ConnectionError):  # the pod has stopped reading, but may still write
         while chunk := await data.read():
             writer.write(chunk)
             await writer.drain()
@@ -133,11 +133,11 @@ async def _to_pod(data: Stream, writer: asyncio.StreamWriter) -> bool:
 
 
 async def _from_pod(reader: asyncio.StreamReader, data: Stream) -> None:
-    """Carry what the pod says, until it ends the connection."""
+    """Copy bytes from the pod until it ends the connection."""
     while True:
         try:
             chunk = await reader.read(_CHUNK)
-        except OSError:  # it has broken off
+        except OSError:  # a reset
             chunk = b""
         if not chunk:
             await data.end()
@@ -166,7 +166,7 @@ async def _connect(netns: Sockets, port: int) -> tuple[asyncio.StreamReader, asy
 
 
 def _ports(request: web.BaseRequest) -> list[int]:
-    """Return the ports that are asked for, `port=80,81` or `port=80&port=81`. Raises `ValueError`."""
+    """Return the ports of the query, `port=80,81` or `port=80&port=81`. Raises `ValueError`."""
     every = [each for text in request.query.getall("port", []) for each in text.split(",")]
     if not every:
         raise ValueError('query parameter "port" is required')

@@ -1,7 +1,6 @@
-"""Serves HTTPS at the addresses of nodes, for the API server alone: logs, programs in containers, ports of pods.
+"""Serves HTTPS at the addresses of nodes, for the API server alone: logs, exec and port-forward.
 
-One thread and one event loop for all nodes. Words of refusals are those of Kubernetes' kubelet, as people see them:
-API servers pass them on.
+Errors have the texts of Kubernetes' kubelet, because API servers pass them on to users.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from harness.netns.namespace import Namespace
 
 PORT = 10250
 _BACKLOG = 512
-_TURNS = 100  # of the event loop, at most, until connections that were ended are closed
-_GRACE = 0.05  # seconds in which requests may end as they should, when the kubelet does
+_TURNS = 100  # of the event loop, at most, until ended connections are closed
+_GRACE = 0.05  # seconds for requests to end when the kubelet does
 
 
 class Pods(Protocol):
@@ -57,7 +56,7 @@ class KubeletServer:
         self._loop.run(self._listen(listening, tls))
 
     def close(self) -> None:
-        """End all connections, and what runs for them. Idempotent."""
+        """End all connections and their programs. Idempotent."""
         if self._server is not None:
             self._loop.run(self._end(self._server))
             self._server = None
@@ -78,9 +77,9 @@ class KubeletServer:
         await self._hang_up()
 
     async def _hang_up(self) -> None:
-        """End what was accepted and is still open, in whatever state."""
+        """End accepted connections that are still open, in whatever state."""
         for each in self._accepted:
-            with contextlib.suppress(OSError):  # it is closed, or the client was quicker
+            with contextlib.suppress(OSError):  # it is closed already
                 each.shutdown(socket.SHUT_RDWR)
         for _ in range(_TURNS):
             if all(each.fileno() < 0 for each in self._accepted):
@@ -129,7 +128,7 @@ class KubeletServer:
 
 
 class _Listener(socket.socket):
-    """Notes the sockets that it accepts: asyncio does not show connections that are about to begin or to end."""
+    """Records accepted sockets: asyncio does not list connections during their TLS handshake."""
 
     __slots__ = ("_accepted",)
 

@@ -62,7 +62,7 @@ class Incoming:
         self._room.set()
 
     async def put(self, data: bytes) -> None:
-        """Add bytes, as soon as there is room for them."""
+        """Add bytes when there is room."""
         await self._room.wait()
         if data and not self._unwanted and not self._over:
             self._chunks.append(data)
@@ -72,7 +72,6 @@ class Incoming:
                 self._room.clear()
 
     def finish(self) -> None:
-        """Note that nothing more comes."""
         self._over = True
         self._readable.set()
         self._room.set()

@@ -117,8 +117,9 @@ def test_program_sees_neither_homes_nor_the_repository(inside: Runs, tmp_path: P
     (tmp_path / "secret").write_text("x")
     for path in (REPOSITORY / "pyproject.toml", tmp_path / "secret", Path.home() / ".profile", Path("/home")):
         assert inside.run("ls", str(path)).code != 0, path
-    assert inside.sh("echo mine > /tmp/mine && cat /tmp/mine").output == "mine\n"
-    assert not Path("/tmp/mine").exists()
+    own = Path(f"/tmp/mine-{os.getpid()}")
+    assert inside.sh(f"echo mine > {own} && cat {own}").output == "mine\n"
+    assert not own.exists()
 
 
 def test_program_has_no_capabilities_and_gets_none(inside: Runs) -> None:
