@@ -29,6 +29,7 @@ _SHELF = "it writes into the checkout; tests/tools/shelf/test_shelf.py makes the
 _RELEASE = "it makes a release; tests/harness/report/test_submission.py submits reports of one"
 _BUILT = "it needs a program that compiles for minutes; tests/implementations builds with a fake compiler"
 _TOOL = "it needs setup-envtest, which downloads"
+_STREAM = "it runs until it is interrupted, or needs a terminal; tests/emulator/kubelet/server does the same"
 _NODE_IMAGE = "it needs an engine, and compiles for minutes; tests/tools/node_image makes one"
 
 RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
@@ -77,6 +78,9 @@ NOT_RUN = {
     "make skew": _COMPONENT,
     "make test": _SELF,
     "trafficdist cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables": _COMPONENT,
+    "kubectl logs mine --follow --timestamps": _STREAM,
+    "kubectl exec -it mine -- sh": _STREAM,
+    "kubectl port-forward mine 8080:8080": _STREAM,
     "trafficdist components path kube-proxy 1.34": _COMPONENT,
     'export PATH="$(dirname "$(trafficdist components path coredns)"):$PATH"': _COMPONENT,
     "trafficdist doctor --backend netns --dns implementations/coredns/coredns.yaml": _COMPONENT,

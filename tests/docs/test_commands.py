@@ -89,7 +89,7 @@ def session(tmp_path: Path, page: str) -> Iterator[Session]:
     made = session.run("kubectl create namespace shop && kubectl -n shop create service clusterip web --tcp=80")
     assert made.returncode == 0, made.stdout
     yield session
-    for name in ("cluster", "default"):
+    for name in ("cluster", "default", "faulty"):
         session.run(f"trafficdist cluster down --name {name}")
 
 
