@@ -23,8 +23,8 @@ from harness.probes.probe import REPEATED_SYN
 NETSTAT = "cat /proc/net/netstat"
 FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
 REPEATED = (1, 2, 3, 4, 5, 7, 11, 19, 35, 67)
-"""The seconds after the first SYN at which repeated ones can follow (tcp_syn_linear_timeouts, since Linux 6.5). The list
-is longer than agnhost's timeout, because a client on a busy machine gives up late."""
+"""The seconds after the first SYN at which repeated ones can follow (tcp_syn_linear_timeouts, since Linux 6.5). The
+list is longer than agnhost's timeout, because a client on a busy machine gives up late."""
 
 
 T = TypeVar("T", bound=Hashable)

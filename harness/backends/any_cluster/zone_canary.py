@@ -24,7 +24,7 @@ from harness.probes.loop import Probe
 NAME = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
-"""Probes per look: a proxy that chooses between two endpoints would look like one with a single endpoint once in 4,096."""
+"""Probes per look: a proxy that chooses between two endpoints looks like one with a single endpoint once in 4,096."""
 KNOWN = 10.0
 """Seconds, before the time scale, in which a proxy shows the zone that its node had from the start."""
 
