@@ -22,8 +22,8 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import (
     MANY_IN_FLIGHT,
     Observed,
-    as_probes_see_it,
     expect_in_time,
+    judged_by_full_probes,
     left,
     probe_all,
     require_earlier_answer,
@@ -91,7 +91,7 @@ def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Questi
     for each, some in paths:
         require_earlier_answer(cluster, each.service, some)
     asked = [path for _, some in paths for path in some]
-    waited = as_probes_see_it(cluster, wait_until_as_expected(cluster, asked, "all first answers"))
+    waited = judged_by_full_probes(cluster, wait_until_as_expected(cluster, asked, "all first answers"))
     cluster.expect_equal(
         "wrong first answer",
         expected="none",

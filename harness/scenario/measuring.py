@@ -55,7 +55,7 @@ def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[P
 
 def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: ServiceAddress) -> None:
     """Wait for the expected answers to a few probes of each client. Raises `AssertionError`."""
-    waited = as_probes_see_it(cluster, wait_until_as_expected(cluster, paths, f"an answer by {target}"))
+    waited = judged_by_full_probes(cluster, wait_until_as_expected(cluster, paths, f"an answer by {target}"))
     cluster.expect_equal(
         f"wrong answer by {target}",
         expected="none",
@@ -153,7 +153,7 @@ def wait_for_packets(
     return Waited(wrong_until=wrong_until, seen={} if isinstance(only, _Mismatch) else only)
 
 
-def as_probes_see_it(cluster: Cluster, waited: Waited) -> Waited:
+def judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
     """Return a failed wait as judged by full probes: a quick look on a busy machine may miss answers."""
     path = waited.silent
     if path is None:

@@ -57,5 +57,5 @@ def test_settings_say_what_is_to_be_made(scenarios: str) -> None:
 
 
 def test_to_make_and_to_replay_is_one_too_many(scenarios: str) -> None:
-    with pytest.raises(UsageError, match="--replay: --generate makes scenarios"):
+    with pytest.raises(UsageError, match="--replay: --generate and --replay exclude each other"):
         resolve({"generate": "60s", "replay": scenarios}, environment={})
