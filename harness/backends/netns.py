@@ -23,22 +23,7 @@ from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets, SinglePodTargets
 from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
-from harness.backends.protocols import (
-    ComponentControl,
-    Connections,
-    ControllerMetrics,
-    ForgetsConnections,
-    HttpRequests,
-    NodeControl,
-    NodePower,
-    Probing,
-    ProxyMetrics,
-    RecordsReads,
-    SeesIdleProxies,
-    ServesDns,
-    Sockets,
-    VirtualAddresses,
-)
+from harness.backends.protocols import EveryAbility
 from harness.backends.proxy_liveness import ProxyLiveness
 from harness.dns.dns import ClusterDns, KeepsLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
@@ -69,24 +54,7 @@ This is the bound declared for the reference and kube-proxy, which also covers w
 """
 
 
-class NetnsBackend(
-    NetnsPods,
-    NetnsProbing,
-    Probing,
-    NodeControl,
-    ProxyMetrics,
-    ComponentControl,
-    NodePower,
-    ControllerMetrics,
-    RecordsReads,
-    Sockets,
-    Connections,
-    HttpRequests,
-    VirtualAddresses,
-    ServesDns,
-    ForgetsConnections,
-    SeesIdleProxies,
-):
+class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
     """A booted cluster of one topology. Not started twice; `close` leaves nothing behind."""
 
     name = "netns"

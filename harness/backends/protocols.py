@@ -106,8 +106,6 @@ class Probing(Protocol):
 @_needs(Ability.CHANGE_NODES)
 @runtime_checkable
 class NodeControl(Protocol):
-    """Changes nodes, and restores them."""
-
     def change_node(self, name: str, change: NodeChange) -> None:
         """Change a node."""
 
@@ -122,8 +120,6 @@ METRICS_PORT = 10249
 @_needs(Ability.PROXY_METRICS)
 @runtime_checkable
 class ProxyMetrics(Protocol):
-    """Reads the metrics of proxies."""
-
     def proxy_metrics(self, node: str) -> str:
         """Return the metrics of a node's proxy in Prometheus text. Raises `InconclusiveError`."""
 
@@ -133,8 +129,6 @@ class ProxyMetrics(Protocol):
 
 @runtime_checkable
 class ComponentControl(Protocol):
-    """Replaces API server, controllers and proxies."""
-
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Replace a component by one of this release. `nodes` are those whose proxies are replaced.
 
@@ -148,8 +142,6 @@ class ComponentControl(Protocol):
 @_needs(Ability.STOP_NODES)
 @runtime_checkable
 class NodePower(Protocol):
-    """Switches nodes off and on."""
-
     def stop_node(self, name: str) -> None:
         """Switch a node off, as a power failure would; return when the control plane has noticed.
 
@@ -163,8 +155,6 @@ class NodePower(Protocol):
 @_needs(Ability.CONTROLLER_METRICS)
 @runtime_checkable
 class ControllerMetrics(Protocol):
-    """Reads the metrics of the EndpointSlice controller."""
-
     def controller_metrics(self) -> str:
         """Return the controller's metrics in Prometheus text. Raises `InconclusiveError`."""
 
@@ -175,8 +165,6 @@ class ControllerMetrics(Protocol):
 @_needs(Ability.API_READS)
 @runtime_checkable
 class RecordsReads(Protocol):
-    """Has an API server that records which client reads what."""
-
     def reads(self, component: Component, *, since: float) -> list[str]:
         """Return what a component has read since then (monotonic seconds), like "get nodes"; Leases are left out.
 
@@ -187,8 +175,6 @@ class RecordsReads(Protocol):
 @_needs(Ability.REPORT_PODS)
 @runtime_checkable
 class PodReports(Protocol):
-    """Reports pods in any state, whether they run or not."""
-
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
         """Create a pod that exists in the API only, in any phase. Its node need not exist."""
 
@@ -196,8 +182,6 @@ class PodReports(Protocol):
 @_needs(Ability.SOURCE_PORTS)
 @runtime_checkable
 class Sockets(Protocol):
-    """Opens sockets in a client's netns."""
-
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """Return the netns of a client."""
 
@@ -205,8 +189,6 @@ class Sockets(Protocol):
 @_needs(Ability.OPEN_CONNECTIONS)
 @runtime_checkable
 class Connections(Protocol):
-    """Opens long-lived connections."""
-
     def connect(self, probe: Probe) -> OpenConnection:
         """Open a long-lived connection."""
 
@@ -214,8 +196,6 @@ class Connections(Protocol):
 @_needs(Ability.HTTP)
 @runtime_checkable
 class HttpRequests(Protocol):
-    """Sends HTTP requests from clients."""
-
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` like a connection."""
 
@@ -229,8 +209,6 @@ VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERN
 
 @runtime_checkable
 class VirtualAddresses(Protocol):
-    """Routes addresses to any node, as a cloud would."""
-
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
         """Return addresses number 1 to 254 of a kind, "load-balancer" or "external-ip", that are routed to `node`."""
 
@@ -238,8 +216,6 @@ class VirtualAddresses(Protocol):
 @_needs(Ability.DNS)
 @runtime_checkable
 class ServesDns(Protocol):
-    """Has a topology-aware DNS server."""
-
     def dns(self) -> dict[str, str]:
         """Return the addresses of the topology-aware DNS server, by family."""
 
@@ -249,18 +225,36 @@ class ServesDns(Protocol):
 
 @runtime_checkable
 class ForgetsConnections(Protocol):
-    """Tracks connections of earlier scenarios, and can forget them."""
-
     def forget_connections(self) -> None:
         """Forget all tracked connections, so that those of one scenario do not affect the next."""
 
 
 @runtime_checkable
 class SeesIdleProxies(Protocol):
-    """Sees whether proxies are idle."""
-
     def watch_idle(self) -> Callable[[], str]:
         """Return a function that returns why to stop waiting, "" while there is no reason.
 
         The reason is that all proxies report to be done, and have been idle ever since.
         """
+
+
+class EveryAbility(
+    Probing,
+    PodLifecycle,
+    NodeControl,
+    ProxyMetrics,
+    ComponentControl,
+    NodePower,
+    ControllerMetrics,
+    RecordsReads,
+    PodReports,
+    Sockets,
+    Connections,
+    HttpRequests,
+    VirtualAddresses,
+    ServesDns,
+    ForgetsConnections,
+    SeesIdleProxies,
+    Protocol,
+):
+    """What the embedded cluster can do."""

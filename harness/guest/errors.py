@@ -50,55 +50,55 @@ def _is_anonymous(answer: Response) -> bool:
 
 def _is_refused_certificate(reason: BaseException) -> bool:
     """Return whether the server rejected the client's certificate with a TLS alert."""
-    said = str(reason).upper()
-    return isinstance(reason, ssl.SSLError) and "ALERT" in said and ("CERTIFICATE" in said or "EXPIRED" in said)
+    text = str(reason).upper()
+    return isinstance(reason, ssl.SSLError) and "ALERT" in text and ("CERTIFICATE" in text or "EXPIRED" in text)
 
 
 def of_answer(answer: Response, *, doing: str = "") -> str:  # noqa: PLR0911  a line for each thing that happens
     """Return why the API server refused a request; `doing` names the request, as in "create pods"."""
-    said = _line(str(answer.body.get("message") or "no reason given"))
+    text = _line(str(answer.body.get("message") or "no reason given"))
     trying = f" to {doing}" if doing else ""
     if answer.code == 401:
-        return f"the API server does not accept the credentials (401 {said}): {_LOG_IN}"
+        return f"the API server does not accept the credentials (401 {text}): {_LOG_IN}"
     if _is_anonymous(answer):
-        return f"the kubeconfig has no valid credentials (403 {said}): {_LOG_IN}"
+        return f"the kubeconfig has no valid credentials (403 {text}): {_LOG_IN}"
     if answer.code == 403:
-        return _forbidden(said, trying)
+        return _forbidden(text, trying)
     if answer.code == 429:
-        return f"the API server is overloaded, or limits this user (429 {said}): use fewer --workers, or try later"
+        return f"the API server is overloaded, or limits this user (429 {text}): use fewer --workers, or try later"
     if answer.code >= 500:
-        return _server_error(answer.code, said, trying)
-    if "admission webhook" in said:
-        return f"an admission webhook of the cluster refuses{trying}: {said}; exempt {_NAMESPACES} from it"
-    return f"the API server refuses{trying}: {answer.code} {said}"
+        return _server_error(answer.code, text, trying)
+    if "admission webhook" in text:
+        return f"an admission webhook of the cluster refuses{trying}: {text}; exempt {_NAMESPACES} from it"
+    return f"the API server refuses{trying}: {answer.code} {text}"
 
 
-def _forbidden(said: str, trying: str) -> str:
-    if found := re.search(r"exceeded quota: ([^,]+), requested: (.*)", said):
+def _forbidden(text: str, trying: str) -> str:
+    if found := re.search(r"exceeded quota: ([^,]+), requested: (.*)", text):
         return f"resource quota {found[1]} is used up (requested {found[2]}): raise it, or end something else"
-    return _not_admitted(said, trying) or f"no permission{trying} (403 {said}): {_GRANT}"
+    return _not_admitted(text, trying) or f"no permission{trying} (403 {text}): {_GRANT}"
 
 
-def _not_admitted(said: str, trying: str) -> str:
+def _not_admitted(text: str, trying: str) -> str:
     """Return why admission refused, "" if it did not: it also uses 403 for users who have the permission."""
-    if "must specify limits" in said or "must specify requests" in said or "failed quota" in said:
-        return f"a resource quota requires fields that the suite's pods lack: {said}; exempt {_NAMESPACES} from it"
-    if "violates PodSecurity" in said:
+    if "must specify limits" in text or "must specify requests" in text or "failed quota" in text:
+        return f"a resource quota requires fields that the suite's pods lack: {text}; exempt {_NAMESPACES} from it"
+    if "violates PodSecurity" in text:
         enforce = "pod-security.kubernetes.io/enforce"
-        return f"pod security admission refuses a pod: {said}; let {_NAMESPACES} set {enforce} themselves"
-    if "admission webhook" in said or "ValidatingAdmissionPolicy" in said:
-        return f"an admission policy of the cluster refuses{trying}: {said}; exempt {_NAMESPACES} from it"
-    if "being terminated" in said:
-        return f"the namespace is terminating while in use ({said}): is another user cleaning up? Start again"
+        return f"pod security admission refuses a pod: {text}; let {_NAMESPACES} set {enforce} themselves"
+    if "admission webhook" in text or "ValidatingAdmissionPolicy" in text:
+        return f"an admission policy of the cluster refuses{trying}: {text}; exempt {_NAMESPACES} from it"
+    if "being terminated" in text:
+        return f"the namespace is terminating while in use ({text}): is another user cleaning up? Start again"
     return ""
 
 
-def _server_error(code: int, said: str, trying: str) -> str:
-    if "failed calling webhook" in said:
-        return f"an admission webhook of the cluster does not answer ({said}): repair or remove it"
+def _server_error(code: int, text: str, trying: str) -> str:
+    if "failed calling webhook" in text:
+        return f"an admission webhook of the cluster does not answer ({text}): repair or remove it"
     if code in {502, 503, 504}:
-        return f"the API server, or something in front of it, is not available ({code} {said}): {_IS_UP}"
-    return f"the API server failed{trying}: {code} {said}; its log says more"
+        return f"the API server, or something in front of it, is not available ({code} {text}): {_IS_UP}"
+    return f"the API server failed{trying}: {code} {text}; its log says more"
 
 
 def of_connection(error: http.HTTPError, *, server: str = "") -> str:
@@ -109,36 +109,36 @@ def of_connection(error: http.HTTPError, *, server: str = "") -> str:
 
 
 def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for each thing that happens
-    said = _line(str(reason))
+    text = _line(str(reason))
     if isinstance(reason, ssl.SSLCertVerificationError):
         return _untrusted(reason)
     if isinstance(reason, ssl.SSLError):
-        if "X509" in said or "PEM" in said:
-            return f"the certificate-authority or client certificate of the kubeconfig is invalid ({said}): renew it"
+        if "X509" in text or "PEM" in text:
+            return f"the certificate-authority or client certificate of the kubeconfig is invalid ({text}): renew it"
         if _is_refused_certificate(reason):
-            return f"it does not accept the client certificate ({said}): {_LOG_IN}"
-        return f"it does not speak TLS as expected ({said}): is this the address of an API server? See `server:`"
-    if isinstance(reason, http.NameResolutionError) or "Name or service not known" in said:
+            return f"it does not accept the client certificate ({text}): {_LOG_IN}"
+        return f"it does not speak TLS as expected ({text}): is this the address of an API server? See `server:`"
+    if isinstance(reason, http.NameResolutionError) or "Name or service not known" in text:
         return f"its name cannot be resolved: {_IS_UP}"
     if isinstance(reason, http.ConnectTimeoutError | http.ReadTimeoutError | TimeoutError):
         return f"nothing answers, packets may be dropped (VPN, firewall): {_IS_UP}"
     if isinstance(reason, http.ProxyError):
-        return f"the HTTP proxy does not let it through ({said}): see HTTPS_PROXY and NO_PROXY"
-    if isinstance(reason, ConnectionRefusedError) or "refused" in said:
+        return f"the HTTP proxy does not let it through ({text}): see HTTPS_PROXY and NO_PROXY"
+    if isinstance(reason, ConnectionRefusedError) or "refused" in text:
         return f"nothing listens there (connection refused): {_IS_UP}"
-    if "No route to host" in said or "unreachable" in said:
-        return f"there is no route to it ({said}): {_IS_UP}"
-    return f"the connection ended ({said}): {_IS_UP}"
+    if "No route to host" in text or "unreachable" in text:
+        return f"there is no route to it ({text}): {_IS_UP}"
+    return f"the connection ended ({text}): {_IS_UP}"
 
 
 def _untrusted(reason: ssl.SSLCertVerificationError) -> str:
-    said = reason.verify_message or _line(str(reason))
-    if "expired" in said or "not yet valid" in said:
-        return f"its certificate is not valid now ({said}): renew it, or set this machine's clock"
-    if "match" in said.lower():
-        return f"its certificate is for another name ({said}): set tls-server-name, or use a name that it has"
+    text = reason.verify_message or _line(str(reason))
+    if "expired" in text or "not yet valid" in text:
+        return f"its certificate is not valid now ({text}): renew it, or set this machine's clock"
+    if "match" in text.lower():
+        return f"its certificate is for another name ({text}): set tls-server-name, or use a name that it has"
     return (
-        f"its certificate is of an authority that the kubeconfig does not name ({said}): another cluster may have "
+        f"its certificate is of an authority that the kubeconfig does not name ({text}): another cluster may have "
         "this address now; get a new kubeconfig, or mend certificate-authority"
     )
 
@@ -160,8 +160,8 @@ def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
         if why := _waiting(str(waiting.get("reason", "")), str(waiting.get("message", "")), container, pull):
             return f"{place}: {why}"
     if status.get("phase") == "Failed":
-        said = _line(f"{status.get('reason', '')} {status.get('message', '')}")
-        return f"{place} ended ({said or 'no reason given'}): see `kubectl describe`, and the log of its kubelet"
+        text = _line(f"{status.get('reason', '')} {status.get('message', '')}")
+        return f"{place} ended ({text or 'no reason given'}): see `kubectl describe`, and the log of its kubelet"
     return _unscheduled(name, status.get("conditions") or ())
 
 
@@ -174,18 +174,18 @@ def of_kubelet(pod: Object) -> str:
     return f"{name}: the kubelet of node {node} does not start it: check whether that node is alive, and start again"
 
 
-def _waiting(reason: str, said: str, container: Mapping[str, Any], pull: str) -> str:
+def _waiting(reason: str, text: str, container: Mapping[str, Any], pull: str) -> str:
     image = container.get("image", "?")
-    said = _line(said)
+    text = _line(text)
     by_reason = {
-        "ErrImagePull": f"image {image} cannot be pulled ({said}): {pull}",
-        "ImagePullBackOff": f"image {image} cannot be pulled ({said}): {pull}",
-        "InvalidImageName": f"image {image} is not a valid image name ({said}): see option image-registry",
+        "ErrImagePull": f"image {image} cannot be pulled ({text}): {pull}",
+        "ImagePullBackOff": f"image {image} cannot be pulled ({text}): {pull}",
+        "InvalidImageName": f"image {image} is not a valid image name ({text}): see option image-registry",
         "ErrImageNeverPull": f"image {image} is not on the node, and may not be pulled: load it there",
-        "CrashLoopBackOff": f"its container crashes repeatedly ({said}): see `kubectl logs --previous`",
-        "CreateContainerConfigError": f"its container cannot be created ({said})",
-        "CreateContainerError": f"its container cannot be created ({said})",
-        "RunContainerError": f"its container does not start ({said}): see the log of its kubelet",
+        "CrashLoopBackOff": f"its container crashes repeatedly ({text}): see `kubectl logs --previous`",
+        "CreateContainerConfigError": f"its container cannot be created ({text})",
+        "CreateContainerError": f"its container cannot be created ({text})",
+        "RunContainerError": f"its container does not start ({text}): see the log of its kubelet",
     }
     return by_reason.get(reason, "")
 
@@ -193,8 +193,8 @@ def _waiting(reason: str, said: str, container: Mapping[str, Any], pull: str) ->
 def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
     for each in conditions:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            said = _line(str(each.get("message", "")))
-            return f"{name} cannot be scheduled ({said}): free resources, or remove the node's taint"
+            text = _line(str(each.get("message", "")))
+            return f"{name} cannot be scheduled ({text}): free resources, or remove the node's taint"
     return ""
 
 
@@ -202,12 +202,12 @@ def of_events(events: Sequence[Object]) -> str:
     """Return the obstacle to pod creation in the newest of these Events, "" if there is none."""
     ordered = sorted(events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
     for event in reversed(ordered):
-        reason, said = str(event.get("reason", "")), _line(str(event.get("message", "")))
-        if reason == "FailedCreate" and "forbidden" in said:
-            return _forbidden(said, " to create a pod")
+        reason, text = str(event.get("reason", "")), _line(str(event.get("message", "")))
+        if reason == "FailedCreate" and "forbidden" in text:
+            return _forbidden(text, " to create a pod")
         if reason in {"FailedCreatePodSandBox", "NetworkNotReady", "FailedMount"}:
             name = (event.get("involvedObject") or {}).get("name", "?")
-            return f"pod {name} does not start ({reason}: {said}): see the node's network plugin and kubelet"
+            return f"pod {name} does not start ({reason}: {text}): see the node's network plugin and kubelet"
     return ""
 
 
@@ -218,8 +218,8 @@ def of_node(name: str, node: Object | None) -> str:
     conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}
     ready = conditions.get("Ready") or {}
     if ready.get("status") != "True":
-        said = _line(str(ready.get("message") or "it reports no condition Ready"))
-        return f"node {name} is not ready ({said}): repair it, or leave it out (--topology), and start again"
+        text = _line(str(ready.get("message") or "it reports no condition Ready"))
+        return f"node {name} is not ready ({text}): repair it, or leave it out (--topology), and start again"
     if node["metadata"].get("deletionTimestamp"):
         return f"node {name} is being removed from the cluster: start again when the cluster's nodes do not change"
     return ""

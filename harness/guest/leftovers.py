@@ -93,14 +93,14 @@ def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
 
     Raises `DistrustError` with the reason that a namespace stays.
     """
-    begin = told = time.monotonic()
+    begin = reported = time.monotonic()
     forced = False
     while left := _still_there(api, names):
         waited = time.monotonic() - begin
         if waited > _GONE_SECONDS * time_scale():
             raise DistrustError(_stuck(left))
-        if time.monotonic() - told > _PROGRESS_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() - reported > _PROGRESS_SECONDS:
+            reported = time.monotonic()
             namespaces = "a namespace" if len(left) == 1 else f"{len(left)} namespaces"
             say(f"waiting until {namespaces} are gone ({waited:.0f} s): {_some(left)}")
         if waited > _FORCE_SECONDS and not forced:

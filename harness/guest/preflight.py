@@ -119,9 +119,9 @@ def _ask(api: Api, rules: Sequence[Rule]) -> ReachedServer:
     return ReachedServer(api.server, answer.body, _user(api), tuple(permissions.denied(api, rules)), clock)
 
 
-def _no_api_server(server: str, said: str) -> str:
+def _no_api_server(server: str, text: str) -> str:
     return (
-        f"{server}: something answers GET /version with {said}, but no Kubernetes API server: is `server:` of the "
+        f"{server}: something answers GET /version with {text}, but no Kubernetes API server: is `server:` of the "
         "kubeconfig right, or does a proxy (HTTPS_PROXY) answer for it?"
     )
 

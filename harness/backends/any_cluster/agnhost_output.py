@@ -47,14 +47,14 @@ def from_text(error: str) -> Observation:
 
 def connected(response: Response) -> Observation:
     """Return the outcome of `agnhost connect`, which prints nothing on success."""
-    said = str(response.body.get("output", "")).strip()
-    if response.code != 200 or (not said and response.body.get("error")):
+    output = str(response.body.get("output", "")).strip()
+    if response.code != 200 or (not output and response.body.get("error")):
         return Unknown(f"{response.code} {response.body.get('message') or response.body.get('error', '')}"[:200])
-    if said == "REFUSED":
+    if output == "REFUSED":
         return Refused("ECONNREFUSED")
-    if said == "TIMEOUT":
+    if output == "TIMEOUT":
         return TIMED_OUT
-    return from_text(said) if said else Reached("")
+    return from_text(output) if output else Reached("")
 
 
 def outcomes_of(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:

@@ -93,10 +93,10 @@ class Dialer:
         for probe, indices in _by_probe(probes).items():
             seen = [outcomes[index] for index in indices]
             if probe.protocol == "TCP":
-                told = self._of_new_connections(probe, seen, begin, read)
+                judged = self._of_new_connections(probe, seen, begin, read)
             else:
-                told = self._of_new_flows(probe, seen) if read is identity else seen
-            for index, outcome in zip(indices, told, strict=True):
+                judged = self._of_new_flows(probe, seen) if read is identity else seen
+            for index, outcome in zip(indices, judged, strict=True):
                 outcomes[index] = outcome
         return outcomes
 
@@ -104,28 +104,28 @@ class Dialer:
         self, probe: Probe, seen: Sequence[Observation], begin: float, read: Reader
     ) -> Sequence[Observation]:
         """Return the outcomes, after repeating the unanswered tries that earlier ones explain."""
-        doubtful = self._tcp_flows.doubtful(_way(probe), begin, len(seen))
+        doubtful = self._tcp_flows.doubtful(_path(probe), begin, len(seen))
         if not doubtful:
             return seen
         neighbours = [replace(probe, namespace=each) for each in self._neighbours(_client(probe))]
         if not neighbours:
             return _without(seen, doubtful)
         now = time.monotonic()
-        witness = next((each for each in neighbours if not self._tcp_flows.earlier(_way(each), now)), None)
-        said = self._probe([witness] * len(seen), read) if witness else [TIMED_OUT]
-        if TIMED_OUT in said:  # unanswered without an earlier connection: a real loss
+        witness = next((each for each in neighbours if not self._tcp_flows.earlier(_path(each), now)), None)
+        of_witness = self._probe([witness] * len(seen), read) if witness else [TIMED_OUT]
+        if TIMED_OUT in of_witness:  # unanswered without an earlier connection: a real loss
             return seen
-        told = _without(seen, doubtful)
-        if any(isinstance(each, Unknown) for each in said):
-            return told
+        judged = _without(seen, doubtful)
+        if any(isinstance(each, Unknown) for each in of_witness):
+            return judged
         for _ in range(ROUNDS):
-            untold = [index for index, each in enumerate(told) if each in (_MET, UNTOLD)]
-            for index, again in zip(untold, self._probe([probe] * len(untold), read), strict=True):
-                told[index] = _MET if again == TIMED_OUT else again
-        return told
+            unknown = [index for index, each in enumerate(judged) if each in (_MET, UNTOLD)]
+            for index, again in zip(unknown, self._probe([probe] * len(unknown), read), strict=True):
+                judged[index] = _MET if again == TIMED_OUT else again
+        return judged
 
     def _of_new_flows(self, probe: Probe, seen: Sequence[Observation]) -> list[Observation]:
-        earlier = self._flows.earlier(_way(probe))
+        earlier = self._flows.earlier(_path(probe))
         self._note(probe, seen)
         if not earlier.keys() & set(seen):
             return list(seen)
@@ -213,12 +213,12 @@ class Dialer:
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
         outcomes = self._counted(probe, [dialed], self._doubted({probe: [dialed]}))
-        doubtful = self._tcp_flows.doubtful(_way(probe), begin, tries) if tries > 1 else 0
+        doubtful = self._tcp_flows.doubtful(_path(probe), begin, tries) if tries > 1 else 0
         return Dialed(_without(outcomes, doubtful), dialed.seconds)
 
     def _note(self, probe: Probe, outcomes: Sequence[Observation]) -> None:
         if probe.protocol == "UDP":
-            self._flows.note(_way(probe), outcomes)
+            self._flows.note(_path(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
         """Return the body of the response to GET `path`, whatever its status. Raises `OSError` if there is none."""
@@ -238,7 +238,7 @@ class Dialer:
         finally:
             self._syns.ended(_client(probe), sent, 1)
         outcome = connected(response)
-        self._tcp_flows.note(_way(probe), sent.begin, int(outcome == TIMED_OUT))
+        self._tcp_flows.note(_path(probe), sent.begin, int(outcome == TIMED_OUT))
         return outcome
 
     def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> Dialed:
@@ -262,7 +262,7 @@ class Dialer:
         finally:
             if sent is not None:
                 self._syns.ended(client, sent, in_vain, goes_on=goes_on)
-                self._tcp_flows.note(_way(probe), begin, silent)
+                self._tcp_flows.note(_path(probe), begin, silent)
         return dialed
 
     def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
@@ -270,19 +270,19 @@ class Dialer:
 
         A client without any answer may lack a route, and a neighbour that is not found fails after 3 s.
         """
-        way = _client(probe), ":" in probe.address
+        family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
-            self._routed.add(way)
+            self._routed.add(family)
 
-        def told(outcome: Observation) -> Observation:
+        def corrected(outcome: Observation) -> Observation:
             match outcome:
-                case Refused(how="ENETUNREACH") if way not in self._routed:
+                case Refused(how="ENETUNREACH") if family not in self._routed:
                     return Unknown(_NO_ROUTE)
                 case Refused(how="EHOSTUNREACH") if seconds >= REPEATED_SYN:
                     return TIMED_OUT
             return outcome
 
-        return [told(each) for each in outcomes]
+        return [corrected(each) for each in outcomes]
 
     def _ask(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
         begin = time.monotonic()
@@ -327,11 +327,11 @@ class Dialer:
 
     def _ports_of(self, client: ClientPod) -> int:
         if client not in self._ports:
-            said = self._shell(client, PORT_RANGE)
+            output = self._shell(client, PORT_RANGE)
             try:
-                self._ports[client] = ports_of(said)
+                self._ports[client] = ports_of(output)
             except ValueError:
-                raise InconclusiveError(f"pod {client.name} does not report its port range: {said[:200]!r}") from None
+                raise InconclusiveError(f"pod {client.name} does not report its port range: {output[:200]!r}") from None
         return self._ports[client]
 
     def _shell(self, client: ClientPod, command: str) -> str:
@@ -380,7 +380,7 @@ def _by_probe(probes: Sequence[Probe]) -> dict[Probe, list[int]]:
     return places
 
 
-def _way(probe: Probe) -> tuple[ClientPod, str, int]:
+def _path(probe: Probe) -> tuple[ClientPod, str, int]:
     return _client(probe), probe.address, probe.port
 
 

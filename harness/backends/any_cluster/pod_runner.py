@@ -191,9 +191,9 @@ class PodRunner:
 
         def create() -> Object:
             answer = self._api.request("POST", path, pod)
-            said = str(answer.body.get("message", ""))
-            if answer.code in (403, 404) and "serviceaccount" in said.lower().replace(" ", ""):
-                raise NotYetError(said)
+            message = str(answer.body.get("message", ""))
+            if answer.code in (403, 404) and "serviceaccount" in message.lower().replace(" ", ""):
+                raise NotYetError(message)
             if answer.code >= 400:
                 raise InconclusiveError(errors.of_answer(answer, doing=f"create pod {pod['metadata']['name']}"))
             return answer.body

@@ -98,7 +98,7 @@ def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
         return False
     cpus = [(_milli(working[names.nodes[node.name]]), node.cpu_milli) for node in topology.nodes]
-    return all(found > 0 and found * cpus[0][1] == cpus[0][0] * said for found, said in cpus)
+    return all(found > 0 and found * cpus[0][1] == cpus[0][0] * wanted for found, wanted in cpus)
 
 
 def _milli(node: Object) -> int:

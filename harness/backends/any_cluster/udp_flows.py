@@ -37,15 +37,15 @@ class UdpFlows(Generic[T]):
         self._known: dict[T, deque[tuple[float, Counter[Observation]]]] = {}
         self._lock = threading.Lock()
 
-    def note(self, way: T, outcomes: Sequence[Observation]) -> None:
+    def note(self, path: T, outcomes: Sequence[Observation]) -> None:
         """Note the outcomes of flows that ended now."""
         with self._lock:
-            self._known.setdefault(way, deque()).append((time.monotonic(), Counter(outcomes)))
+            self._known.setdefault(path, deque()).append((time.monotonic(), Counter(outcomes)))
 
-    def earlier(self, way: T) -> Counter[Observation]:
+    def earlier(self, path: T) -> Counter[Observation]:
         """Return the number of flows with each outcome."""
         with self._lock:
-            known = self._known.get(way, deque())
+            known = self._known.get(path, deque())
             while known and known[0][0] < time.monotonic() - FLOW_SECONDS:
                 known.popleft()
             return sum((outcomes for _, outcomes in known), Counter())
@@ -76,8 +76,8 @@ def of_new_flows(
         return [Unknown(_WHY) if each in doubtful else each for each in seen]
     every = [*seen, *ask(probes - len(seen))]
     old = doubtful & explains(Counter(every), probes)
-    told = [each for each in every if each not in old][: len(seen)]
-    return [*told, *[Unknown(_WHY)] * (len(seen) - len(told))]
+    fresh = [each for each in every if each not in old][: len(seen)]
+    return [*fresh, *[Unknown(_WHY)] * (len(seen) - len(fresh))]
 
 
 def enough(probes: int, share: float) -> int:
@@ -87,7 +87,7 @@ def enough(probes: int, share: float) -> int:
     return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)
 
 
-def ports_of(said: str) -> int:
+def ports_of(text: str) -> int:
     """Return the size of a port range, given by its ends. Raises `ValueError`."""
-    first, last = map(int, said.split())
+    first, last = map(int, text.split())
     return last - first + 1

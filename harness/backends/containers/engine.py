@@ -109,17 +109,17 @@ class ContainerEngine:
 
     def facts(self) -> Facts:
         """Return facts about the engine. Raises `UnavailableError` with the remedy if it does not run."""
-        said: dict[str, Any] = json.loads(self.ask("info", "--format", "{{json .}}"))
+        info: dict[str, Any] = json.loads(self.ask("info", "--format", "{{json .}}"))
         if self.name == "podman":
-            host, store = said["host"], said["store"]
+            host, store = info["host"], info["store"]
             cgroup = str(host.get("cgroupVersion", "")).removeprefix("v")
-            return Facts(said["version"]["Version"], store["graphRoot"], host["memTotal"], host["kernel"], cgroup)
+            return Facts(info["version"]["Version"], store["graphRoot"], host["memTotal"], host["kernel"], cgroup)
         return Facts(
-            said.get("ServerVersion", ""),
-            said.get("DockerRootDir", ""),
-            said.get("MemTotal", 0),
-            said.get("KernelVersion", ""),
-            said.get("CgroupVersion", ""),
+            info.get("ServerVersion", ""),
+            info.get("DockerRootDir", ""),
+            info.get("MemTotal", 0),
+            info.get("KernelVersion", ""),
+            info.get("CgroupVersion", ""),
         )
 
     def _run(self, arguments: tuple[str, ...], text: str | None, seconds: float) -> subprocess.CompletedProcess[str]:
@@ -133,18 +133,18 @@ class ContainerEngine:
             raise UnavailableError(f"`{self.name} {arguments[0]}` did not end within {seconds:.0f} s") from None
 
     def _explain(self, words: str, arguments: tuple[str, ...]) -> UnavailableError:
-        said = words.strip()[-_TAIL:]
-        if "permission denied" in said and "sock" in said:
+        text = words.strip()[-_TAIL:]
+        if "permission denied" in text and "sock" in text:
             return UnavailableError(
                 f"{self.name} runs, and you may not use it; join its group (`sudo usermod -aG {self.name} $USER`, then "
-                f"log in again)\n{said}"
+                f"log in again)\n{text}"
             )
-        if any(words in said for words in ("Cannot connect to", "error during connect", "failed to connect to")):
+        if any(words in text for words in ("Cannot connect to", "error during connect", "failed to connect to")):
             return UnavailableError(
                 f"{self.name} does not answer; start it (`sudo systemctl start {self.name}`), or say where it is "
-                f"(DOCKER_HOST)\n{said}"
+                f"(DOCKER_HOST)\n{text}"
             )
-        return UnavailableError(f"`{self.name} {' '.join(arguments[:2])}` failed: {said or 'it printed nothing'}")
+        return UnavailableError(f"`{self.name} {' '.join(arguments[:2])}` failed: {text or 'it printed nothing'}")
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> ContainerEngine:

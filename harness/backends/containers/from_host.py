@@ -83,8 +83,8 @@ class ExternalClient:
     def _runs(self, running: subprocess.Popen[str]) -> bool:
         if running.poll() is not None:
             assert running.stderr is not None
-            said = running.stderr.read().strip()
-            raise UnavailableError(f"{self._engine.name} cannot start a client outside of the cluster: {said}")
+            text = running.stderr.read().strip()
+            raise UnavailableError(f"{self._engine.name} cannot start a client outside of the cluster: {text}")
         with contextlib.suppress(UnavailableError):  # the engine does not know it yet
             return self._inspect(self._name)["State"]["Running"] is True
         return False

@@ -80,9 +80,9 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._expect_running()
 
     def _expect_running(self, because: Exception | None = None) -> None:
-        if self._proxy_exits and (said := self._proxy_exits.latest()):
+        if self._proxy_exits and (crash := self._proxy_exits.latest()):
             self._barrier.expect_news()  # a restarted proxy lists again
-            raise EndedError(said, Component.PROXY) from because
+            raise EndedError(crash, Component.PROXY) from because
 
     def close(self) -> None:
         """Restore components, and delete all namespaces of this worker. Idempotent."""

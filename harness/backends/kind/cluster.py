@@ -264,22 +264,22 @@ class KindCluster:
     def _has_ended(self, running: process.Process) -> bool:
         alive = running.alive  # read first, so that the last output is not missed
         for line in running.news().splitlines():
-            if said := progress_step(line):
-                self._say(said)
+            if step := progress_step(line):
+                self._say(step)
         return not alive
 
     def _wait_until_ready(self) -> None:
         self.kubeconfig.chmod(0o600)
         wanted = {self.control_plane, *self.node_names.values()}
-        told = -1
+        shown = -1
         with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
 
             def all_ready() -> bool:
-                nonlocal told
+                nonlocal shown
                 ready = ready_nodes(list_nodes(api)) & wanted
-                if len(ready) != told:
-                    told = len(ready)
-                    self._say(f"{told} of {len(wanted)} nodes are ready")
+                if len(ready) != shown:
+                    shown = len(ready)
+                    self._say(f"{shown} of {len(wanted)} nodes are ready")
                 if ready != wanted:
                     raise AssertionError(f"not ready: {', '.join(sorted(wanted - ready))}")
                 return True

@@ -185,13 +185,13 @@ class KindComponents:
         """
         command = ("curl", "-sS", "--globoff", "--max-time", f"{seconds:.1f}", "--write-out", "\n%{http_code}", url)
         try:
-            said = self._shell.execute(self._node_names[node], *command, seconds=seconds + _ENTER_SECONDS)
+            output = self._shell.execute(self._node_names[node], *command, seconds=seconds + _ENTER_SECONDS)
         except UnavailableError as error:
             raise InconclusiveError(f"a pod of node {node} does not answer: {error}") from error
-        body, _, code = said.rpartition("\n")
+        body, _, code = output.rpartition("\n")
         with contextlib.suppress(ValueError):
             return Response(int(code), json.loads(body))
-        raise InconclusiveError(f"a pod of node {node} answered {said[-200:]!r}")
+        raise InconclusiveError(f"a pod of node {node} answered {output[-200:]!r}")
 
     # API server and controller manager
 
@@ -292,11 +292,11 @@ class KindComponents:
     def _says(self, name: str, tag: str) -> bool:
         """Return True if a component reports this version, else raise `AssertionError`."""
         if name == _SERVER:
-            said = json.loads(self._get(name, "/version"))["gitVersion"]
+            version = json.loads(self._get(name, "/version"))["gitVersion"]
         else:
-            said = _BUILD.sub(r"\1", self._get(name, "/metrics"))
-        if said != tag:
-            raise AssertionError(f"it should be {tag}, and says {said[:200]!r}")
+            version = _BUILD.sub(r"\1", self._get(name, "/metrics"))
+        if version != tag:
+            raise AssertionError(f"it should be {tag}, and reports {version[:200]!r}")
         return True
 
     def _get(self, name: str, path: str) -> str:

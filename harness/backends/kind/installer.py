@@ -88,7 +88,7 @@ class Installer:
         found = [trouble(api, each, self.nodes) for each in self._what.ready if lacking(api, each)]
         first = next(iter(found), Trouble("it was too slow", {}))
         error = StartError(
-            f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {first.said}\n"
+            f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {first.text}\n"
             "set keep-cluster in an options file to inspect the cluster"
         )
         error.logs = {name: text for each in found for name, text in each.log.items()}

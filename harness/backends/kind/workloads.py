@@ -20,7 +20,7 @@ _LOG_BYTES = "1000000"
 class Trouble:
     """Why a workload is not ready, and the log of the pod that is not, by file name."""
 
-    said: str
+    text: str
     log: Mapping[str, str]
 
 
@@ -61,18 +61,18 @@ def lacking(api: Api, workload: Workload) -> str:
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
     """Return why a workload is not ready. `nodes` maps the cluster's names of nodes to names for people."""
-    said = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
+    summary = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
     waiting = [each for each in pods if not has_condition(each, "Ready")]
     if not waiting:
-        return Trouble(said, {})
+        return Trouble(summary, {})
     pod = min(waiting, key=lambda each: (not errors.of_pod(each), str(each["metadata"]["name"])))
     name, node = str(pod["metadata"]["name"]), str((pod.get("spec") or {}).get("nodeName") or "no node yet")
     why = errors.of_pod(pod, pull=_PULL) or f"pod {workload.namespace}/{name}: it does not become ready"
     log = _log(api, pod)
     where = nodes.get(node, node)
-    text = f"{said}\non {where}: {why}" + (f"\n{fault_in(log)}" if log else "")
+    text = f"{summary}\non {where}: {why}" + (f"\n{fault_in(log)}" if log else "")
     return Trouble(text, {f"{workload.name}-{where}.log": log} if log else {})
 
 

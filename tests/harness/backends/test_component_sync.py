@@ -1,4 +1,4 @@
-"""A component that has ended, or was waited for in vain, is named at once; one that comes back is waited for again."""
+"""A crashed or stuck component is named at once; one that is replaced is waited for again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.trials import time_scaled
 
 
 class _Answers:
-    """What each component says of itself: idle, busy, or how it has ended."""
+    """What each component reports: idle, busy, or how it has crashed."""
 
     def __init__(self, **said: bool | str) -> None:
         self.said = said
@@ -24,7 +24,7 @@ class _Answers:
         return said
 
 
-def test_component_that_has_ended_is_named_at_once() -> None:
+def test_crashed_component_is_named_at_once() -> None:
     components = ComponentSync(("controller", "proxy"), _Answers(controller=True, proxy="proxy on a1 exited with 2"))
     with pytest.raises(EndedError, match="proxy on a1 exited with 2") as ended:
         components.settle(30)
@@ -33,7 +33,7 @@ def test_component_that_has_ended_is_named_at_once() -> None:
         components.check()
 
 
-def test_component_that_was_waited_for_in_vain_is_waited_for_in_vain_once() -> None:
+def test_component_is_waited_for_in_vain_only_once() -> None:
     answers = _Answers(controller=True, proxy=False)
     components = ComponentSync(("controller", "proxy"), answers)
     with time_scaled(0.01):
@@ -52,7 +52,7 @@ def test_component_that_was_waited_for_in_vain_is_waited_for_in_vain_once() -> N
         components.settle(20)
 
 
-def test_the_component_that_was_waited_for_first_is_the_one_that_is_named() -> None:
+def test_first_component_in_arrears_is_named() -> None:
     answers = _Answers(controller=True, proxy=False)
     components = ComponentSync(("controller", "proxy"), answers)
     with time_scaled(0.01):

@@ -1,4 +1,4 @@
-"""An embedded cluster has settled when each component has worked on what those before it wrote."""
+"""An embedded cluster has settled when each component has processed the writes of those before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.model.release import CONTROLLER, LOCATOR_CONTROLLER, PROXY, Compone
 
 
 class _Component:
-    """Notes when it is asked, and is idle at its last answer."""
+    """Notes when it is called, and is idle at its last answer."""
 
     def __init__(self, name: str, answers: list[bool], asked: list[str]) -> None:
         self.name, self._answers, self._asked = name, answers, asked
@@ -23,7 +23,7 @@ class _Component:
         return self._answers.pop(0)
 
 
-def test_dns_is_asked_when_the_controller_whose_slices_it_reads_is_idle() -> None:
+def test_dns_is_checked_after_the_controller_is_idle() -> None:
     asked: list[str] = []
     backend: Any = NetnsBackend()
     backend.control_plane = _Component("controller", [False, True], asked)
@@ -33,7 +33,7 @@ def test_dns_is_asked_when_the_controller_whose_slices_it_reads_is_idle() -> Non
     assert asked == ["controller", "controller", "proxy", "dns"]
 
 
-def test_where_nobody_keeps_locators_there_is_no_controller_to_stop() -> None:
+def test_dns_without_locators_has_no_controller_to_stop() -> None:
     backend: Any = NetnsBackend()
     backend._dns = (_Component("coredns", [], []), None)
     with pytest.raises(UnavailableError, match=r"^DNS coredns keeps no PodLocators$"):
@@ -41,7 +41,7 @@ def test_where_nobody_keeps_locators_there_is_no_controller_to_stop() -> None:
 
 
 class _Plane:
-    """Tells who has asked."""
+    """Reports which client made a request."""
 
     name = "binaries"
 
@@ -54,7 +54,7 @@ def _got(node: str, by: str, at: float = 2.0) -> ApiRequest:
 
 
 @pytest.mark.parametrize(("component", "reads"), [(CONTROLLER, 2), (PROXY, 1)])
-def test_what_was_read_is_told_of_each_component_by_its_user_agent(component: Component, reads: int) -> None:
+def test_reads_are_attributed_by_user_agent(component: Component, reads: int) -> None:
     backend: Any = NetnsBackend()
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a1"
     agents = (CONTROLLER, "kube-controller-manager/v1.37.0 (linux/amd64)", "kube-proxy/v1.37.0", "dns-server")

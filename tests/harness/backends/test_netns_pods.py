@@ -72,7 +72,7 @@ def test_each_port_of_a_server_has_a_name(cluster: Cluster) -> None:
     )
 
 
-def test_flow_that_nobody_answers_yet_is_answered_later(cluster: Cluster) -> None:
+def test_unanswered_flow_is_answered_later(cluster: Cluster) -> None:
     (a1,) = cluster.run_servers(["a1"])
     service = cluster.create_service(ports=[UDP])
     with expect_flow_answered(cluster, service, "b1", {a1}):

@@ -1,4 +1,4 @@
-"""A proxy that hangs, and claims to have processed everything: it is found once, named, and waited for no more."""
+"""A proxy that hangs, and claims to have processed everything, is found once, named, and not waited for again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SMALL = [sys.executable, str(ROOT / "examples/small-proxy/small_proxy.py"), "{no
 
 @pytest.fixture
 def cluster() -> Iterator[NetnsBackend]:
-    """Two nodes, each with a proxy that is a program, and says nothing of its progress."""
+    """Two nodes, each with a proxy that is a program and does not report its progress."""
     recipe = parse_recipe({"name": "small", "command": [*SMALL, "10300"], "ready": [{"log": "serving"}]}, OF_PROXY)
 
     def proxy(plane: Any, pod_cidrs: Any) -> ExecutableProxy:
@@ -49,7 +49,7 @@ def cluster() -> Iterator[NetnsBackend]:
 
 
 def reach_a_service(cluster: NetnsBackend) -> None:
-    """Whoever is reached by a Service that came after all lists has heard of it by watches, which are open then."""
+    """A proxy that serves a Service created after all lists has received it by its watches, which are open then."""
     cluster.create_namespace("mine")
     (pod,) = cluster.run_pods("mine", [WantedPod("server", "a1")])
     made = cluster.api.create("services", "mine", manifests.service("web"))
@@ -63,7 +63,7 @@ def reach_a_service(cluster: NetnsBackend) -> None:
 
 
 def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
-    """Let the proxy of a node stand still, or go on; a thread that reads until it stands would read what comes next."""
+    """Stop or continue the proxy of a node; a thread that is reading when it stops would read the next event."""
     assert isinstance(cluster.proxy, ExecutableProxy)
     pid = cluster.proxy._programs._parts[0].processes.running[node].pid
     os.kill(pid, how)
@@ -75,7 +75,7 @@ def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
         )
 
 
-def test_proxy_that_hangs_is_found_once_and_waited_for_no_more(
+def test_hung_proxy_is_found_once_and_not_waited_for_again(
     cluster: NetnsBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reach_a_service(cluster)
@@ -97,9 +97,7 @@ def test_proxy_that_hangs_is_found_once_and_waited_for_no_more(
     cluster.check_instruments()
 
 
-def test_proxy_that_reads_nothing_and_stands_still_is_found_while_it_is_waited_for(
-    cluster: NetnsBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_proxy_is_found_during_a_wait(cluster: NetnsBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     reach_a_service(cluster)
     hang(cluster, "b1", signal.SIGSTOP)
     monkeypatch.setattr(hung, "EVERY", 0.1)
@@ -120,19 +118,19 @@ def test_proxy_that_reads_nothing_and_stands_still_is_found_while_it_is_waited_f
     hang(cluster, "b1", signal.SIGCONT)
 
 
-def test_node_without_a_proxy_is_not_asked(cluster: NetnsBackend) -> None:
+def test_node_without_proxy_is_not_checked(cluster: NetnsBackend) -> None:
     reach_a_service(cluster)
     cluster.stop_component(PROXY, ["b1"])
     cluster.check_instruments()
 
 
-def test_node_that_is_off_is_not_asked(cluster: NetnsBackend) -> None:
+def test_stopped_node_is_not_checked(cluster: NetnsBackend) -> None:
     reach_a_service(cluster)
     cluster.stop_node("b1")
     cluster.check_instruments()
 
 
-def test_proxy_by_which_no_service_was_ever_reached_is_judged_by_that(cluster: NetnsBackend) -> None:
+def test_proxy_that_never_served_is_judged_for_that(cluster: NetnsBackend) -> None:
     hang(cluster, "a1", signal.SIGSTOP)
     hang(cluster, "b1", signal.SIGSTOP)
     cluster.check_instruments()

@@ -32,7 +32,7 @@ from harness.model.workloads import Client, external_client, pod_client
 
 
 class _Api:
-    """Asked for nothing."""
+    """An API that gets no request."""
 
     asked = ()
 

@@ -1,7 +1,7 @@
-"""What was judged of the same requirements in two places, by the command.
+"""The verdicts of the same requirements in two places, by the command.
 
-What could not be told beside other workers is asked again alone, and must be told then, but on a crowded machine: there
-it is no verdict, and is not compared.
+What is inconclusive beside other workers runs again alone, and must have a verdict then. On a busy machine it may stay
+inconclusive, and is not compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def trafficdist(*arguments: str, seconds: float = 1500) -> subprocess.CompletedP
 
 
 def verdicts(folder: Path, *options: str) -> dict[str, str]:
-    """By requirement, of those that were run."""
+    """The verdicts by requirement, of those that ran."""
     found = run(folder, *options)
     if unclear := [f"--run-test={each}" for each, verdict in found.items() if verdict == "inconclusive"]:
         others = [each for each in options if not each.startswith("--run-test=")]
@@ -42,6 +42,6 @@ def run(folder: Path, *options: str) -> dict[str, str]:
 
 
 def unlike(one: dict[str, str], other: dict[str, str]) -> dict[str, set[str | None]]:
-    """What is not the same in both, but for what could not be told."""
+    """The differences of both, without inconclusive verdicts."""
     both = {each: {one.get(each), other.get(each)} for each in {**one, **other}}
     return {each: said for each, said in both.items() if len(said) > 1 and UNTOLD not in said}

@@ -1,4 +1,4 @@
-"""An API server, empty but for what a test puts there."""
+"""An empty API server."""
 
 from __future__ import annotations
 

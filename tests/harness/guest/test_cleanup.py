@@ -1,4 +1,4 @@
-"""After a run that was killed and a cleanup, the cluster is what it was; nothing of anybody else is touched."""
+"""After a killed run and a cleanup, the cluster is as before; no object of others is touched."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TAINT = {"key": "example.com/own", "effect": "NoSchedule"}
 
 @pytest.fixture
 def cluster(api: Api) -> Api:
-    """Somebody's cluster: a node, and a Service in a namespace of theirs."""
+    """A foreign cluster: a node, and a Service in a namespace of its own."""
     node = manifests.node(Node("a1", "a"), ["10.0.0.1"], ["10.244.1.0/24"])
     node["spec"]["taints"] = [TAINT]
     api.create("nodes", "", node)
@@ -39,7 +39,7 @@ def cluster(api: Api) -> Api:
 
 
 def leave_behind(api: Api, run: str, *, seconds_ago: float = 31.0, process: str = "elsewhere/1 1 1") -> None:
-    """All that a run can leave: Lease, namespaces with something in them, a node of its own, a changed node."""
+    """Create everything that a run can leave: Lease, namespaces, a node of the API only, a changed node."""
     when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     api.create("namespaces", "", {"metadata": {"name": NAMESPACE, "labels": run_labels(run)}})
     api.create("leases", NAMESPACE, LeaseRecord(run, "alice@laptop pid 1", when, when, process=process).lease())
@@ -62,7 +62,7 @@ def test_cluster_is_equal_before_and_after(cluster: Api) -> None:
     assert {"node a1 is restored", "node api-only-dead0000 is removed"} < set(done)
 
 
-def test_what_others_did_to_a_node_in_the_meantime_stays(cluster: Api) -> None:
+def test_concurrent_changes_of_a_node_stay(cluster: Api) -> None:
     leave_behind(cluster, "dead0000")
     theirs = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
     patch = {"metadata": {"labels": {"theirs": "1"}}, "spec": {"taints": [theirs]}}
@@ -80,7 +80,7 @@ def test_a_cluster_without_leftovers_is_not_written_to(cluster: Api, server: Htt
     assert {each.method for each in server.requests()[seen:]} == {"GET"}
 
 
-def test_what_one_run_left_can_be_removed_while_another_runs(cluster: Api) -> None:
+def test_leftovers_can_be_removed_during_another_run(cluster: Api) -> None:
     cluster.create("namespaces", "", {"metadata": {"name": "td-old", "labels": run_labels("dead0000")}})
     with hold(cluster, "aaaaaaaa", sweep=False) as held:
         assert cleanup(cluster, run="dead0000") == ["namespace td-old is removed"]
@@ -88,7 +88,7 @@ def test_what_one_run_left_can_be_removed_while_another_runs(cluster: Api) -> No
         cluster.get("namespaces", "", NAMESPACE)
 
 
-def test_a_run_under_way_is_not_disturbed_unless_forced(cluster: Api) -> None:
+def test_run_in_progress_is_not_disturbed_unless_forced(cluster: Api) -> None:
     before = snapshot(cluster)
     with hold(cluster, "aaaaaaaa", every=0.02) as held:
         with pytest.raises(DistrustError, match=r"in use by run aaaaaaaa.*--force"):
@@ -98,14 +98,14 @@ def test_a_run_under_way_is_not_disturbed_unless_forced(cluster: Api) -> None:
     assert differences(before, snapshot(cluster)) == []
 
 
-def test_a_lease_of_elsewhere_that_nobody_renews_is_waited_for(cluster: Api) -> None:
+def test_remote_lease_without_renewal_is_waited_for(cluster: Api) -> None:
     leave_behind(cluster, "dead0000", seconds_ago=29.0)
     said: list[str] = []
     assert "the Lease of run dead0000 is removed" in cleanup(cluster, say=said.append)
     assert "its Lease expires at" in said[0]
 
 
-def test_the_command_says_what_it_removed(cluster: Api, server: HttpServer, tmp_path: Path) -> None:
+def test_command_reports_what_it_removed(cluster: Api, server: HttpServer, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
     leave_behind(cluster, "dead0000", process=f"{process.name().partition(' ')[0]} 4194305 1")
@@ -114,19 +114,19 @@ def test_the_command_says_what_it_removed(cluster: Api, server: HttpServer, tmp_
         assert (result.exit_code, expected in result.output) == (0, True), result.output
 
 
-def test_the_command_goes_where_the_environment_of_a_run_says(server: HttpServer, tmp_path: Path) -> None:
+def test_command_uses_the_environment_of_a_run(server: HttpServer, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
     variables = {"TRAFFICDIST_KUBECONFIG": str(tmp_path / "kubeconfig"), "TRAFFICDIST_CONTEXT": "nowhere"}
     result = CliRunner().invoke(main, ["cleanup"], env=variables)
     assert (result.exit_code, "there is no context 'nowhere'" in result.output) == (4, True), result.output
 
 
-def test_the_command_refuses_what_can_be_no_run_id() -> None:
+def test_command_refuses_invalid_run_ids() -> None:
     result = CliRunner().invoke(main, ["cleanup", "--run", "all"])
     assert (result.exit_code, "8 lower-case letters and digits" in result.output) == (4, True)
 
 
-def test_what_changes_by_itself_is_no_difference() -> None:
+def test_heartbeats_are_no_difference() -> None:
     def node(beat: str) -> dict[str, object]:
         conditions = [{"type": "Ready", "status": "True", "lastHeartbeatTime": beat}]
         metadata = {"name": "a1", "resourceVersion": beat}

@@ -1,4 +1,4 @@
-"""What an API server, a pod or a node says, as one line with the remedy."""
+"""Answers of an API server, a pod or a node become one line with the remedy."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_containers_that_do_not_start(reason: str) -> None:
     assert errors.of_pod(waiting(reason)).startswith("pod td/w on node a1: ")
 
 
-def test_a_pod_that_finds_no_place() -> None:
+def test_pod_that_cannot_be_scheduled() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     assert "cannot be scheduled (0/3 nodes)" in errors.of_pod(pod(phase="Pending", conditions=[condition]))
 
@@ -105,7 +105,7 @@ def test_a_pod_that_its_node_refused() -> None:
     assert "ended (OutOfpods too many)" in errors.of_pod(pod(phase="Failed", reason="OutOfpods", message="too many"))
 
 
-def test_nothing_is_wrong_with_a_pod_that_is_being_started() -> None:
+def test_starting_pod_has_no_error() -> None:
     assert errors.of_pod(waiting("ContainerCreating")) == ""
     assert errors.of_pod(pod(phase="Running")) == ""
 
@@ -125,5 +125,5 @@ def test_nodes(status: str, said: str) -> None:
     assert (said in line, bool(said)) == (True, bool(line))
 
 
-def test_a_node_that_went_away() -> None:
+def test_lost_node() -> None:
     assert "node a1 is gone" in errors.of_node("a1", None)

@@ -1,4 +1,4 @@
-"""One run at a time, and what a run that was killed left does not stand in the way of the next."""
+"""One run at a time, and the leftovers of a killed run do not block the next."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_nothing_is_removed_from_a_cluster_that_is_deleted_next(api: Api) -> Non
     assert namespaces(api) == before | {NAMESPACE}
 
 
-def test_a_second_run_is_told_in_one_line_who_is_there(api: Api) -> None:
+def test_second_run_gets_the_holder_in_one_line(api: Api) -> None:
     with (
         hold(api, "aaaaaaaa"),
         pytest.raises(DistrustError, match=rf"run aaaaaaaa of {process.identity()}, since 20.*wait") as refused,
@@ -67,7 +67,7 @@ def test_a_second_run_is_told_in_one_line_who_is_there(api: Api) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_an_expired_lease_is_taken_over_and_what_was_left_is_removed(api: Api) -> None:
+def test_expired_lease_is_taken_over_and_leftovers_are_removed(api: Api) -> None:
     claimed(api, "dead0000", seconds_ago=31)
     api.create("namespaces", "", {"metadata": {"name": "td-dead0000-main-1", "labels": run_labels("dead0000")}})
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""A node that went away is noticed, also before the control plane says so."""
+"""A lost node is noticed, even before the control plane reports it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def kubelet(cluster: Api, server: HttpServer) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("kubelet")
-def test_nodes_that_give_signs_of_life_are_not_doubted(cluster: Api) -> None:
+def test_live_nodes_are_not_doubted(cluster: Api) -> None:
     assert doubt(cluster, NODES, within=5) == ""
 
 
@@ -59,7 +59,7 @@ def test_a_kubelet_that_is_silent_is_noticed(cluster: Api) -> None:
     assert "node b1 does not respond (its kubelet last renewed" in doubt(cluster, NODES, within=0.1)
 
 
-def test_a_node_that_is_not_ready_is_named_with_its_last_words(cluster: Api) -> None:
+def test_unready_node_is_named_with_its_message(cluster: Api) -> None:
     condition = {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}
     cluster.patch("nodes", "", "b1", {"status": {"conditions": [condition]}}, subresource="status")
     assert "node b1 is not ready (Kubelet stopped posting node status.)" in doubt(cluster, NODES)

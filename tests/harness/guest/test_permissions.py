@@ -1,4 +1,4 @@
-"""The manifest grants what the suite asks for, no more and no less."""
+"""The manifest grants exactly what the suite uses."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_the_manifest_is_the_list() -> None:
     assert list(yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8"))) == expected
 
 
-def test_every_rule_says_what_it_is_for() -> None:
+def test_every_rule_has_a_reason() -> None:
     assert [rule for rule in (*RULES, *DISRUPTIVE) if not rule.why] == []
 
 
-def test_a_question_is_asked_for_each_verb_and_resource() -> None:
+def test_each_verb_and_resource_is_reviewed() -> None:
     rule = Rule(("get", "create"), "", ("pods", "pods/proxy"))
     assert [each["resourceAttributes"] for each in rule.questions()] == [
         {"resource": "pods", "verb": "get"},
@@ -43,7 +43,7 @@ def test_a_question_is_asked_for_each_verb_and_resource() -> None:
     ]
 
 
-def test_the_api_server_is_asked_and_what_it_denies_is_named(server: HttpServer) -> None:
+def test_denied_permissions_are_named(server: HttpServer) -> None:
     rule = Rule(("get", "list"), "apps", ("daemonsets",), why="look")
     api = as_user(server, [{"verbs": ["get"], "apiGroups": ["apps"], "resources": ["daemonsets"]}])
     assert [str(each) for each in denied(api, (rule,))] == ["may not list daemonsets.apps (to look)"]

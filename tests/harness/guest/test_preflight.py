@@ -1,4 +1,4 @@
-"""What keeps a run from beginning is said in one line, with the remedy, in time."""
+"""What prevents a run is reported in one line, with the remedy, in time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Refusal = Callable[..., str]
 
 @pytest.fixture
 def refusal(server: HttpServer, tmp_path: Path) -> Refusal:
-    """The one line with which a kubeconfig that differs in these fields of cluster and user is refused."""
+    """Return the one-line error for a kubeconfig with these changed fields of cluster and user."""
 
     def ask(*, user: Any = None, context: str = "", within: float = 5.0, **cluster: str) -> str:
         kubeconfig = server.kubeconfig()
@@ -62,7 +62,7 @@ def test_a_cluster_that_serves_is_reached(server: HttpServer, tmp_path: Path) ->
     assert abs(found.clock.ahead.total_seconds()) < 3
 
 
-def test_nobody_listens(refusal: Refusal) -> None:
+def test_refused_connection(refusal: Refusal) -> None:
     with listening() as sock:
         url = url_of(sock)
     said = refusal(server=url)
@@ -70,10 +70,8 @@ def test_nobody_listens(refusal: Refusal) -> None:
 
 
 @pytest.mark.parametrize("backlog", [5, 0])
-def test_packets_that_are_dropped_without_a_word(
-    refusal: Refusal, monkeypatch: pytest.MonkeyPatch, backlog: int
-) -> None:
-    """With a backlog the TLS handshake is never answered; without one, and with its place taken, not even SYN is."""
+def test_dropped_packets(refusal: Refusal, monkeypatch: pytest.MonkeyPatch, backlog: int) -> None:
+    """With a backlog the TLS handshake gets no answer; without one, and with its slot taken, not even the SYN does."""
     monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.3)
     begin = time.monotonic()
     with listening(backlog=backlog) as sock, socket.socket() as taken:
@@ -83,8 +81,8 @@ def test_packets_that_are_dropped_without_a_word(
     assert time.monotonic() - begin < 3
 
 
-def test_what_has_no_end_of_its_own_is_left_alone(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a lookup of a name, or a program that fetches credentials."""
+def test_endless_check_is_abandoned(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a name lookup, or a program that fetches credentials."""
     ended = threading.Event()
     monkeypatch.setattr(module, "find", lambda *_, **__: ended.wait(20))
     assert "no answer within 0.1 s" in refusal(within=0.1)
@@ -96,7 +94,7 @@ def test_authority_of_another_cluster(refusal: Refusal) -> None:
     assert "is of an authority that the kubeconfig does not name" in refusal(**{"certificate-authority-data": other})
 
 
-def test_authority_that_is_none(refusal: Refusal) -> None:
+def test_invalid_authority(refusal: Refusal) -> None:
     nonsense = base64.b64encode(b"nonsense").decode()
     assert "certificate-authority or client certificate" in refusal(**{"certificate-authority-data": nonsense})
 
@@ -116,7 +114,7 @@ def test_context_that_does_not_exist(server: HttpServer, tmp_path: Path) -> None
         preflight(str(tmp_path / "kubeconfig"), "prod")
 
 
-def test_something_that_speaks_no_tls(refusal: Refusal) -> None:
+def test_server_without_tls(refusal: Refusal) -> None:
     with listening() as sock:
 
         def answer() -> None:
@@ -130,7 +128,7 @@ def test_something_that_speaks_no_tls(refusal: Refusal) -> None:
         thread.join()
 
 
-def test_something_that_is_no_api_server(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_is_no_api_server(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
     with listening() as sock:
 
         def answer() -> None:
@@ -145,7 +143,7 @@ def test_something_that_is_no_api_server(refusal: Refusal, monkeypatch: pytest.M
         thread.join()
 
 
-def test_a_user_who_may_not(refusal: Refusal, server: HttpServer) -> None:
+def test_user_without_permission(refusal: Refusal, server: HttpServer) -> None:
     rules = [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)]
     said = refusal(user={"token": server.add_user("bob", rules)})
     assert "user bob may not create pods, delete pods" in said

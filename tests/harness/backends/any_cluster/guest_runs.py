@@ -1,4 +1,4 @@
-"""Runs of one scenario on somebody's cluster, by the command, with something that happens in the middle of it."""
+"""Runs of one scenario on a foreign cluster by the command, with an event in the middle."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_near_one_answers(three_zones):
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a run."""
+    """The result of a run."""
 
     code: int
     text: str
@@ -52,13 +52,13 @@ class Ran:
 
     @property
     def verdicts(self) -> list[str]:
-        """Of its requirements."""
+        """The verdicts of its requirements."""
         report = yaml.safe_load((self.folder / "report.yaml").read_text(encoding="utf-8"))
         return [test["verdict"] for test in report["tests"]]
 
 
 class Host:
-    """Who has the cluster. `begin` remembers what is there, `changed` says what of that is different."""
+    """The owner of the cluster. `begin` takes a snapshot, `changed` returns the differences."""
 
     def __init__(self, backend: NetnsBackend, folder: Path) -> None:
         self.backend = backend
@@ -67,7 +67,7 @@ class Host:
         self._before: dict[Any, Any] = {}
 
     def kubeconfig(self, token: str = "") -> Path:
-        """A file for the administrator, or for who has this token."""
+        """A kubeconfig file for the administrator, or for the user with this token."""
         file = self._folder / "kubeconfig"
         file.write_text(yaml.safe_dump(self.server.kubeconfig(token=token)), encoding="utf-8")
         return file
@@ -102,18 +102,18 @@ class Host:
         return Ran(begun.returncode, text, out)
 
     def clean_up(self) -> str:
-        """What `trafficdist cleanup` says."""
+        """Return the output of `trafficdist cleanup`."""
         process = _command("cleanup", file=self.kubeconfig())
         text, _ = process.communicate(timeout=90)
         assert process.returncode == 0, text
         return text
 
     def changed(self) -> list[str]:
-        """What is not as it was before the run."""
+        """The differences from the state before the run."""
         return list(differences(self._before, self._snapshot()))
 
     def _snapshot(self) -> dict[Any, Any]:
-        """All but the Leases by which the reference's proxies say what they have programmed."""
+        """All objects but the Leases in which the reference's proxies report their progress."""
         return {key: value for key, value in snapshot(self.backend.api).items() if "service-proxy-" not in str(key)}
 
 

@@ -1,4 +1,4 @@
-"""What a client pod says of its tries becomes observations; what cannot be told is never called right or wrong."""
+"""Output of client pods becomes observations, which are never right or wrong when in doubt."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_answers_name_pod_and_namespace() -> None:
     assert isinstance(identity("a1--default"), Unknown)
 
 
-def test_errors_of_go_are_told_apart() -> None:
+def test_errors_of_go_are_classified() -> None:
     refused = "dial tcp 10.96.0.1:80: connect: connection refused"
     unreachable = "dial tcp 10.96.0.1:80: connect: no route to host"
     assert outcomes(3, errors=(refused, TIMEOUT, unreachable)) == [REFUSED, TIMED_OUT, REFUSED]
@@ -59,7 +59,7 @@ def test_errors_of_go_are_told_apart() -> None:
         ("operation not permitted", False, REFUSED),
     ],
 )
-def test_what_a_client_cannot_reach_is_refused_unless_it_may_have_no_route(
+def test_unreachable_network_is_a_refusal_unless_the_route_is_unknown(
     new_dialer: Callable[..., Dialer], said: str, answered_before: bool, outcome: Observation | type[Unknown]
 ) -> None:
     answers = [{"responses": ["a1--td-x-main-1"]}] if answered_before else []
@@ -81,17 +81,17 @@ def test_a_neighbour_that_is_not_found_is_silence(
     assert dialer.dial(Probe(CLIENT, "TCP", "10.96.0.1", 80), 1).outcomes == [TIMED_OUT]
 
 
-def test_answers_that_agnhost_keeps_to_itself_are_unknown() -> None:
+def test_answers_that_agnhost_omits_are_unknown() -> None:
     assert outcomes(3, errors=(TIMEOUT,))[0] == TIMED_OUT
     assert [type(each) for each in outcomes(3, errors=(TIMEOUT,))[1:]] == [Unknown, Unknown]
 
 
-def test_a_client_that_could_not_ask_says_nothing_about_the_proxy() -> None:
+def test_client_that_cannot_send_is_unknown() -> None:
     assert all(isinstance(each, Unknown) for each in outcomes(2, code=503))
     assert all(isinstance(each, Unknown) for each in outcomes(2, "a1--td-x-main-1"))
 
 
-def test_a_datagram_that_the_own_node_stopped_cannot_be_judged() -> None:
+def test_datagram_stopped_by_its_own_node_is_unavailable() -> None:
     with pytest.raises(UnavailableError, match="dropped or rejected"):
         outcomes(1, errors=("udp connection write failed. err:write udp: write: operation not permitted",))
 
@@ -102,7 +102,7 @@ def test_the_address_of_a_client_is_read_in_both_families() -> None:
     assert isinstance(address_seen("hello"), Unknown)
 
 
-def test_repeated_syns_are_lost_packets_unless_tries_in_vain_explain_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_syns_are_lost_packets_unless_unanswered_tries_explain_them(monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter([netstat(3), netstat(3), netstat(9), netstat(12)])
     syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
     clock = itertools.count(100.0, 6.0)
@@ -128,10 +128,10 @@ def test_a_try_whose_answer_was_lost_explains_one_syn_a_second(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("tries", "seconds", "lost"), [(1, 2.5, 0), (1, 0.5, 2), (20, 2.5, 2)])
-def test_single_tries_under_way_may_have_repeated_syns(
+def test_pending_single_tries_may_have_repeated_syns(
     monkeypatch: pytest.MonkeyPatch, tries: int, seconds: float, lost: int
 ) -> None:
-    """Those of steady traffic are counted while others of the same client, that expect silence, still wait."""
+    """Steady traffic is counted while other tries of the same client still expect silence."""
     said = iter([netstat(2), netstat(2)])
     syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
     now = 100.0
@@ -204,7 +204,7 @@ def new_dialer() -> Iterator[Callable[..., Dialer]]:
         yield make
 
 
-def test_clients_go_on_asking_past_an_api_server_that_is_away(new_dialer: Callable[..., Dialer]) -> None:
+def test_clients_bypass_an_absent_api_server(new_dialer: Callable[..., Dialer]) -> None:
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     assert isinstance(new_dialer().dial(probe, 1).outcomes[0], Unknown)
     asked = []
@@ -228,7 +228,7 @@ def test_clients_go_on_asking_past_an_api_server_that_is_away(new_dialer: Callab
         ({"error": "exit status 127"}, Unknown("200 exit status 127")),
     ],
 )
-def test_a_connection_without_a_word_is_asked_of_the_shell(
+def test_empty_connection_uses_the_shell(
     new_dialer: Callable[..., Dialer], body: dict[str, str], outcome: Observation
 ) -> None:
     asked = []
@@ -246,7 +246,7 @@ def test_a_connection_without_a_word_is_asked_of_the_shell(
     [([5, 5], 0, 2), ([5, 6, 6], 0, 6), ([5, 6, 7], 4, 6)],
     ids=["nobody repeated a SYN", "somebody did, and not when asked again", "somebody does all the time"],
 )
-def test_late_answers_on_the_network_of_a_node_are_doubted_only_while_syns_are_repeated_there(
+def test_late_host_network_answers_are_doubted_only_with_repeated_syns(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, repeated: list[int], unsure: int, dials: int
 ) -> None:
     monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # every answer is late
@@ -265,7 +265,7 @@ def test_late_answers_on_the_network_of_a_node_are_doubted_only_while_syns_are_r
     assert len(asked) == dials
 
 
-def test_a_request_hides_no_more_lost_packets_than_it_took_seconds(new_dialer: Callable[..., Dialer]) -> None:
+def test_request_hides_at_most_one_loss_per_second(new_dialer: Callable[..., Dialer]) -> None:
     dialer = new_dialer(lambda _client, _path, _seconds: Response(200, {"output": netstat(5)}))
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     seen = dialer._counted(probe, [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 1.6)], set())
@@ -275,10 +275,10 @@ def test_a_request_hides_no_more_lost_packets_than_it_took_seconds(new_dialer: C
 LATE = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]
 
 
-def test_what_a_glance_repeats_is_no_loss_of_other_tries_until_the_pod_has_answered(
+def test_syns_of_a_pending_glance_are_no_loss(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a crowded machine the pod begins seconds after it was asked to, and so ends after those five seconds."""
+    """On a busy machine the pod begins seconds late, and ends after the five seconds."""
     now, repeated = 100.0, 0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
     monkeypatch.setattr(dialing, "GLANCE", -0.99)
@@ -309,7 +309,7 @@ def test_what_a_glance_repeats_is_no_loss_of_other_tries_until_the_pod_has_answe
 def answering(
     monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Callable[[str], Response]
 ) -> Callable[[ClientPod, str, float], Response]:
-    """Pods that answer to a path, each time after so many seconds of the clock by which SYNs are counted."""
+    """Pods that answer on a path, each after this number of seconds of the clock that counts SYNs."""
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
 
@@ -322,7 +322,7 @@ def answering(
 
 
 @pytest.mark.parametrize("how", ["answered late", "in vain"])
-def test_what_a_glance_or_a_connection_without_a_word_repeated_is_no_loss_of_what_comes_after(
+def test_syns_of_an_earlier_glance_or_connection_are_no_loss(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     def answer(path: str) -> Response:
@@ -358,9 +358,9 @@ TWIN = ClientPod("td-abcd1234-main-clients", "twin-0-a1", 8080)
 def of_an_old_client(
     new_dialer: Callable[..., Dialer], answers: Iterator[int], *, of_twin: int, neighbours: tuple[ClientPod, ...]
 ) -> Dialer:
-    """A client whose tries had no answer for some time; now so many are answered of its requests of four, one by one.
+    """A client with unanswered tries in the past; of its requests of four, this many are answered one by one.
 
-    Its twin has so many answers of each four.
+    Its twin gets this many answers of each four.
     """
     told = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     is_silent = True
@@ -391,7 +391,7 @@ def of_an_old_client(
     ],
     ids=["answered now", "later", "never", "nor is its twin", "there is no twin", "nobody is"],
 )
-def test_a_try_that_met_an_earlier_one_is_made_again_where_a_twin_has_all_answers(
+def test_doubtful_try_is_repeated_when_a_twin_has_all_answers(
     new_dialer: Callable[..., Dialer],
     answers: tuple[int, ...],
     of_twin: int,
@@ -403,7 +403,7 @@ def test_a_try_that_met_an_earlier_one_is_made_again_where_a_twin_has_all_answer
     assert sorted(str(Unknown if isinstance(each, Unknown) else each) for each in now) == sorted(map(str, seen))
 
 
-def test_a_try_of_steady_traffic_that_may_have_met_an_earlier_one_is_unknown(
+def test_doubtful_try_of_steady_traffic_is_unknown(
     new_dialer: Callable[..., Dialer],
 ) -> None:
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)

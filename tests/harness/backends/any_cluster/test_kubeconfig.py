@@ -1,4 +1,4 @@
-"""Scenarios on a cluster that is reached by its API alone: the verdicts of the embedded cluster, and nothing left."""
+"""Scenarios on a cluster reached by its API alone have the verdicts of the embedded cluster, and leave nothing."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def run(stranger: Stranger, requirement: str, mutant: str = "", *abilities: Abil
 
 
 @pytest.mark.parametrize("requirement", [NEARBY, NODES])
-def test_the_reference_meets_it_through_its_api_too(stranger: Stranger, requirement: str) -> None:
+def test_reference_passes_through_its_api(stranger: Stranger, requirement: str) -> None:
     run(stranger, requirement)
 
 
-def test_datagrams_that_meet_an_earlier_flow_are_no_fault(stranger: Stranger) -> None:
+def test_datagrams_that_reuse_an_earlier_flow_are_no_fault(stranger: Stranger) -> None:
     scenario = SCENARIOS["AFFINITY/moves-with-hints"]
     over_udp = next(case for case in scenario.cases if case["port"].protocol == "UDP")
     scenario.test(stranger(reference(MUTANTS["leaves-udp-flows"]))(), **over_udp)
@@ -66,10 +66,10 @@ def test_datagrams_that_meet_an_earlier_flow_are_no_fault(stranger: Stranger) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["a1", node_client("a1")], ids=str)
-def test_connections_that_meet_earlier_ones_are_no_fault(
+def test_connections_that_reuse_earlier_ones_are_no_fault(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch, who: ClientRef
 ) -> None:
-    """SYNs that came before a proxy had rules for a Service; of so few ports some are used again for certain."""
+    """SYNs that came before a proxy had rules for a Service; with so few ports some are reused for certain."""
     few = {**sysctls._HOST["IPv4"], "ipv4/ip_local_port_range": "40000 41023"}
     monkeypatch.setattr(sysctls, "_HOST", {**sysctls._HOST, "IPv4": few})
     cluster = stranger()()
@@ -87,7 +87,7 @@ def test_connections_that_meet_earlier_ones_are_no_fault(
 
 
 @pytest.mark.parametrize("slug", ["proxy-catches-up", "missed-changes-are-caught-up", "controller-catches-up"])
-def test_components_that_were_away_are_waited_for(stranger: Stranger, slug: str) -> None:
+def test_stopped_components_are_waited_for(stranger: Stranger, slug: str) -> None:
     run(stranger, f"KEP-4444/{slug}", "", *RESTARTS)
 
 
@@ -95,18 +95,18 @@ def test_a_node_is_drained_of_its_pods(stranger: Stranger) -> None:
     run(stranger, "KEP-4444/drained-node-loses-no-connection", "", Ability.CHANGE_NODES)
 
 
-def test_a_node_that_is_off_is_waited_for_and_asked_no_more(stranger: Stranger) -> None:
+def test_stopped_node_is_waited_for_and_not_probed(stranger: Stranger) -> None:
     run(stranger, "KEP-4444/zone-outlives-its-node", "", Ability.STOP_NODES)
 
 
 @pytest.mark.parametrize("mutant", ["ignores-zone-hints", pytest.param("leaks-five-percent", marks=pytest.mark.slow)])
-def test_a_fault_is_found_through_the_api_too(stranger: Stranger, mutant: str) -> None:
+def test_fault_is_found_through_the_api(stranger: Stranger, mutant: str) -> None:
     with pytest.raises(AssertionError, match="not allowed"):
         run(stranger, NEARBY, mutant)
 
 
 @pytest.mark.slow
-def test_a_fault_that_is_found_through_the_api_leaves_what_explains_it(stranger: Stranger) -> None:
+def test_fault_found_through_the_api_has_evidence(stranger: Stranger) -> None:
     cluster = stranger(reference(MUTANTS["ignores-zone-hints"]))()
     with pytest.raises(AssertionError, match=r"what its objects ask for:\n(.*\n)* *a1 a2 +a .* zone ") as failed:
         SCENARIOS[NEARBY].test(cluster)
@@ -135,7 +135,7 @@ def test_a_fault_that_is_found_through_the_api_leaves_what_explains_it(stranger:
 
 @pytest.fixture
 def a_kubeconfig(tmp_path: Path) -> Path:
-    """Of a cluster that nobody asks anything."""
+    """The kubeconfig of a cluster that gets no request."""
     entries = {"cluster": {"server": "https://127.0.0.1:1"}, "user": {}, "context": {"cluster": "x", "user": "x"}}
     config = {f"{kind}s": [{"name": "x", kind: entry}] for kind, entry in entries.items()}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump({**config, "current-context": "x"}))
@@ -164,7 +164,7 @@ def test_a_run_can_end_while_the_api_server_is_away(tmp_path: Path, netns_allowe
         backend.close()
 
 
-def test_what_the_cluster_lacks_is_named(stranger: Stranger) -> None:
+def test_missing_abilities_are_named(stranger: Stranger) -> None:
     cluster = stranger()()
     with pytest.raises(UnavailableError, match="backend kubeconfig has no restart-proxy here"):
         cluster.restart("service-proxy")  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def test_pods_satisfy_the_restricted_standard_and_carry_the_label_of_the_run(str
     assert "@sha256:" in pod["spec"]["containers"][0]["image"]
 
 
-def test_twenty_pods_are_made_at_once(stranger: Stranger) -> None:
+def test_twenty_pods_are_created_at_once(stranger: Stranger) -> None:
     cluster = stranger()()
     nodes = ["a1", "a2", "b1", "b2", "c1"] * 4
     pods = cluster.backend.booted.run_pods(
@@ -202,7 +202,7 @@ def test_readiness_is_what_the_kubelet_reports(stranger: Stranger) -> None:
     assert {each["type"]: each["status"] for each in pod["status"]["conditions"]}["Ready"] == "False"
 
 
-def test_a_node_that_was_changed_is_given_back(stranger: Stranger) -> None:
+def test_changed_node_is_restored(stranger: Stranger) -> None:
     cluster = stranger(None, Ability.CHANGE_NODES)()
     before = snapshot(cluster.api)
     cluster.nodes.move("a1", "c")
@@ -211,9 +211,7 @@ def test_a_node_that_was_changed_is_given_back(stranger: Stranger) -> None:
     assert not [each for each in differences(before, snapshot(cluster.api)) if "nodes" in each]
 
 
-def test_a_proxy_that_hears_of_its_node_later_is_waited_for(
-    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proxy_that_receives_its_node_late_is_waited_for(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[tuple[str | None, bool]] = []
 
     def noted(canary: ZoneCanary, client: ClientPod, zone: str | None, *rest: Any) -> bool:
@@ -232,8 +230,8 @@ def test_a_proxy_that_hears_of_its_node_later_is_waited_for(
     assert shown == [("b", True), (None, True), ("a", True)]
 
 
-def test_a_proxy_that_never_hears_of_its_node_fails(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No barrier makes it inconclusive: that is what the scenario is to find."""
+def test_proxy_that_never_receives_its_node_fails(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The barrier does not make it inconclusive: the scenario must find it."""
     monkeypatch.setattr(eventually_module, "FAR", 1.0)
     with pytest.raises(AssertionError, match="a2"):
         run(stranger, "KEP-4444/relabelled-node-uses-its-new-zone", "ignores-node-updates", Ability.CHANGE_NODES)
@@ -260,15 +258,13 @@ def _without_barrier(found: list[str]) -> list[str]:
     return [each for each in found if "barrier" not in each]
 
 
-def test_all_requirements_say_what_they_need() -> None:
+def test_all_requirements_have_needs() -> None:
     table = needs.read(Path(conformance.__path__[0]))
     assert table.keys() == SCENARIOS.keys()
     assert table[NEARBY].nodes == {"a1", "a2", "b1", "b2"}
 
 
-def test_proxies_are_waited_for_longer_once_a_component_was_replaced_and_only_then(
-    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wait_is_longer_only_after_a_replacement(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, pass_ = stranger(None, *RESTARTS)(), Barrier.pass_
     limits: list[float | None] = []
 
@@ -284,7 +280,7 @@ def test_proxies_are_waited_for_longer_once_a_component_was_replaced_and_only_th
     assert limits == [RESTARTED, None]
 
 
-def test_a_pod_is_waited_for_at_once_when_kubelets_may_be_late(stranger: Stranger) -> None:
+def test_pod_is_awaited_at_once_when_kubelets_may_be_late(stranger: Stranger) -> None:
     cluster = stranger(None, *RESTARTS)()
     cluster.restart(API_SERVER)
     cluster.create_pod("p1", "a1", labels={"app": "web"})

@@ -1,4 +1,4 @@
-"""What a cluster's API does not give of a packet's path is named, with what would give it."""
+"""The missing parts of a packet's path are named, with what would provide them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG = "I1123 08:00:00.000000       1 proxier.go:1] it syncs\n"
 
 
 def api(pods: Callable[[], list[Object]], text: str) -> Api:
-    """The two questions of an API server."""
+    """An API server that answers two requests."""
 
     class Answers:
         def list(self, resource: str, namespace: str, *, label_selector: str) -> list[Object]:
@@ -62,7 +62,7 @@ def test_a_log_that_cannot_be_read_has_its_reason(pods: Callable[[], list[Object
     assert proxy_logs(api(pods, ""), ["a1"]) == {"a1": ProxyLog(missing=why)}
 
 
-def test_each_part_that_is_missing_is_named_with_what_would_give_it() -> None:
+def test_missing_parts_are_named_with_their_remedy() -> None:
     probe = Probe(cast("Namespace", None), "UDP", "10.0.0.4", 30000)
     trace, entry, node, ends = missing(probe, "worker-1", "`docker exec worker-1`", ProxyLog(LOG))
     for each in (trace, entry, node):

@@ -1,4 +1,4 @@
-"""Scenarios speak of a1 in zone a; a cluster calls them otherwise, and nobody else is renamed."""
+"""Names of nodes and zones are translated in both directions, and no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def node(name: str, zone: str = "", *, ready: bool = True, **spec: Any) -> dict[
     return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"conditions": conditions}}
 
 
-def test_an_endpoint_is_sent_with_the_names_of_the_cluster_and_comes_back_with_ours() -> None:
+def test_endpoint_is_translated_in_both_directions() -> None:
     ours = {
         "nodeName": "a1",
         "zone": "a",
@@ -47,31 +47,31 @@ def test_nodes_are_renamed_in_lists_and_in_paths() -> None:
     assert NAMES.path("/api/v1/namespaces/a1/pods/a1") == "/api/v1/namespaces/a1/pods/a1"
 
 
-def test_what_is_malformed_is_sent_as_it_is() -> None:
+def test_malformed_objects_are_not_translated() -> None:
     odd = {"hints": {"forZones": [{"name": 3}, "a", None]}, "nodeName": ["a1"], "zone": None}
     assert NAMES.outgoing(odd) == odd
 
 
-def test_the_zones_with_most_nodes_are_taken_and_workers_are_counted_in_their_order() -> None:
+def test_zones_with_most_nodes_are_matched_in_natural_order() -> None:
     nodes = [node(f"w{number}", zone) for number, zone in ((10, "x"), (9, "x"), (3, "z"), (1, "y"), (2, "y"))]
     names = match_nodes(THREE_ZONES, [*nodes, node("control", "x", taints=[{"key": "c", "effect": "NoSchedule"}])])
     assert names.nodes == {"a1": "w9", "a2": "w10", "b1": "w1", "b2": "w2", "c1": "w3"}
     assert names.zones == {"a": "x", "b": "y", "c": "z"}
 
 
-def test_same_names_go_together_whatever_their_order() -> None:
+def test_equal_names_are_matched() -> None:
     nodes = [node("c1", "c"), node("b2", "b"), node("b1", "b"), node("b9", "b"), node("a1", "a")]
     names = match_nodes(THREE_ZONES, nodes)
     assert names.nodes == {"a1": "a1", "b1": "b1", "b2": "b2", "c1": "c1"}
     assert names.trivial
 
 
-def test_nodes_that_take_no_pods_play_nothing() -> None:
+def test_unschedulable_nodes_are_not_matched() -> None:
     nodes = [node("w1", "x", ready=False), node("w2", "x", unschedulable=True), node("w3"), node("w4", "y")]
     assert match_nodes(THREE_ZONES, nodes).nodes == {"a1": "w4"}
 
 
-def test_a_node_is_changed_by_the_name_that_the_cluster_has_for_it() -> None:
+def test_node_is_changed_by_its_name_in_the_cluster() -> None:
     server = HttpServer(ApiServer())
     server.start()
     with contextlib.closing(Api(server.kubeconfig())) as api:

@@ -1,4 +1,4 @@
-"""HTTP to a pod by port-forward: connections are kept, and what goes wrong with them is told apart."""
+"""HTTP to a pod by port-forward: connections are reused, and their errors are told apart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.ports import closed_port
 
 
 class Here:
-    """The netns of the node and of the pod: that of the test."""
+    """The test's netns, as that of the node and the pod."""
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
         return socket.socket(family, kind)
@@ -43,7 +43,7 @@ class Pods:
 
 
 class Pod(ThreadingHTTPServer):
-    """The pod's server. `ended` is set when it has ended a connection; /silence is answered when it closes."""
+    """The pod's server. `ended` is set when it has ended a connection; it answers /silence when it closes."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -136,24 +136,24 @@ def test_a_connection_serves_many_requests(ways: PortForwards, pod: Pod) -> None
     assert pod.connections == 1
 
 
-def test_a_connection_that_the_pod_has_ended_is_replaced(ways: PortForwards, pod: Pod) -> None:
+def test_connection_closed_by_the_pod_is_replaced(ways: PortForwards, pod: Pod) -> None:
     assert ways.get(client(pod), "hurry", {}, 10.0).code == 200
     assert pod.ended.wait(10)
     assert ways.get(client(pod), "dial", {}, 10.0).code == 200
     assert pod.connections == 2
 
 
-def test_a_pod_that_does_not_answer_is_not_waited_for(ways: PortForwards, pod: Pod) -> None:
+def test_silent_pod_is_not_waited_for(ways: PortForwards, pod: Pod) -> None:
     with pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
         ways.get(client(pod), "silence", {}, 0.2)
 
 
-def test_a_pod_where_nothing_listens_says_so(ways: PortForwards, pod: Pod) -> None:
+def test_pod_without_listener_is_reported(ways: PortForwards, pod: Pod) -> None:
     with closed_port() as port, pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
         ways.get(ClientPod("default", "p", port), "dial", {}, 10.0)
 
 
-def test_who_may_not_forward_ports_gets_the_api_servers_answer(pod: Pod, server: HttpServer) -> None:
+def test_forbidden_port_forward_returns_the_api_servers_answer(pod: Pod, server: HttpServer) -> None:
     for ways in forwards(server, server.add_user("alice")):
         answer = ways.get(client(pod), "dial", {}, 10.0)
     assert answer.code == 403

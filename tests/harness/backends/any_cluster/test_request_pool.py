@@ -1,4 +1,4 @@
-"""Many at once, and nobody waits for who will never answer."""
+"""Many requests are sent at once, and none waits for an answer that cannot come."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.errors import InconclusiveError
 
 @pytest.fixture
 def never() -> Iterator[threading.Event]:
-    """Not before the test is over."""
+    """An event that is set after the test."""
     event = threading.Event()
     yield event
     event.set()
@@ -24,7 +24,7 @@ def no_watch() -> Callable[[], None]:
     raise AssertionError("nothing is late")
 
 
-def test_all_are_asked_and_no_more_than_its_size_at_once() -> None:
+def test_all_requests_are_sent_within_the_size() -> None:
     lock, together, most = threading.Lock(), 0, 0
 
     def ask(number: int) -> int:
@@ -46,12 +46,12 @@ def test_there_are_no_more_threads_than_its_size() -> None:
     assert 1 <= len(threads) <= 3
 
 
-def test_what_one_raises_is_raised() -> None:
+def test_error_of_a_request_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         list(RequestPool(3, no_watch).each(lambda number: 1 // number, [1, 0, 2]))
 
 
-def test_who_is_late_is_given_up_when_the_watch_says_so(
+def test_late_request_is_abandoned_when_the_watch_raises(
     never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_pool, "LATE", 0.05)
@@ -68,7 +68,7 @@ def test_who_is_late_is_given_up_when_the_watch_says_so(
     assert next(looks, "no more") == "no more"
 
 
-def test_who_is_late_and_answers_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_answer_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_pool, "LATE", 0.05)
     monkeypatch.setattr(request_pool, "LOOK", 0.01)
     asked = threading.Event()
@@ -76,7 +76,7 @@ def test_who_is_late_and_answers_is_heard(monkeypatch: pytest.MonkeyPatch) -> No
     assert list(made.each(lambda _item: asked.wait(5), ["a1"])) == [("a1", True)]
 
 
-def test_nothing_begins_after_the_end() -> None:
+def test_no_request_starts_after_close() -> None:
     asked: list[str] = []
     made = RequestPool(1, no_watch)
     made.close()

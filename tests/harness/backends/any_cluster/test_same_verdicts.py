@@ -1,4 +1,4 @@
-"""What both can run, the embedded cluster and the same cluster by its API alone judge alike: whole profiles."""
+"""Whole profiles have the same verdicts on the embedded cluster and on the same cluster by its API alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPONENTS = {
 
 @pytest.fixture(params=MADE_OF)
 def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
-    """A cluster, which is up, as options that make it."""
+    """The options that run on this booted cluster."""
     options = MADE_OF[request.param]
     for component in [each for option in options for each in COMPONENTS.get(option, ())]:
         try:
@@ -46,7 +46,7 @@ def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
 
 
 def there() -> list[str]:
-    """The options of who comes with a kubeconfig."""
+    """The options of a user with a kubeconfig."""
     return [
         "--backend=kubeconfig",
         f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}",
@@ -69,7 +69,7 @@ def test_verdicts_are_the_same(made_of: Sequence[str], tmp_path: Path, monkeypat
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("made_of", ["reference"], indirect=True)
-def test_four_workers_on_one_cluster_judge_as_none_does(
+def test_four_workers_have_the_verdicts_of_one_process(
     made_of: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAFFICDIST_ALL_FEATURES", "yes")

@@ -1,4 +1,4 @@
-"""What a run finds out of a cluster before it begins."""
+"""What a run learns of a cluster before it begins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reference.features import Features
 
 @pytest.fixture
 def kubeconfig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of an API server that has nodes."""
+    """The kubeconfig of an API server that has nodes."""
     server = HttpServer(ApiServer(request.param))
     server.start()
     api = Api(server.kubeconfig())
@@ -40,7 +40,7 @@ def lacking(kubeconfig: str, **options: object) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kubeconfig", [Features((1, 33))], indirect=True)
-def test_what_gates_that_are_off_take_away_is_known_before_the_run(kubeconfig: str) -> None:
+def test_effect_of_disabled_gates_is_known_before_the_run(kubeconfig: str) -> None:
     found = lacking(kubeconfig)
     assert found.keys() == {"PreferSameZone", "PreferSameNode", "NodeHints", "IPv6", "DualStack"}
     assert (
@@ -49,12 +49,12 @@ def test_what_gates_that_are_off_take_away_is_known_before_the_run(kubeconfig: s
 
 
 @pytest.mark.parametrize("kubeconfig", [Features()], indirect=True)
-def test_what_one_address_family_takes_away_is_known_before_the_run(kubeconfig: str) -> None:
+def test_effect_of_a_single_ip_family_is_known_before_the_run(kubeconfig: str) -> None:
     found = lacking(kubeconfig)
     assert found == dict.fromkeys(("IPv6", "DualStack"), "IP families: Services get IPv4 and IPv6, pods IPv4")
 
 
 @pytest.mark.parametrize("kubeconfig", [Features((1, 33))], indirect=True)
-def test_gates_of_a_kind_cluster_are_for_scenarios_to_set(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenarios_may_set_gates_of_a_kind_cluster(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "_make_kind_cluster", lambda *_: kubeconfig)
     assert lacking(kubeconfig, backend="kind").keys() == {"IPv6", "DualStack"}

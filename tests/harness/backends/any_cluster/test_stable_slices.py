@@ -1,4 +1,4 @@
-"""What a controller still writes for one change is not taken for its answer to the next."""
+"""Late writes of a controller for one change do not count as its response to the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.backends.any_cluster.stable_slices import StableSlices
 
 
 class _Api:
-    """An API server whose one slice has these versions, look by look."""
+    """An API server whose one slice has these versions, one per look."""
 
     def __init__(self, versions: Iterator[int]) -> None:
         self.writes = 1
@@ -39,20 +39,20 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stable_slices, "LONGEST", 0.5)
 
 
-def test_slices_that_are_still_written_are_waited_for() -> None:
+def test_changing_slices_are_waited_for() -> None:
     api = _Api(chain([1, 1, 2, 2, 3], repeat(4)))
     _waits(api).wait()
     assert api.looks[:5] == [1, 1, 2, 2, 3]
     assert api.looks.count(4) > 1
 
 
-def test_who_writes_without_end_is_waited_for_no_longer() -> None:
+def test_endless_writes_end_the_wait() -> None:
     api = _Api(count())
     _waits(api).wait()
     assert len(api.looks) < 100
 
 
-def test_nothing_is_waited_for_where_nothing_was_written_or_no_controller_is_asked() -> None:
+def test_nothing_is_waited_for_without_writes_or_controllers() -> None:
     api = _Api(repeat(1))
     waits = _waits(api)
     waits.wait()

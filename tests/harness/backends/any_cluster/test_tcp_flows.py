@@ -1,4 +1,4 @@
-"""A try that met an earlier one, which nobody answered, is no fault, and a fault is not taken for one."""
+"""A try that may have reused an unanswered connection is no fault, and a fault does not count as such a try."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.backends.any_cluster.tcp_flows import TcpFlows
 
 @pytest.fixture
 def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows[str]:
-    """Twenty tries without answer, at 100 s."""
+    """Twenty unanswered tries at 100 s."""
     made: TcpFlows[str] = TcpFlows()
     monkeypatch.setattr("time.monotonic", lambda: 105.0)
     made.note("a1", 100.0, 20)
@@ -21,7 +21,7 @@ def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows[str]:
     [(0, 51, 0), (1, 51, 1), (1, 1, 1), (20, 51, 20), (21, 51, 0), (2, 2, 0), (20, 20, 0)],
     ids=["all answered", "one", "the only one", "as many", "more than earlier ones", "both", "all"],
 )
-def test_a_few_tries_without_answer_may_have_met_earlier_ones(
+def test_few_unanswered_tries_may_have_reused_earlier_ones(
     flows: TcpFlows[str], in_vain: int, tries: int, doubtful: int
 ) -> None:
     flows.note("a1", 110.0, in_vain)
@@ -30,7 +30,7 @@ def test_a_few_tries_without_answer_may_have_met_earlier_ones(
     assert flows.doubtful("b1", 110.0, tries) == 0, "of another client, or to another target"
 
 
-def test_tries_without_answer_explain_nothing_of_the_same_time(flows: TcpFlows[str]) -> None:
+def test_unanswered_tries_do_not_explain_concurrent_ones(flows: TcpFlows[str]) -> None:
     assert flows.doubtful("a1", 100.0, 51) == 0
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong on somebody's cluster is named in one line with the remedy, fails nothing, and leaves nothing."""
+"""Faults of a foreign cluster are named in one line with the remedy, fail no requirement, and leave nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NO_POD_PROXY = [rule.as_rbac() for rule in RULES if rule.resources != ("pods/pro
 
 @pytest.fixture(scope="module")
 def cluster(netns_allowed: None) -> Iterator[NetnsBackend]:
-    """Somebody's cluster."""
+    """A foreign cluster."""
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         yield booted
 
@@ -66,7 +66,7 @@ def target(host: Host, token: str = "", registry: str = REGISTRY) -> ClusterTarg
 
 @pytest.fixture
 def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
-    """A worker's share of the cluster, for who has this token."""
+    """A worker's share of the cluster, for the user with this token."""
     started: list[KubeconfigBackend] = []
 
     def start(token: str = "") -> KubeconfigBackend:
@@ -83,7 +83,7 @@ def started_on(there: ClusterTarget) -> KubeconfigBackend:
 
 
 class Replaced(Replaceable):
-    """Components that can be replaced, in no time."""
+    """Components that are replaced at once."""
 
     def __init__(self) -> None: ...
 
@@ -101,7 +101,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: py
 def test_a_quota_leaves_the_requirement_open(
     share: Callable[[], KubeconfigBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The API server here knows no quotas, so for once it refuses pods in the words of one that does."""
+    """The API server here has no quotas, so it rejects pods with the message of one that does."""
 
     def refuse(_: Pods, obj: Object, __: Features) -> list[FieldError]:
         said = "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
@@ -117,7 +117,7 @@ def test_a_quota_leaves_the_requirement_open(
         scenario.close()
 
 
-def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
+def test_pod_without_kubelet_is_not_waited_for(
     share: Callable[[], KubeconfigBackend], host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = share()
@@ -128,7 +128,7 @@ def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
     backend.delete_namespace(f"td-{RUN_ID}-main-2")
 
 
-def test_a_terminating_pod_that_has_ended_is_held_against_nobody(
+def test_early_end_of_a_terminating_pod_is_inconclusive(
     share: Callable[[], KubeconfigBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kubeconfig, "TERMINATION_SECONDS", 1)
@@ -144,9 +144,7 @@ def test_a_terminating_pod_that_has_ended_is_held_against_nobody(
     backend.check_instruments()
 
 
-def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kubelet_gets_time_to_reconnect_to_a_replaced_api_server(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.1)
     monkeypatch.setattr(KindBackend, "_kubelet_patience", 0.7)
     there = target(host)
@@ -161,7 +159,7 @@ def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
     backend.close()
 
 
-def test_who_may_not_create_pods_is_told_before_anything_is_made(host: Host) -> None:
+def test_missing_permission_for_pods_is_reported_before_the_run(host: Host) -> None:
     token = host.server.add_user("alice", [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)])
     settings = resolve({"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token))})
     with pytest.raises(UnavailableError, match=r"user alice may not create pods.*apply deploy/rbac\.yaml"):
@@ -169,7 +167,7 @@ def test_who_may_not_create_pods_is_told_before_anything_is_made(host: Host) -> 
     assert "trafficdist" not in [each["metadata"]["name"] for each in host.backend.api.list("namespaces")]
 
 
-def test_who_may_not_change_nodes_is_told_before_a_run_that_may_disrupt(host: Host) -> None:
+def test_missing_permission_for_nodes_is_reported_before_a_disruptive_run(host: Host) -> None:
     token = host.server.add_user("alice", [rule.as_rbac() for rule in RULES])
     given = {"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token)), "allow-disruptive": True}
     said = r"user alice may not .*patch nodes.*apply deploy/rbac\.yaml"
@@ -187,7 +185,7 @@ def test_credentials_that_expire_end_the_run(host: Host) -> None:
     assert host.changed() == []
 
 
-def test_an_api_server_that_goes_away_fails_nothing_and_the_run_cleans_up_when_it_is_back(host: Host) -> None:
+def test_lost_api_server_fails_nothing_and_is_cleaned_up_later(host: Host) -> None:
     api = host.backend.control_plane._api  # type: ignore[attr-defined]
     back = threading.Timer(2.0, host.server.replace, [api])
 
@@ -203,7 +201,7 @@ def test_an_api_server_that_goes_away_fails_nothing_and_the_run_cleans_up_when_i
 
 
 def take_away(booted: NetnsBackend, node: str, once: Callable[[], bool] = lambda: True) -> None:
-    """The node is gone, and whatever is sent to it is lost."""
+    """The node is gone, and packets to it are lost."""
     eventually(once, within=20, describe=f"the time for {node} to go away")
     booted.api.delete("nodes", "", node)
     with booted.network.nodes[node].namespace.entered(), IPRoute() as routes:
@@ -212,12 +210,12 @@ def take_away(booted: NetnsBackend, node: str, once: Callable[[], bool] = lambda
 
 
 def dials(host: Host) -> int:
-    """How many requests client pods have got lately."""
+    """The recent number of requests to client pods."""
     return len([each for each in host.server.requests() if each.path.endswith("/dial")])
 
 
 @pytest.mark.slow
-def test_a_node_that_goes_away_is_named_and_fails_nothing(tmp_path: Path) -> None:
+def test_lost_node_is_named_and_fails_nothing(tmp_path: Path) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         host = Host(booted, tmp_path)
 
@@ -229,7 +227,7 @@ def test_a_node_that_goes_away_is_named_and_fails_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_node_that_goes_away_while_its_pod_asks_is_named_in_half_a_minute(tmp_path: Path) -> None:
+def test_node_lost_during_probes_is_named_in_half_a_minute(tmp_path: Path) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         host = Host(booted, tmp_path)
         with contextlib.closing(started_on(target(host))) as backend:
@@ -246,7 +244,7 @@ def test_a_node_that_goes_away_while_its_pod_asks_is_named_in_half_a_minute(tmp_
             away.join()
 
 
-def test_where_the_pod_proxy_is_forbidden_pods_are_asked_by_port_forward(
+def test_forbidden_pod_proxy_is_replaced_by_port_forward(
     share: Callable[[str], KubeconfigBackend], host: Host, tmp_path: Path
 ) -> None:
     backend = share(host.server.add_user("alice", NO_POD_PROXY))

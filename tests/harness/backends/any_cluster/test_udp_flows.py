@@ -1,4 +1,4 @@
-"""A UDP flow that met an earlier one is no fault, and a fault is not taken for one."""
+"""A UDP flow that reuses an earlier one is no fault, and a fault does not count as such a flow."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def test_answers_that_earlier_flows_explain_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("of_more", [33, 60])
-def test_a_fault_is_seen_in_spite_of_them(of_more: int) -> None:
+def test_fault_shows_despite_earlier_flows(of_more: int) -> None:
     told = of_new_flows(seen(8, 262), {BEFORE: 270}, PORTS, lambda count: seen(of_more, count - of_more))
     assert told == seen(8, 262)
 
 
 @pytest.mark.parametrize(("earlier", "of_before"), [({BEFORE: 270}, 40), ({AFTER: 900}, 4), ({}, 4)])
-def test_what_they_do_not_explain_is_not_asked_again(earlier: dict[Observation, int], of_before: int) -> None:
+def test_unexplained_outcomes_are_not_probed_again(earlier: dict[Observation, int], of_before: int) -> None:
     outcomes = seen(of_before, 270 - of_before)
     assert of_new_flows(outcomes, earlier, PORTS, nobody_asks) == outcomes
 
 
-def test_silence_of_before_is_an_outcome_like_others() -> None:
+def test_earlier_silence_is_an_outcome_too() -> None:
     outcomes = [TIMED_OUT, *seen(0, 269)]
     assert of_new_flows(outcomes, {TIMED_OUT: 20}, PORTS, lambda count: seen(0, count)) == [AFTER] * 270
 

@@ -1,4 +1,4 @@
-"""An embedded cluster as one whose nodes are containers of this machine: made by its API, asked by packets."""
+"""An embedded cluster as one whose nodes are containers of this machine: created by its API, probed with packets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EmbeddedPlaces:
         return self._network.external
 
     def close(self) -> None:
-        """The client outside ends with the network."""
+        """The external client ends with the network."""
 
 
 def _same(place: Namespace) -> Namespace:
@@ -62,7 +62,7 @@ def _same(place: Namespace) -> Namespace:
 
 @pytest.fixture
 def inhabited(tmp_path: Path, netns_allowed: None) -> Iterator[Inhabited]:
-    """Boots a cluster of this implementation, and gives what makes clusters of scenarios that ask it by packets."""
+    """Boot a cluster of this implementation, and return a factory of scenarios that probe it with packets."""
     with ExitStack() as stack:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[..., Cluster]:

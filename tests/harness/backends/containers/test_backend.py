@@ -1,4 +1,4 @@
-"""Scenarios on a cluster that is made by its API and asked by packets: what agnhost cannot ask is asked too."""
+"""Scenarios on a cluster created by its API and probed with packets, including what agnhost cannot probe."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def run(inhabited: Inhabited, requirement: str, mutant: str = "", *abilities: Ab
 
 
 @pytest.mark.parametrize("requirement", [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])
-def test_the_reference_meets_it_by_packets(inhabited: Inhabited, requirement: str) -> None:
+def test_reference_passes_with_packets(inhabited: Inhabited, requirement: str) -> None:
     run(inhabited, requirement)
 
 
-def test_a_fault_is_found_by_packets_and_its_path_is_followed(inhabited: Inhabited) -> None:
+def test_fault_is_found_with_packets_and_its_path_is_traced(inhabited: Inhabited) -> None:
     cluster = inhabited(reference(MUTANTS["ignores-zone-hints"]))(converges_within=1)
     with pytest.raises(AssertionError, match="not allowed"):
         SCENARIOS[NEARBY].test(cluster)
@@ -57,16 +57,16 @@ def test_a_fault_is_found_by_packets_and_its_path_is_followed(inhabited: Inhabit
 
 
 @pytest.mark.slow
-def test_components_that_were_away_are_waited_for(inhabited: Inhabited) -> None:
+def test_stopped_components_are_waited_for(inhabited: Inhabited) -> None:
     run(inhabited, "KEP-4444/proxy-catches-up", "", *RESTARTS)
 
 
 @pytest.mark.slow
-def test_a_node_that_is_off_is_waited_for_and_asked_no_more(inhabited: Inhabited) -> None:
+def test_stopped_node_is_waited_for_and_not_probed(inhabited: Inhabited) -> None:
     run(inhabited, "KEP-4444/zone-outlives-its-node", "", Ability.STOP_NODES)
 
 
-def test_a_pod_that_was_not_changed_serves_the_next_scenario_too(inhabited: Inhabited) -> None:
+def test_unchanged_pod_serves_the_next_scenario(inhabited: Inhabited) -> None:
     new_cluster = inhabited()
     cluster = new_cluster()
     kept, changed = cluster.run_servers(["a1", "b1"])
@@ -82,7 +82,7 @@ def test_a_pod_that_was_not_changed_serves_the_next_scenario_too(inhabited: Inha
     expect_traffic(cluster, service, {"a1": set(again)})
 
 
-def test_a_kept_pod_that_is_deleted_answers_no_more(inhabited: Inhabited) -> None:
+def test_deleted_pooled_pod_does_not_answer(inhabited: Inhabited) -> None:
     cluster = inhabited()()
     (pod,) = cluster.run_servers(["a1"])
     cluster.delete_pod(pod)
@@ -91,8 +91,8 @@ def test_a_kept_pod_that_is_deleted_answers_no_more(inhabited: Inhabited) -> Non
     assert other.addresses != pod.addresses
 
 
-def test_no_scenario_has_an_address_of_the_one_before(inhabited: Inhabited) -> None:
-    """Its Services go some seconds after it."""
+def test_scenarios_have_different_virtual_addresses(inhabited: Inhabited) -> None:
+    """The Services of a scenario are deleted some seconds after its end."""
     new_cluster = inhabited()
     given = []
     for _ in range(3):

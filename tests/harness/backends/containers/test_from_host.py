@@ -1,4 +1,4 @@
-"""The routes of a client outside of a cluster whose nodes are containers."""
+"""The routes of an external client of a cluster whose nodes are containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 
 
-def test_each_virtual_address_and_each_pod_is_behind_its_node(netns_allowed: None) -> None:
+def test_virtual_addresses_and_pods_are_routed_to_their_node(netns_allowed: None) -> None:
     with Namespace.create() as place, Namespace.create() as bridge:
         ends = [rtnetlink.veth("eth0", 2, bridge, peer_name="port", peer_index=3), *rtnetlink.address(2, "172.18.0.9")]
         rtnetlink.execute(place, ends)
@@ -31,7 +31,7 @@ def test_workers_share_no_virtual_address() -> None:
     assert plans(nodes, 100)  # none runs out, though far ones meet
 
 
-def test_it_keeps_its_routes_whatever_nodes_tell_it(netns_allowed: None) -> None:
+def test_client_ignores_icmp_redirects(netns_allowed: None) -> None:
     with Namespace.create() as place:
         rtnetlink.execute(place, [rtnetlink.up(1)])
         sysctls.apply(place, sysctls.of_one_that_keeps_its_routes(["IPv4", "IPv6"], "lo"))

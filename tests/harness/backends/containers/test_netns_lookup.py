@@ -1,4 +1,4 @@
-"""The netns of containers and of the pods in them, found by processes."""
+"""The netns of containers and of their pods are found by processes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def place(netns_allowed: None) -> Iterator[Namespace]:
     ],
     ids=["cgroupfs", "systemd"],
 )
-def test_a_process_is_of_the_pod_that_its_control_group_names(path: str) -> None:
+def test_control_group_names_the_pod_of_a_process(path: str) -> None:
     assert pod_of(f"12:pids:{path}\n0::/\n") == UID
 
 
-def test_a_process_of_a_node_is_of_no_pod() -> None:
+def test_process_of_a_node_has_no_pod() -> None:
     assert not pod_of("0::/docker/4a1/system.slice/containerd.service\n")
 
 
-def test_pods_are_found_but_for_those_on_the_networks_of_nodes(tmp_path: Path) -> None:
+def test_pods_are_found_except_host_network_ones(tmp_path: Path) -> None:
     for pid, group in {"7": f"0::/pod{UID}/1", "8": f"0::/pod{UID[:-1]}0/1", "9": "0::/user.slice"}.items():
         (tmp_path / pid / "ns").mkdir(parents=True)
         (tmp_path / pid / "ns/net").touch()
@@ -50,7 +50,7 @@ def test_pods_are_found_but_for_those_on_the_networks_of_nodes(tmp_path: Path) -
     assert processes_of([UID], without=[of_node], proc=tmp_path) == {}
 
 
-def test_a_netns_holds_its_own_addresses_alone(place: Namespace) -> None:
+def test_netns_has_only_its_own_addresses(place: Namespace) -> None:
     assert holds(place, "198.51.100.7")
     assert not holds(place, "198.51.100.8")
 
@@ -71,6 +71,6 @@ def test_the_netns_of_a_container_is_that_of_its_process(place: Namespace, tmp_p
 
 
 @pytest.mark.parametrize(("said", "why"), [("0", "does not run"), ("4194305", "is not seen")])
-def test_a_container_without_a_process_here_is_named(tmp_path: Path, said: str, why: str) -> None:
+def test_container_without_local_process_is_named(tmp_path: Path, said: str, why: str) -> None:
     with pytest.raises(UnavailableError, match=f"container node {why}|of container node {why}"):
         netns_of(engine_that_says(tmp_path, said), "node")

@@ -1,4 +1,4 @@
-"""Whether a cluster can be asked by packets from here, and why not."""
+"""Whether a cluster can be probed with packets from this machine, and why not."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def test_a_node_of_the_same_boot_may_be_here(tmp_path: Path) -> None:
     assert is_elsewhere(NODE, tmp_path / "no-such-file")  # as where there is no Linux
 
 
-def test_a_cluster_elsewhere_is_asked_by_agnhost_and_it_is_said_why() -> None:
+def test_remote_cluster_is_probed_with_agnhost_and_the_reason_is_given() -> None:
     found = choose("", [NODE], NAMES)
     assert found.probes == AGNHOST
     assert str(found).endswith("API server: node kind-worker is on another machine, or in a virtual one")
     assert not found.abilities
 
 
-def test_packets_that_are_asked_for_and_cannot_be_end_the_run() -> None:
+def test_impossible_packets_end_the_run() -> None:
     with pytest.raises(UnavailableError, match="probes: packets is impossible: node kind-worker is on another machine"):
         choose("packets", [NODE], NAMES)
 
 
-def test_an_ordinary_user_asks_by_agnhost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordinary_user_probes_with_agnhost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reachability, "is_elsewhere", lambda _: "")
     monkeypatch.setattr(reachability.sandbox, "able", lambda: False)
     assert choose("", [NODE], NAMES).why == "an ordinary user may not enter the networks of containers; run as root"
 
 
-def test_who_wants_agnhost_gets_it_wherever_the_cluster_is() -> None:
+def test_agnhost_can_be_required_on_any_cluster() -> None:
     assert choose(AGNHOST, [], {}).why == "as option probes says"
 
 
-def test_packets_come_with_what_agnhost_cannot_ask() -> None:
+def test_packets_add_abilities() -> None:
     assert {Ability.OPEN_CONNECTIONS, Ability.LOAD_BALANCER} <= reachability.Reachability("packets", "").abilities

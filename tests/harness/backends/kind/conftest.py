@@ -1,4 +1,4 @@
-"""The real kind and the real engine where they are there, and a folder for what is kept of clusters."""
+"""The real kind and engine where they exist, and a folder for the files of clusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Install = Callable[[str, str], Path]
 
 @pytest.fixture(autouse=True)
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where clusters of a test are known, and no others."""
+    """The folder of the test's clusters."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
 
@@ -31,7 +31,7 @@ def kind() -> Path:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Puts a program of a few lines of shell on the PATH, on which there is nothing else but /bin and /usr/bin."""
+    """Put a few lines of shell on the PATH as a program, beside nothing but /bin and /usr/bin."""
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")

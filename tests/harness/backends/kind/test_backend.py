@@ -1,4 +1,4 @@
-"""A kind cluster whose proxy has ended by itself says so, and not what came of it."""
+"""A kind cluster whose proxy has crashed reports that, and not the consequences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID = "mine on a1 exited with 2; its log ends with:\nno luck"
 
 
 class Stub:
-    """The client, the barrier, the components and the endings of a backend."""
+    """The client, the barrier, the components and the proxy exits of a backend."""
 
     closed = asked = 0
 
@@ -45,7 +45,7 @@ def backend(*news: str) -> tuple[KindBackend, Stub]:
     return made, stub
 
 
-def test_wait_that_was_in_vain_is_told_as_the_end_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_is_reported_as_the_crash_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     in_vain = InconclusiveError("waited for the proxies of all nodes")
 
     def settle(_: KubeconfigBackend) -> float:
@@ -62,7 +62,7 @@ def test_wait_that_was_in_vain_is_told_as_the_end_of_the_proxy(monkeypatch: pyte
     assert again.value is in_vain
 
 
-def test_end_is_told_though_the_proxy_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_is_reported_though_the_proxy_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KubeconfigBackend, "settle", lambda _: 0.0)
     monkeypatch.setattr(KubeconfigBackend, "check_instruments", lambda _: None)
     made, _ = backend("", SAID, SAID)

@@ -22,7 +22,7 @@ def facts(**given: object) -> Facts:
     return Facts(**(values | given))  # type: ignore[arg-type]
 
 
-def test_a_missing_kind_is_named_with_the_command_that_gets_it(install: Install) -> None:
+def test_missing_kind_is_named_with_its_remedy(install: Install) -> None:
     with pytest.raises(UnavailableError, match="trafficdist components fetch kind"):
         find_kind()
 
@@ -39,7 +39,7 @@ def test_a_missing_engine_is_named(install: Install, monkeypatch: pytest.MonkeyP
         find_engine()
 
 
-def test_the_engine_that_kind_is_told_to_use_is_used(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_selects_the_engine(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("docker", "exit 0")
     podman = install("podman", "exit 0")
     assert find_engine().name == "docker"
@@ -55,7 +55,7 @@ def test_the_engine_that_kind_is_told_to_use_is_used(install: Install, monkeypat
         ("no such thing", "`docker info --format` failed: no such thing"),
     ],
 )
-def test_an_engine_that_does_not_answer_says_why_and_what_to_do(complaint: str, says: str, install: Install) -> None:
+def test_engine_without_answer_is_named_with_its_remedy(complaint: str, says: str, install: Install) -> None:
     install("kind", "echo kind version 0.33.0")
     install("docker", f"echo '{complaint}' >&2; exit 1")
     with pytest.raises(UnavailableError, match=says):
@@ -70,7 +70,7 @@ def test_an_engine_that_does_not_answer_says_why_and_what_to_do(complaint: str, 
         ({"cgroup": "1"}, WANTED, "do not start on cgroup v1"),
     ],
 )
-def test_what_cannot_work_is_refused(given: dict[str, object], wanted: KindConfig, says: str) -> None:
+def test_impossible_cluster_is_refused(given: dict[str, object], wanted: KindConfig, says: str) -> None:
     with pytest.raises(UnavailableError, match=says):
         check_engine("docker", facts(**given), wanted)
 
@@ -80,7 +80,7 @@ def test_old_kubelets_do_with_cgroup_v1() -> None:
     check_engine("docker", facts(cgroup="1"), KindConfig(THREE_ZONES, images=images))
 
 
-def test_what_is_scarce_is_noted_with_the_remedy(tmp_path: Path) -> None:
+def test_scarce_resources_are_noted_with_their_remedy(tmp_path: Path) -> None:
     (tmp_path / "fs/inotify").mkdir(parents=True)
     (tmp_path / "fs/inotify/max_user_instances").write_text("128\n", encoding="ascii")
     memory, inotify = notes(facts(memory=2_000_000_000), 6, proc_sys=tmp_path)

@@ -1,4 +1,4 @@
-"""Making a kind cluster: what is said on the way, and what is left when it does not come up."""
+"""Creating a kind cluster: its progress, and what is left after a failure."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ exec sleep 60"""
         ("Have a nice day! 👋", ""),
     ],
 )
-def test_what_kind_does_is_passed_on_without_its_pictures(line: str, said: str) -> None:
+def test_progress_of_kind_is_shown_without_emojis(line: str, said: str) -> None:
     assert progress_step(line) == said
 
 
-def test_the_cause_is_told_where_kubeadm_writes_a_call_stack_after_it() -> None:
+def test_cause_is_shown_without_kubeadms_call_stack() -> None:
     stack = "\n".join(f"k8s.io/kubernetes/cmd.f{n}\n\tk8s.io/kubernetes@v1.34.0/cmd/f.go:{n}" for n in range(30))
     error = explain(
         f"ERROR: failed to init node\nerror: the kubelet is not healthy\n{stack}\nruntime.main\n\tproc.go:1"
@@ -55,7 +55,7 @@ def test_the_cause_is_told_where_kubeadm_writes_a_call_stack_after_it() -> None:
     assert str(error).endswith("\nERROR: failed to init node\nerror: the kubelet is not healthy")
 
 
-def test_what_kind_failed_with_is_shown_with_what_is_scarce() -> None:
+def test_failure_of_kind_is_shown_with_scarce_resources() -> None:
     error = explain("Creating cluster ...\nERROR: failed to init node\nCommand Output: no", ["12 MB of memory"])
     assert "ERROR: failed to init node\nCommand Output: no\nPossible cause: 12 MB of memory" in str(error)
     assert "Creating" not in str(error)
@@ -68,7 +68,7 @@ def test_a_node_is_ready_when_its_kubelet_says_so() -> None:
     assert ready_nodes([ready, other, {"metadata": {"name": "w3"}}, held]) == {"w1"}
 
 
-def test_a_cluster_that_does_not_come_up_leaves_nothing(install: Install) -> None:
+def test_failed_cluster_leaves_nothing(install: Install) -> None:
     install("kind", KIND_THAT_FAILS)
     docker = install("docker", ENGINE)
     said: list[str] = []
@@ -101,7 +101,7 @@ def test_run_ids_are_checked() -> None:
 
 
 @pytest.mark.slow
-def test_a_node_image_that_cannot_be_had_is_named_and_nothing_is_left(kind: Path, engine: ContainerEngine) -> None:
+def test_missing_node_image_is_named_and_nothing_is_left(kind: Path, engine: ContainerEngine) -> None:
     before = engine.ask("network", "ls", "--format", "{{.Name}}"), engine.clusters()
     cluster = KindCluster(ONE_ZONE, image=NO_SUCH_IMAGE)
     with pytest.raises(UnavailableError, match=f"node image {NO_SUCH_IMAGE} cannot be pulled; check the network"):

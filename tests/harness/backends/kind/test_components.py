@@ -1,7 +1,7 @@
-"""Changes to the components of a kind cluster: in which order, and what stays when something cannot be had.
+"""Changes to the components of a kind cluster: their order, and what stays when an image is missing.
 
-The node here is a stand-in that answers as a kind node's shell does, with the files in which kubeadm wrote its pods;
-it runs a manifest as soon as it is in place. Whether kubelets do is for a real cluster to say.
+The node is a stand-in that answers like a kind node's shell, with the files of kubeadm; it runs a manifest as soon as
+it is in place. Only a real cluster can show that kubelets do.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def node() -> Node:
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    """Of an API server that is away."""
+    """The API of an API server that is away."""
     here = [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}]
     context = [{"name": "x", "context": {"cluster": "x", "user": "x"}}]
     made = Api({"clusters": here, "contexts": context, "users": [{"name": "x", "user": {}}], "current-context": "x"})
@@ -111,7 +111,7 @@ def components(node: Node, api: Api) -> KindComponents:
     return components_of(node, api, stays=True)
 
 
-def test_a_node_that_is_off_is_switched_on_in_the_end_where_the_cluster_stays(node: Node, api: Api) -> None:
+def test_close_starts_stopped_nodes_of_a_kept_cluster(node: Node, api: Api) -> None:
     for stays, expected in ((True, ["td-worker off", "td-worker on"]), (False, ["td-worker off"])):
         node.asked.clear()
         components = components_of(node, api, stays=stays)
@@ -120,7 +120,7 @@ def test_a_node_that_is_off_is_switched_on_in_the_end_where_the_cluster_stays(no
         assert [each for each in node.asked if each.startswith("td-worker")] == expected
 
 
-def test_a_downgraded_api_server_says_that_it_is_one(node: Node, components: KindComponents) -> None:
+def test_downgraded_api_server_reports_its_version(node: Node, components: KindComponents) -> None:
     components.start(API_SERVER, release("1.33"), [])
     assert node.pod("kube-apiserver")["spec"]["containers"][0]["image"] == "registry.k8s.io/kube-apiserver:v1.33.7"
     assert not any("--feature-gates" in each for each in node.command("kube-apiserver"))
@@ -147,7 +147,7 @@ def test_other_gates_do_not_change_the_version(node: Node, components: KindCompo
     assert tag_of(node.pod("kube-apiserver")) == "v1.34.0"
 
 
-def test_a_version_that_cannot_be_had_changes_nothing(node: Node, components: KindComponents) -> None:
+def test_missing_version_changes_nothing(node: Node, components: KindComponents) -> None:
     before = dict(node.files)
     node.missing.add("registry.k8s.io/kube-apiserver:v1.33.7")
     with pytest.raises(UnavailableError, match=r"image registry.*v1.33.7 cannot be pulled .*kind load docker-image"):
@@ -164,7 +164,7 @@ def test_a_manifest_is_put_in_place_by_a_rename(node: Node, components: KindComp
     ]
 
 
-def test_who_elects_leaders_is_away_while_the_api_server_is_replaced(node: Node, components: KindComponents) -> None:
+def test_leader_electing_components_stop_during_replacement(node: Node, components: KindComponents) -> None:
     components.start(API_SERVER, BOOTED, [])
     moved = [each.split()[2].rpartition("/")[2].partition(".")[0] for each in node.asked if each.startswith("mv")]
     clients = ["kube-controller-manager", "kube-scheduler"]
@@ -181,7 +181,7 @@ class Nodes:
         return [*reports, {"metadata": {"name": "td-worker2"}}]
 
 
-def test_nodes_have_no_answer_while_the_api_server_is_away(node: Node) -> None:
+def test_connections_of_nodes_are_dropped_while_the_api_server_is_away(node: Node) -> None:
     components = components_of(node, Nodes(), stays=False)  # type: ignore[arg-type]
     components.stop(API_SERVER, [])
     assert ["--insert" in each for each in node.asked[:3]] == [True, True, False]
@@ -194,9 +194,7 @@ def test_nodes_have_no_answer_while_the_api_server_is_away(node: Node) -> None:
     assert any("kube-scheduler" in each for each in node.asked[opened:] if each.startswith("mv"))
 
 
-def test_nodes_have_an_answer_again_if_the_api_server_does_not_start(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_port_opens_if_the_api_server_does_not_start(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.backends.kind.components.START_SECONDS", 0.1)
     components = components_of(node, Nodes(), stays=False)  # type: ignore[arg-type]
     monkeypatch.setattr(node, "_answer", lambda url: "")
@@ -228,7 +226,7 @@ def test_a_stopped_controller_leaves_the_others_running(node: Node, components: 
     assert "--controllers=*,bootstrapsigner,tokencleaner" in node.command("kube-controller-manager")
 
 
-def test_on_a_cluster_that_stays_all_is_as_kubeadm_wrote_it(node: Node, components: KindComponents) -> None:
+def test_kept_cluster_has_kubeadms_manifests_again(node: Node, components: KindComponents) -> None:
     before = dict(node.files)
     components.start(API_SERVER, release("1.33"), [])
     components.stop(CONTROLLER, [])
@@ -239,7 +237,7 @@ def test_on_a_cluster_that_stays_all_is_as_kubeadm_wrote_it(node: Node, componen
     assert len(node.asked) == asked
 
 
-def test_nothing_is_brought_back_on_a_cluster_that_is_deleted(node: Node, api: Api) -> None:
+def test_nothing_is_restored_on_a_deleted_cluster(node: Node, api: Api) -> None:
     components = components_of(node, api, stays=False)
     components.start(API_SERVER, release("1.33"), [])
     asked = len(node.asked)
@@ -247,7 +245,7 @@ def test_nothing_is_brought_back_on_a_cluster_that_is_deleted(node: Node, api: A
     assert len(node.asked) == asked
 
 
-def test_a_pod_is_asked_from_its_node_where_the_api_server_is_away(components: KindComponents) -> None:
+def test_pod_is_reached_from_its_node_without_the_api_server(components: KindComponents) -> None:
     answer = components.ask_pod("a1", "http://10.244.1.2:8080/dial", 5.0)
     assert (answer.code, answer.body) == (200, {"responses": ["b1--td-x"]})
     with pytest.raises(InconclusiveError, match="answered 'ok'"):

@@ -35,7 +35,7 @@ def test_cluster_may_have_neither_kube_proxy_nor_network() -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_file_is_what_its_named_topology_makes_it(name: str) -> None:
+def test_file_equals_its_generated_manifest(name: str) -> None:
     again = "write it again with `python -m tools.kind_configs kind-configs`"
     assert (FILES / f"{name}.yaml").read_text(encoding="utf-8") == text_of(name), again
 
@@ -113,7 +113,7 @@ def test_the_version_of_a_node_image_is_in_its_tag(image: str, version: Version 
         ({"images": {"master": "x"}}, "no node role master"),
     ],
 )
-def test_what_kind_cannot_make_is_refused(given: dict[str, object], says: str) -> None:
+def test_unsupported_cluster_is_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         KindConfig(ONE_ZONE, **given)  # type: ignore[arg-type]
 

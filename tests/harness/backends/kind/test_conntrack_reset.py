@@ -1,4 +1,4 @@
-"""A port that answers no SYN of other nodes for a while, in a netns of its own with the machine's iptables."""
+"""A port that drops SYNs of other nodes for a while, in its own netns with the machine's iptables."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Netns:
     switch_on = switch_off
 
     def outcomes(self) -> dict[str, str]:
-        """Return what an attempt to connect comes to from each address; nobody listens."""
+        """Return the outcome of a connection attempt from each address; no process listens."""
         with self.network.entered():
             return {each: _outcome(each, SERVER6 if ":" in each else SERVER) for each in REFUSED}
 
 
 @pytest.fixture
 def shell(netns_allowed: None) -> Iterator[Netns]:
-    """The control plane node, and its network, whose addresses are those of another node and of the gateway."""
+    """The control plane node, with a network that has the addresses of another node and the gateway."""
     with Namespace.create() as place, Namespace.create() as network:
         with place.entered(), IPRoute() as ip:
             ip.link("set", index=1, state="up")
@@ -92,7 +92,7 @@ def _outcome(source: str, target: str) -> str:
 
 
 @needs_iptables
-def test_connections_of_nodes_have_no_answer_until_the_port_is_open(shell: Netns) -> None:
+def test_closed_port_drops_connections_of_nodes(shell: Netns) -> None:
     port = SilentPort(shell, "control-plane", PORT)
     port.close()
     assert shell.outcomes() == OTHERS
@@ -103,7 +103,7 @@ def test_connections_of_nodes_have_no_answer_until_the_port_is_open(shell: Netns
 
 
 @needs_iptables
-def test_a_port_that_is_closed_twice_is_open_after_one_opening(shell: Netns) -> None:
+def test_port_closed_twice_opens_at_once(shell: Netns) -> None:
     port = SilentPort(shell, "control-plane", PORT)
     port.close()
     port.close()
@@ -115,7 +115,7 @@ def test_a_port_that_is_closed_twice_is_open_after_one_opening(shell: Netns) -> 
 
 
 @needs_iptables
-def test_a_port_that_was_closed_for_one_family_only_is_opened(shell: Netns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_closed_for_one_family_opens(shell: Netns, monkeypatch: pytest.MonkeyPatch) -> None:
     port = SilentPort(shell, "control-plane", PORT)
     families = conntrack_reset._FAMILIES
     monkeypatch.setattr(conntrack_reset, "_FAMILIES", families[:1])
@@ -126,7 +126,7 @@ def test_a_port_that_was_closed_for_one_family_only_is_opened(shell: Netns, monk
 
 
 @needs_iptables
-def test_a_network_without_a_gateway_gets_no_answer_at_all(shell: Netns) -> None:
+def test_network_without_gateway_gets_no_answer(shell: Netns) -> None:
     with shell.place.entered(), IPRoute() as ip:
         for everything in ("0.0.0.0/0", "::/0"):
             ip.route("del", dst=everything)

@@ -1,4 +1,4 @@
-"""What nodes ran out of is read off their logs, with the commands that nodes have."""
+"""Exhausted limits are found in the logs of nodes, with the commands that nodes have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAID = "E1121 watcher.go:7] failed to create watcher: too many open files\n"
 
 
 class Node:
-    """A node's shell, whose logs are in a folder of ours."""
+    """A node's shell, whose logs are in the test's folder."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
@@ -35,7 +35,7 @@ def wait_in_vain(logs: Path) -> str:
 
 
 @pytest.mark.skipif(shutil.which("find") is None, reason="unavailable: there is no find")
-def test_a_log_of_a_node_that_names_the_limit_is_told_of_with_the_remedy(tmp_path: Path) -> None:
+def test_log_that_names_the_limit_is_reported_with_the_remedy(tmp_path: Path) -> None:
     log = tmp_path / "kube-system_kube-proxy-x_1" / "kube-proxy" / "3.log"
     log.parent.mkdir(parents=True)
     log.write_text("I1121 server.go:1] begins\n" + SAID, encoding="utf-8")
@@ -45,6 +45,6 @@ def test_a_log_of_a_node_that_names_the_limit_is_told_of_with_the_remedy(tmp_pat
     )
 
 
-def test_an_error_stays_as_it_is_where_logs_say_nothing_of_limits(tmp_path: Path) -> None:
+def test_error_is_unchanged_when_logs_name_no_limit(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_text("I1121 server.go:1] begins\n", encoding="utf-8")
     assert wait_in_vain(tmp_path) == "kube-proxy on w1 is awaited"

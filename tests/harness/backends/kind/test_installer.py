@@ -1,4 +1,4 @@
-"""Images of a recipe are brought to the nodes of a kind cluster: those that the engine has."""
+"""Images of a recipe that the engine has are loaded on the nodes of a kind cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def asked(tools: Tools, program: str) -> str:
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
-def test_what_the_engine_has_is_saved_once_and_loaded_and_nodes_pull_the_rest(install: Install, tmp_path: Path) -> None:
+def test_images_of_the_engine_are_loaded_and_nodes_pull_the_rest(install: Install, tmp_path: Path) -> None:
     found = tools(install)
     load_images(found, "c", ["mine:1", "theirs:1", "mine:1", "a.tar"], tmp_path / "log", [].append)
     saved = [line for line in asked(found, "docker").splitlines() if line.startswith("save")]
@@ -56,7 +56,7 @@ def test_nothing_is_saved_where_the_engine_has_none(install: Install, tmp_path: 
     assert asked(found, "kind") == ""
 
 
-def test_first_error_of_kind_is_told(install: Install, tmp_path: Path) -> None:
+def test_first_error_of_kind_is_reported(install: Install, tmp_path: Path) -> None:
     found = tools(install, "echo 'ERROR: no space left on device'; exit 1")
     with pytest.raises(StartError, match=r"kind load exited with 1; the first error of its log.*no space left"):
         load_images(found, "c", ["mine:1"], tmp_path / "log", [].append)

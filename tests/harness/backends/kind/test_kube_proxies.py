@@ -28,7 +28,7 @@ def terms(spec: Any) -> Any:
     return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
 
 
-def test_nodes_are_left_out_by_name_and_no_other_proxy_restarts() -> None:
+def test_nodes_are_excluded_by_name_and_no_other_proxy_restarts() -> None:
     spec = excluding(DAEMON_SET, ["w2", "w1"])["spec"]
     assert spec["updateStrategy"]["type"] == "OnDelete"
     assert terms(spec) == [  # one term, so that both hold; a field takes one value

@@ -1,4 +1,4 @@
-"""Clusters that nobody holds any more are found and deleted; those of others are not."""
+"""Clusters of ended processes are found and deleted; those of others are not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def run_id(engine: ContainerEngine, tmp_path: Path) -> Iterator[str]:
-    """The id of a run of which a container is left: one that never ran, of an image without a file."""
+    """The id of a run that left a container: it never ran, and its image has no files."""
     run = uuid.uuid4().hex[:8]
     name, image = f"trafficdist-{run}", f"trafficdist-empty:{run}"
     (tmp_path / "empty.tar").write_bytes(bytes(10240))
@@ -40,7 +40,7 @@ def run_id(engine: ContainerEngine, tmp_path: Path) -> Iterator[str]:
     engine.ask("rmi", image)
 
 
-def test_a_cluster_of_a_process_that_was_killed_is_deleted(run_id: str, engine: ContainerEngine) -> None:
+def test_cluster_of_a_killed_process_is_deleted(run_id: str, engine: ContainerEngine) -> None:
     name = f"trafficdist-{run_id}"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -56,7 +56,7 @@ def test_a_cluster_of_a_process_that_was_killed_is_deleted(run_id: str, engine: 
     assert not (root() / name).exists()
 
 
-def test_a_cluster_that_is_kept_goes_only_by_name(run_id: str, engine: ContainerEngine) -> None:
+def test_kept_cluster_is_deleted_only_by_run_id(run_id: str, engine: ContainerEngine) -> None:
     state = ClusterFolder(f"trafficdist-{run_id}")
     assert state.take()
     state.mark("kept")
@@ -66,13 +66,13 @@ def test_a_cluster_that_is_kept_goes_only_by_name(run_id: str, engine: Container
     assert engine.clusters().count(f"trafficdist-{run_id}") == 0
 
 
-def test_a_cluster_that_another_user_made_goes_only_by_name(run_id: str, engine: ContainerEngine) -> None:
+def test_cluster_of_another_user_is_deleted_only_by_run_id(run_id: str, engine: ContainerEngine) -> None:
     assert remove_leftovers() == []
     assert engine.containers(f"trafficdist-{run_id}") == [f"trafficdist-{run_id}-worker"]
     assert remove_leftovers(run_id) == [f"trafficdist-{run_id}"]
 
 
-def test_it_is_said_once_that_a_cluster_is_deleted(install: Install) -> None:
+def test_deletion_is_reported_once(install: Install) -> None:
     docker = install("docker", 'echo "$*" >> "$0.asked"')
     state = ClusterFolder("trafficdist-abcdefgh")
     assert state.take()
@@ -82,7 +82,7 @@ def test_it_is_said_once_that_a_cluster_is_deleted(install: Install) -> None:
     assert done.output.splitlines() == ["kind cluster trafficdist-abcdefgh is deleted"]
 
 
-def test_volumes_that_kind_made_for_podman_go_with_their_nodes(install: Install, tmp_path: Path) -> None:
+def test_podman_volumes_are_deleted_with_their_nodes(install: Install, tmp_path: Path) -> None:
     volumes = [
         {"Name": "a", "Labels": {"trafficdist-abcdefgh-worker": "true"}},
         {"Name": "b", "Labels": {"trafficdist-ijklmnop-worker": "true"}},

@@ -1,4 +1,4 @@
-"""A proxy that ends by itself on a kind cluster is noticed, though its kubelet starts it again."""
+"""A crash of a proxy on a kind cluster is noticed, though its kubelet restarts it."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def endings(pods: Pods) -> ProxyExits:
     return ProxyExits(cast("Api", cast("Any", pods)), [KUBE_PROXY])
 
 
-def test_one_that_was_started_again_is_told_once_with_the_end_of_its_log(pods: Pods, endings: ProxyExits) -> None:
+def test_restarted_proxy_is_reported_once_with_the_end_of_its_log(pods: Pods, endings: ProxyExits) -> None:
     pods.containers["x"] = AGAIN
     assert endings.latest() == "kube-proxy on b1 exited with 2; its log ends with:\nstarting\npanic: no luck"
     assert "previous=true" in pods.asked[-1]
     assert endings.latest() == ""
 
 
-def test_one_that_does_not_run_again_yet_is_told_each_time_and_then_no_more(pods: Pods, endings: ProxyExits) -> None:
+def test_proxy_that_waits_for_its_restart_is_reported_each_time(pods: Pods, endings: ProxyExits) -> None:
     for state in (ENDED, WAITS):
         pods.containers["x"] = state
         assert endings.latest().startswith("kube-proxy on b1 exited with 2; ")
@@ -70,24 +70,24 @@ def test_one_that_does_not_run_again_yet_is_told_each_time_and_then_no_more(pods
     assert endings.latest() == ""
 
 
-def test_reason_of_an_end_is_told(pods: Pods, endings: ProxyExits) -> None:
+def test_reason_of_an_exit_is_reported(pods: Pods, endings: ProxyExits) -> None:
     pods.containers["x"] = KILLED
     assert endings.latest().startswith("kube-proxy on b1 exited with 137 (OOMKilled); ")
 
 
-def test_one_that_had_ended_before_it_was_ready_is_not_told() -> None:
+def test_exit_before_the_first_look_is_not_reported() -> None:
     pods = Pods()
     pods.containers["x"] = AGAIN
     assert ProxyExits(cast("Api", cast("Any", pods)), [KUBE_PROXY]).latest() == ""
 
 
 @pytest.mark.parametrize("containers", [{"y": RUNS}, {"x": GONE}, {}])
-def test_what_scenarios_do_is_no_end(containers: dict[str, Object], pods: Pods, endings: ProxyExits) -> None:
+def test_changes_by_scenarios_are_no_crash(containers: dict[str, Object], pods: Pods, endings: ProxyExits) -> None:
     pods.containers = containers
     assert endings.latest() == ""
 
 
-def test_an_api_server_that_is_away_says_nothing(pods: Pods, endings: ProxyExits) -> None:
+def test_absent_api_server_reports_nothing(pods: Pods, endings: ProxyExits) -> None:
     pods.containers["x"], pods.away = AGAIN, True
     assert endings.latest() == ""
     pods.away = False

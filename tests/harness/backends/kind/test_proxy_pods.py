@@ -1,6 +1,6 @@
-"""A proxy of another release on some nodes, by a real kube-apiserver and its DaemonSet controller.
+"""A proxy of another release on some nodes, with a real kube-apiserver and its DaemonSet controller.
 
-Scheduler and kubelets are played here: they bind a pod to the node that its DaemonSet chose, and say that it is ready.
+The test plays scheduler and kubelets: it binds a pod to the node that its DaemonSet chose, and reports it as ready.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Kubelets:
         self._thread.join()
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = 0) -> str:
-        """Proxies are well as soon as they run."""
+        """Proxies are healthy as soon as they run."""
         return ""
 
     def _work(self) -> None:
@@ -116,7 +116,7 @@ def kubelets(cluster_api: Api) -> Iterator[Kubelets]:
 
 
 def proxies(api: Api) -> dict[str, tuple[str, str]]:
-    """Which pod runs a proxy on each node, and of which image."""
+    """The image of the proxy on each node, and its pod."""
     return {
         pod["spec"]["nodeName"]: (pod["metadata"]["uid"], pod["spec"]["containers"][0]["image"].rpartition(":")[2])
         for pod in api.list("pods", SYSTEM)
@@ -137,7 +137,7 @@ def test_one_node_changes_its_proxy_and_no_other_proxy_restarts(cluster_api: Api
     assert (last["w1"], last["w3"]) == (before["w1"], before["w3"])
 
 
-def test_nodes_join_a_release_one_by_one_and_leave_it_so(cluster_api: Api, kubelets: Kubelets) -> None:
+def test_nodes_join_and_leave_a_release_one_by_one(cluster_api: Api, kubelets: Kubelets) -> None:
     pods = ProxyPods(kubelets, cluster_api)
     pods.start(["w1"], OLD)
     first = proxies(cluster_api)["w1"]
@@ -158,7 +158,7 @@ def test_a_stopped_proxy_stays_away_until_it_is_started(cluster_api: Api, kubele
     pods.close()
 
 
-def test_nothing_of_releases_is_left(cluster_api: Api, kubelets: Kubelets) -> None:
+def test_close_removes_all_releases(cluster_api: Api, kubelets: Kubelets) -> None:
     pods = ProxyPods(kubelets, cluster_api)
     sets = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets"
     before = cluster_api.request("GET", f"{sets}/kube-proxy").body["spec"]

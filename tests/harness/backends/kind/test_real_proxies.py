@@ -1,4 +1,4 @@
-"""A proxy that a recipe brings to a real kind cluster: kube-proxy by a manifest, of the image that node images have."""
+"""A recipe's proxy on a real kind cluster: kube-proxy from a manifest, with the image of the node image."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Make = Callable[[str, str], Settings]
 
 @pytest.fixture
 def make(node_image: str, tmp_path: Path) -> Make:
-    """Makes the settings of a cluster of two nodes with this in its manifest in place of that."""
+    """Return the settings of a cluster of two nodes, with one text of its manifest replaced."""
 
     def settings(old: str, new: str) -> Settings:
         shutil.copytree(GIVEN / "kind", tmp_path / "kind")
@@ -44,7 +44,7 @@ def make(node_image: str, tmp_path: Path) -> Make:
     return settings
 
 
-def test_one_that_ends_is_noticed_and_one_that_is_stopped_does_not_count(make: Make, engine: ContainerEngine) -> None:
+def test_crash_is_noticed_and_a_stop_is_not_a_crash(make: Make, engine: ContainerEngine) -> None:
     with held(make("{server}", "{server}"), print) as backend:
         assert isinstance(backend, KindBackend)
         backend.settle()
@@ -67,7 +67,7 @@ def works(backend: KindBackend) -> bool:
     return False
 
 
-def test_one_that_does_not_get_ready_is_told_with_its_pod_its_node_and_its_error(make: Make) -> None:
+def test_proxy_that_is_not_ready_is_reported_with_pod_node_and_error(make: Make) -> None:
     settings = make("--config=/etc/own-kube-proxy/config.yaml", "--config=/none")
     recipe = Path(settings.proxy.file)
     recipe.write_text(recipe.read_text("utf-8").replace("kind:\n", "kind:\n  ready_seconds: 30\n"), encoding="utf-8")

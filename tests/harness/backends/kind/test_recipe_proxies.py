@@ -1,4 +1,4 @@
-"""Proxies of a recipe are stopped and started on single nodes by what their DaemonSet's affinity says."""
+"""Proxies of a recipe are stopped and started on single nodes by the affinity of their DaemonSet."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def proxies(cluster: Cluster) -> RecipeProxies:
     return RecipeProxies(cast("Api", cast("Any", cluster)), "mine", [AGENT])
 
 
-def test_node_is_left_out_and_comes_back(cluster: Cluster, proxies: RecipeProxies) -> None:
+def test_node_is_excluded_and_returns(cluster: Cluster, proxies: RecipeProxies) -> None:
     proxies.stop(["w2"])
     assert cluster.excluding == {"w2"}
     proxies.start(["w2"])
@@ -62,7 +62,7 @@ def test_node_is_left_out_and_comes_back(cluster: Cluster, proxies: RecipeProxie
     assert cluster.excluding == set()
 
 
-def test_all_is_as_it_was_installed_at_the_end(cluster: Cluster, proxies: RecipeProxies) -> None:
+def test_close_restores_the_installed_state(cluster: Cluster, proxies: RecipeProxies) -> None:
     proxies.stop(["w1", "w2"])
     proxies.close()
     assert cluster.patches[-1]["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
@@ -72,7 +72,7 @@ def test_all_is_as_it_was_installed_at_the_end(cluster: Cluster, proxies: Recipe
     assert len(cluster.patches) == before
 
 
-def test_proxy_that_does_not_come_back_is_named(
+def test_proxy_that_does_not_return_is_named(
     cluster: Cluster, proxies: RecipeProxies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recipe_proxies, "POD_SECONDS", 0.1)

@@ -1,6 +1,6 @@
-"""kube-proxy of one version and mode is judged alike on the embedded cluster, and on kind by packets and by agnhost.
+"""kube-proxy of one version and mode has the same verdicts on the embedded cluster, and on kind by packets and agnhost.
 
-By requirement: those of `KIND_ID`, fifteen of all kinds unless it is set; `*` is the whole profile.
+`KIND_ID` selects requirements, by default fifteen of all kinds; `*` is the whole profile.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CLAIMS = ["--profile=service-proxy", "--follow=released"]
 
 @pytest.fixture
 def version(node_image: str) -> str:
-    """The version of a node image whose kube-proxy is there as a program too."""
+    """The version of a node image whose kube-proxy is available as a program too."""
     found = node_image.rpartition(":v")[2]
     try:
         find("kube-proxy", found)

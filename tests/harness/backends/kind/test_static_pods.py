@@ -26,7 +26,7 @@ def pod(name: str) -> Any:
 
 
 def changes(before: Any, after: Any) -> tuple[set[str], set[str]]:
-    """The arguments that are gone, and those that are new."""
+    """The removed arguments, and the new ones."""
     old, new = (set(each["spec"]["containers"][0]["command"]) for each in (before, after))
     return old - new, new - old
 

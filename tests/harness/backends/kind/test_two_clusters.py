@@ -1,4 +1,4 @@
-"""Two clusters at once, each made, judged and deleted by a run of its own: neither disturbs the other."""
+"""Two clusters at once, each created, judged and deleted by its own run, do not disturb each other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def started(node_image: str, tmp_path: Path) -> Iterator[list[subprocess.Popen[b
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_one_of_two_clusters_goes_and_the_other_is_judged(
+def test_deleting_one_cluster_does_not_disturb_the_other(
     started: list[subprocess.Popen[bytes]], engine: ContainerEngine, state_home: Path, tmp_path: Path
 ) -> None:
     def clusters() -> int:

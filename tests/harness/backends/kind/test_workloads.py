@@ -1,4 +1,4 @@
-"""What is told of a proxy that does not get ready on a kind cluster: component, pod, node, and the error of its log."""
+"""The error for a proxy that is not ready on a kind cluster names component, pod, node, and the error in its log."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ def pod(name: str, node: str, state: Object, restarts: int = 0) -> Object:
         (counts(3, 3, 3), ""),
     ],
 )
-def test_it_is_ready_when_all_pods_of_its_present_template_are(status: Object | None, said: str) -> None:
+def test_workload_is_ready_when_all_pods_of_its_template_are(status: Object | None, said: str) -> None:
     assert lacking(api(status), AGENT) == said
 
 
-def test_pod_that_crashes_is_told_with_its_node_and_the_error_of_the_log_before() -> None:
+def test_crashing_pod_is_reported_with_node_and_previous_log() -> None:
     crashing = pod("agent-x", "t-worker2", {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, 3)
     cluster = api(counts(2, 0, 2), [pod("agent-a", "t-worker", {"running": {}}), crashing], LOG)
     found = trouble(cluster, AGENT, {"t-worker": "a1", "t-worker2": "b1"})
-    assert found.said.splitlines() == [
+    assert found.text.splitlines() == [
         "DaemonSet kube-system/agent: 0 of 2 pods are ready",
         f"on b1: pod kube-system/agent-x on node t-worker2: its container crashes repeatedly (back-off): {SEE}",
         "the first error of its log, in line 2 of 3: E1124 10:00:00.000000       1 main.go:1] no such table",
@@ -84,15 +84,15 @@ def test_pod_that_crashes_is_told_with_its_node_and_the_error_of_the_log_before(
     assert cast("Any", cluster).asked[-1].endswith("/agent-x/log?container=main&limitBytes=1000000&previous=true")
 
 
-def test_image_that_is_not_there_is_told_with_the_key_that_brings_it() -> None:
+def test_missing_image_is_reported_with_the_recipe_key() -> None:
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}
-    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", waiting)]), AGENT, {}).said
+    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", waiting)]), AGENT, {}).text
     assert "image mine:1 cannot be pulled (no such host): build or pull it" in said
     assert "key kind.images" in said
 
 
-def test_pod_that_runs_and_is_not_ready_is_told_by_what_it_says_now() -> None:
-    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", {"running": {}})], "waiting\n"), AGENT, {"w": "a1"}).said
+def test_unready_pod_is_reported_with_its_current_log() -> None:
+    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", {"running": {}})], "waiting\n"), AGENT, {"w": "a1"}).text
     assert said.splitlines()[1:] == [
         "on a1: pod kube-system/agent-x: it does not become ready",
         "its log has no error, and ends with: waiting",
