@@ -21,6 +21,7 @@ _INI_KEY = re.compile(r"^\s*td_\w+\s*=", re.MULTILINE)
 _MARKERS = (
     "requirement(requirement): the one test of a conformance requirement.",
     "generates(check, among): one of `among` tests that make cases with --generate; `check` gets the options.",
+    "takes(seconds): a test that takes much longer than others with the same needs, on the embedded cluster.",
 )
 
 

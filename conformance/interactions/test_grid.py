@@ -8,6 +8,8 @@ others.
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.features import (
     CLUSTER_IP,
     EXTERNAL_IPS,
@@ -135,6 +137,7 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
     expect_cells(three_zones, "external-ip", hints=True)
 
 
+@pytest.mark.takes(12)
 @requirement(
     "INTERACTIONS/ipv6",
     "Policies and conditions decide at all addresses over IPv6, hints or not, whatever the protocol, client and ports.",

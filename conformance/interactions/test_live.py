@@ -7,6 +7,8 @@ any other is a MUST. Changes that need what not every proxy has are requirements
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
 from conformance.interactions.living import expect_changes
 from conformance.interactions.test_grid import CORE, HINTS, POLICIES
@@ -16,6 +18,7 @@ SERVICES = f"core/v1 ServiceSpec; discovery/v1 EndpointSlice; {POLICIES}"
 OUTWARD = CORE | {EXTERNAL_IPS, LOAD_BALANCER}
 
 
+@pytest.mark.takes(9)
 @requirement(
     "INTERACTIONS/live",
     "Endpoints and their conditions, policies, the type, the protocol and the target port of a living Service are "
@@ -39,6 +42,7 @@ def test_live(three_zones: Cluster) -> None:
     expect_changes(three_zones, "core", hints=False)
 
 
+@pytest.mark.takes(10)
 @requirement(
     "INTERACTIONS/live-hints",
     "Hints of a living Service are followed as they come, go and change, alone or with trafficDistribution, and where "

@@ -85,6 +85,7 @@ def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[
     return {client("a1"): {a1}, client("a2"): NO_ANSWER, client("b1"): {b1}}
 
 
+@pytest.mark.takes(17)
 @requirement(
     "KEP-4444/policy-table-in-all-combinations",
     "For both policies unset, Cluster and Local, clients at the cluster IP and clients outside are routed as the "

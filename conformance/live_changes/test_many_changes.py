@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.features import CLUSTER_IP, OUTAGE
 from conformance.live_changes.views import NOBODY, as_now, by_all, expect_now, ports_of
 from trafficdist import (
@@ -25,6 +27,7 @@ from trafficdist import (
 WEB, OTHER = Port(80, name="web"), Port(81, name="web")
 
 
+@pytest.mark.takes(5)
 @requirement(
     "CHANGES/a-thousandth-change",
     "The hundredth change of a Service and its slices, and the thousandth, take effect as the first one does; a "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS
 from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now
 from trafficdist import (
@@ -108,6 +110,7 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
     expect_now(three_zones, Question("all slices are emptied", emptied, NOBODY))
 
 
+@pytest.mark.takes(6)
 @requirement(
     "CHANGES/shares-stay-even",
     "After endpoints have come, gone and come back, every endpoint gets an equal share of the connections of a client, "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from conformance.features import TRAFFIC_DISTRIBUTION_FIELD
 from conformance.kep_4444_traffic_distribution.test_validation import expect_accepted, patch_service
 from trafficdist import MUST, Cluster, Response, manifests, path_of, requirement
@@ -96,6 +98,7 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
     _expect_value(three_zones, "alias", "once of type ExternalName")
 
 
+@pytest.mark.takes(6)
 @requirement(
     "CHANGES/api-wipes-what-a-type-lacks",
     "When the type of a Service changes, the fields that the new type lacks are wiped, though the writer leaves them: "
@@ -136,6 +139,7 @@ def _expect_fields(cluster: Cluster, when: str, expected: set[str]) -> None:
     cluster.expect_equal(f"fields of service web, {when}", expected=sorted(expected), observed=sorted(seen))
 
 
+@pytest.mark.takes(8)
 @requirement(
     "CHANGES/api-stores-load-balancer-addresses",
     "The status of a Service of type LoadBalancer holds IP addresses of both families, with ipMode and without, and "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.features import (
     CLUSTER_IP,
     EXTERNAL_POLICY,
@@ -40,6 +42,7 @@ TWICE = "Kubernetes, EndpointSlices, Duplicate endpoints (a complete list of uni
 RATES = Rates(leak=0.25)
 
 
+@pytest.mark.takes(4)
 @requirement(
     "SERVICE/address-in-two-slices",
     "An address that stands in two slices is an endpoint for each of its ports, with the hints of that port, and takes "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from conformance.features import CLUSTER_IP
 from trafficdist import MUST, PROXY, Cluster, endpoint, expect_running, expect_traffic, requirement
 
@@ -45,6 +47,7 @@ ODD_SERVICES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.takes(9)
 @requirement(
     "SERVICE/proxy-keeps-running",
     "A proxy runs on, and works on what is written, whatever the API server stores: slices without ports or endpoints, "

@@ -32,14 +32,14 @@ Exit codes:
     type=PLACE,
     help="Write the page there.  [report.html, or allure-report/index.html, in the folder of RUN]",
 )
-@click.option("--allure", is_flag=True, help="Make the report of Allure 3 instead; needs Node 20 or newer.")
+@click.option("--allure", is_flag=True, help="Write the report of Allure 3 instead; needs Node 20 or newer.")
 @click.option("--markdown", is_flag=True, help="Print a summary for a pull request instead, failures first.")
 def report(run: str, output: str | None, *, allure: bool, markdown: bool) -> None:
-    """Make the page of a run again: report.html, one file with pictures that needs no network.
+    """Write the page of a run again: report.html, one file with pictures that needs no network.
 
-    RUN is the folder of a run with its report.yaml and history, or "latest". Each run writes the page itself; this is
-    for runs of before. Allure's report is one file too, and is made by Allure, which npx fetches. The
-    summary in Markdown shows maps in Mermaid, as pictures where GitHub shows it.
+    RUN is the folder of a run with its report.yaml and history, or "latest". Each run writes its page; this command is
+    for earlier runs. With --allure, npx fetches Allure, which also writes one file. The summary in Markdown has maps
+    that GitHub shows as pictures.
     """
     if markdown and (allure or output):
         raise click.UsageError("--markdown prints a summary, and goes with neither --allure nor --output")

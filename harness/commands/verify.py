@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _CODES = """\b
 Exit codes:
-   0  the report is what follows from the history of its run
+   0  the report follows from the history of its run
    4  FOLDER is no folder of a run
-  13  the report is refused, for each reason that is shown"""
+  13  the report is refused, with the reasons"""
 
 
 @click.command(
@@ -27,11 +27,12 @@ Exit codes:
 @click.argument("folder", type=PLACE, metavar="FOLDER")
 @SUITE
 def verify(folder: str, suite: str) -> int:
-    """Verify the report in FOLDER: each verdict is derived again, and all that it says must follow.
+    """Verify that the report in FOLDER follows from the history of its run.
 
-    Checks its schema, the history's chain of digests, the sums of all files, the catalogue (no requirement missing,
-    none twice), verdicts and messages, statistics and profiles, times, the identity of the implementation, and that a
-    certificate can rest on the run. Needs no cluster, no root and no network, and the release that made the run.
+    Derives each verdict again. Also checks the schema, the history's chain of digests, the digests of all files, the
+    catalogue (no requirement missing or duplicate), messages, statistics, profiles, times, the identity of the
+    implementation, and that a certificate can rest on the run. Needs the release that made the run, and no cluster,
+    root or network.
     """
     from harness.errors import UsageError
     from harness.plugin.suite import catalogue
@@ -40,10 +41,10 @@ def verify(folder: str, suite: str) -> int:
 
     place = place_of(folder).parent
     if not (place / "report.yaml").exists():
-        raise UsageError(f"{place}: there is no report.yaml in it; want the folder of a run that came to its end")
+        raise UsageError(f"{place}: there is no report.yaml in it; want the folder of a run that has ended")
     if code := tell(place, verify(place, catalogue(suite))):
         return code
-    click.secho(f"The report in {place} is what follows from its run: {', '.join(CHECKS)}.", fg="green")
+    click.secho(f"The report in {place} follows from its run: {', '.join(CHECKS)}.", fg="green")
     return 0
 
 

@@ -328,18 +328,18 @@ def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -
         requirement = result.requirement
         for number, case in enumerate(result.cases):
             if requirement.id not in began:
-                group = groups.setdefault((*_said(case), *facts(requirement, story=False).values(), _cause(case)), {})
+                group = groups.setdefault((*_stated(case), *facts(requirement, story=False).values(), _cause(case)), {})
                 parameters = group.setdefault(requirement.document, {}).setdefault(requirement.slug, [])
                 parameters += [case.parameters] if result.parametrized else []
                 continue
             known = judged.cases.get((requirement.id, case.parameters))
-            if known is None or _said(known.stated) != _said(case):
+            if known is None or _stated(known.stated) != _stated(case):
                 records.append(_last_word(requirement, case, number))
     records += [_not_run(group, tests) for group, tests in groups.items()]
     return [*records, {"kind": "run", "facts": run}]
 
 
-def _said(case: CaseResult) -> tuple[str, str, str]:
+def _stated(case: CaseResult) -> tuple[str, str, str]:
     return str(case.verdict), str(case.reason), private(case.message)
 
 

@@ -117,7 +117,7 @@ class Silence:
 
 
 @contextlib.contextmanager
-def unsilenced(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
+def never_silent(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
     """Yield a `say` for a long block with little output; `what` is said whenever the block is silent for a while."""
     began = time.monotonic()
     silence = Silence(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))

@@ -39,8 +39,8 @@ def disrupts(needs: Needs) -> bool:
 
 
 @contextlib.contextmanager
-def turn(file: Path, *, alone: bool) -> Iterator[None]:
-    """Wait until no disruptive test runs, or with `alone` until no other test runs; those then wait for the block."""
+def turn(file: Path, *, exclusive: bool) -> Iterator[None]:
+    """Wait until no disruptive test runs, or with `exclusive` until no test runs, and hold that state in the block."""
     with file.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(lock, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield

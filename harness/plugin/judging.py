@@ -29,17 +29,17 @@ _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReaso
 
 
 @contextlib.contextmanager
-def told_apart(phase: str) -> Iterator[None]:
+def translated(phase: str) -> Iterator[None]:
     """Turn every exception of a phase into one that pytest's reporters understand.
 
     Assertion: failed. Skip: skipped. Anything else: an error. A lack of files, memory or disk: distrust.
     """
-    with _told_of_shortage(), _told_by_kind(phase):
+    with _shortage_as_distrust(), _by_kind(phase):
         yield
 
 
 @contextlib.contextmanager
-def _told_of_shortage() -> Iterator[None]:
+def _shortage_as_distrust() -> Iterator[None]:
     try:
         yield
     except (pytest.skip.Exception, AssertionError):
@@ -51,7 +51,7 @@ def _told_of_shortage() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told_by_kind(phase: str) -> Iterator[None]:
+def _by_kind(phase: str) -> Iterator[None]:
     try:
         yield
     except tuple(_SKIPPED) as error:
@@ -83,7 +83,7 @@ def _is_time_limit(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
+def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
     """Before an assertion fails, check all threads, and call `check_instruments()` of every fixture; both may raise.
 
     A proxy that has exited gives no answers, but that is no evidence about its routing.
@@ -99,7 +99,7 @@ def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
         raise
 
 
-def look_again(fixtures: Mapping[str, Any]) -> None:
+def recheck(fixtures: Mapping[str, Any]) -> None:
     """Check after a scenario that what it last saw in its clusters still holds. Raises `AssertionError`."""
     from harness.scenario.recheck import recheck  # noqa: PLC0415  only tests with a cluster need it
     from harness.scenario.record import Record  # noqa: PLC0415
@@ -177,7 +177,7 @@ def is_distrust(error: BaseException | None) -> bool:
     return isinstance(error, DistrustError)
 
 
-def why_broken_off(error: BaseException) -> str:
+def why_it_stopped(error: BaseException) -> str:
     """Return why a process of the run cannot continue; "" if the reason is unknown, which is a defect."""
     if isinstance(error, EOFError):  # execnet's
         return "a worker exited while it started"

@@ -149,11 +149,11 @@ class Ledger:
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
         """Print one line in place of a traceback if the reason is known."""
-        told = judging.why_broken_off(excinfo.value)
-        if told:
-            self._distrust(told)
+        reason = judging.why_it_stopped(excinfo.value)
+        if reason:
+            self._distrust(reason)
             self._broke_off = True
-        return bool(told)
+        return bool(reason)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
@@ -168,7 +168,7 @@ class Ledger:
         try:
             yield
         except Exception as error:  # noqa: BLE001  it keeps nobody from the report
-            self._distrust(judging.why_broken_off(error) or judging.sentence(error))
+            self._distrust(judging.why_it_stopped(error) or judging.sentence(error))
         if session.config.stash.get(FINISHED, False):
             return
         session.config.stash[FINISHED] = True
@@ -193,7 +193,7 @@ class Ledger:
             self._write(results)
             self._run.folder.finish()
         except (DistrustError, OSError) as error:
-            self._distrust(judging.why_broken_off(error) or str(error))
+            self._distrust(judging.why_it_stopped(error) or str(error))
             self._run.folder.keep_parts()
         self.exit_code = exit_code(self._situation(pytest_status, results))
         self._run.when_decided(self.exit_code)

@@ -248,17 +248,17 @@ def _set_up(config: pytest.Config, run: Run) -> None:
 
 def _take_cluster(config: pytest.Config, run: Run) -> None:
     """Hold the real cluster until the run has ended. Raises `UnavailableError` and `DistrustError`."""
-    from harness.plugin.display import unsilenced
+    from harness.plugin.display import never_silent
     from harness.run.real_cluster import Session
 
     def say(text: str) -> None:
         print(for_terminal(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def close() -> None:
-        with unsilenced(say, "still releasing the cluster"):
+        with never_silent(say, "still releasing the cluster"):
             session.close()
 
-    with unsilenced(say, f"still preparing the cluster of --backend {run.settings.backend}") as heard:
+    with never_silent(say, f"still preparing the cluster of --backend {run.settings.backend}") as heard:
         session = Session(run.settings, heard)
         session.start()
     config.add_cleanup(close)

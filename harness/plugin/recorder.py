@@ -85,7 +85,10 @@ class Recorder:
             raise UsageError(f"requirement ids that several tests claim: {', '.join(twice)}")
         self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
         cases = Counter(requirement.id for requirement, _ in owned)
-        self._estimates = {each.id: durations.estimate(each, self._needs(item), cases[each.id]) for each, item in owned}
+        self._estimates = {
+            each.id: durations.estimate(each, self._needs(item), cases=cases[each.id], declared=_declared(item))
+            for each, item in owned
+        }
         self._plan.seconds = {**self._estimates, **self._run.durations}
         plan.check_names(self._run.settings, self._plan.requirements.values())
         self._check_generation(items)
@@ -122,7 +125,7 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         if not self._run.target:
             return (yield)
-        with exclusive.turn(self._run.folder.parts / "turn.lock", alone=self._disrupts(item)):
+        with exclusive.turn(self._run.folder.parts / "turn.lock", exclusive=self._disrupts(item)):
             return (yield)
 
     def _needs(self, item: pytest.Item) -> Needs:
@@ -161,20 +164,20 @@ class Recorder:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         random.seed(f"{self._run.settings.seed} {item.nodeid}")  # equal in any order and any worker
-        with judging.told_apart("set-up"):
+        with judging.translated("set-up"):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         fixtures = getattr(item, "funcargs", {})
-        with judging.told_apart("call"), judging.doubted(fixtures):
+        with judging.translated("call"), judging.with_instruments_checked(fixtures):
             returned = yield
-            judging.look_again(fixtures)
+            judging.recheck(fixtures)
             return returned
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        with judging.told_apart("teardown"):
+        with judging.translated("teardown"):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -242,7 +245,7 @@ class Recorder:
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Exit if a worker cannot continue for a known reason; xdist would report an internal error."""
-        told = judging.why_broken_off(excinfo.value) if self._run.worker else ""
+        told = judging.why_it_stopped(excinfo.value) if self._run.worker else ""
         if told:
             os.write(2, f"error: worker {self._run.worker}: {told}\n".encode())
             os._exit(ExitCode.DISTRUST)
@@ -289,6 +292,12 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
     if not marker.args or not isinstance(marker.args[0], Requirement):
         raise pytest.UsageError(f"{item.nodeid}: the decorator harness.model.requirements.requirement sets the marker")
     return marker.args[0]
+
+
+def _declared(item: pytest.Item) -> float:
+    """Return the seconds that a test declares to take; 0 if it declares none."""
+    marker = item.get_closest_marker("takes")
+    return float(marker.args[0]) if marker is not None else 0.0
 
 
 def _is_last(item: pytest.Item) -> bool:

@@ -45,7 +45,7 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
         if mine:
             lines += [f"### {SHOWN[outcome].mark} {SHOWN[outcome].heading} ({len(mine)})", ""]
         for number, each in enumerate(mine):
-            whole = "\n".join(_told(each, stories, nodes)) if outcome in DECISIVE else ""
+            whole = "\n".join(_failure(each, stories, nodes)) if outcome in DECISIVE else ""
             left -= len(whole)
             if left < 0 or not whole:
                 lines += [*_listed(mine[number:]), ""]
@@ -55,7 +55,7 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
     return "\n".join([*lines, *_numbers(chosen), "", more, "", *_features(report)]) + "\n"
 
 
-def _told(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) -> Iterator[str]:
+def _failure(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) -> Iterator[str]:
     """Yield a failure: sentence, message, the map of its first failed window, and its explanation, collapsed."""
     requirement, worst = result.requirement, result.worst
     parameters = f" [{for_markdown(worst.parameters)}]" if worst.parameters else ""

@@ -56,7 +56,7 @@ class OutputFolder:
 
         Raises `UsageError` while another run writes into it.
         """
-        with _said(self.path):
+        with _writing(self.path):
             self._made = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
             self._refuse_foreign()
@@ -120,20 +120,20 @@ class OutputFolder:
     def write(self, name: str, content: str | bytes) -> Path:
         """Write a whole file without secrets: to a temporary file beside it, then renamed."""
         target = self.path / name
-        with _said(target):
+        with _writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             write_whole(target, _private(content))
         return target
 
     def copy(self, source: str, name: str) -> None:
-        with _said(self.path / source):
+        with _writing(self.path / source):
             content = (self.path / source).read_bytes()
         self.write(name, content)
 
     def leave_part(self, name: str, value: Any) -> None:
         """Leave a value for the controller. Does not create the folder, which is gone if the controller has ended."""
         target = self.parts / f"{name}.json"
-        with _said(target):
+        with _writing(target):
             write_whole(target, json.dumps(value))
 
     def parts_named(self, prefix: str) -> list[Any]:
@@ -166,7 +166,7 @@ class OutputFolder:
         """Point `latest`, beside the folder, to this one; only in the default place."""
         if self.path.parent.name != DEFAULT_PARENT or not name:
             return
-        with _said(self.path.parent / "latest"):
+        with _writing(self.path.parent / "latest"):
             temporary = self.path.parent / f".latest-{os.getpid()}"
             temporary.unlink(missing_ok=True)
             temporary.symlink_to(name)
@@ -197,7 +197,7 @@ def write_whole(target: Path, content: str | bytes) -> None:
 
 
 @contextlib.contextmanager
-def _said(path: Path) -> Iterator[None]:
+def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

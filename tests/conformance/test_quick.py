@@ -1,4 +1,4 @@
-"""A quick run of the suite: the same everywhere, half a minute by the tables, and most of what mutants there are."""
+"""A quick run of the suite: the same everywhere, half a minute by estimates, and most of what mutants there are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import conformance
-from harness.report import durations
+from harness.model import needs
+from harness.model.needs import Needs
+from harness.run import durations
 from harness.run.plan import reason_to_skip
 from harness.run.quick import BUDGET, Quick, choose
 from harness.settings.options import resolve
@@ -15,28 +17,22 @@ from tests.conformance.trials import SCENARIOS
 
 SUITE = Path(conformance.__file__).parent
 KUBE_PROXY = {"proxy": "kube-proxy:1.37.2"}
-RENEW = "python -m harness.report.durations RUN > conformance/{}"
 
 
 def chosen(**options: str) -> Quick:
     """What `trafficdist run --quick` asks with these options."""
     settings = resolve({"backend": "netns", "quick": "yes", **options}, environment={})
     asked = [each.requirement for each in SCENARIOS.values() if not reason_to_skip(each.requirement, settings)[0]]
-    return choose(asked, durations.expected(settings, SUITE), settings)
+    table = needs.read(SUITE)
+    seconds = {
+        each.id: durations.estimate(each, table.get(each.id, Needs()), declared=_declared(each.id)) for each in asked
+    }
+    return choose(asked, seconds, settings)
 
 
-@pytest.mark.parametrize("file", [durations.FILE, durations.OF_PROGRAMS])
-def test_each_line_of_a_table_is_about_a_requirement(file: str) -> None:
-    table = durations.of_suite(SUITE, file)
-    gone = {name for mine in table.values() for name in mine} - SCENARIOS.keys()
-    assert table
-    assert gone == set(), f"remove these lines, or measure anew with a whole run: {RENEW.format(file)}"
-
-
-def test_most_requirements_of_a_proxy_were_measured_with_a_program() -> None:
-    reference, programs = (durations.of_suite(SUITE, file) for file in (durations.FILE, durations.OF_PROGRAMS))
-    share = len(programs["service-proxy"]) / len(reference["service-proxy"])
-    assert share >= 0.7, f"measure anew with a whole run of kube-proxy: {RENEW.format(durations.OF_PROGRAMS)}"
+def _declared(name: str) -> float:
+    marks = getattr(SCENARIOS[name].test, "pytestmark", [])
+    return next((mark.args[0] for mark in marks if mark.name == "takes"), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +60,6 @@ def test_what_this_machine_remembers_does_not_change_the_choice(
     settings = resolve({"backend": "netns", **KUBE_PROXY}, environment={})
     kind = durations._kind(settings, SUITE)
     slow = dict.fromkeys(before.ids, 100.0)
-    monkeypatch.setattr(durations, "_all_remembered", lambda: {kind: {"service-proxy": slow}})
-    assert durations.expected(settings, SUITE)[before.ids[0]] == 100.0
+    monkeypatch.setattr(durations, "_read", lambda: {kind: {"service-proxy": slow}})
+    assert durations.cached(settings, SUITE)[before.ids[0]] == 100.0
     assert chosen(**KUBE_PROXY) == before

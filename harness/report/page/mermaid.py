@@ -34,7 +34,7 @@ def draw(shown: ClusterMap, nodes: Sequence[tuple[str, str]]) -> str:
     pods = {each.name: f"p{number}" for number, each in enumerate(concerned)}
     inside: dict[str, list[str]] = defaultdict(list)
     for each in shown.clients:
-        inside[each.node].append(f'{clients[each.name]}(["{_text(_said(each))}"])')
+        inside[each.node].append(f'{clients[each.name]}(["{_text(_label(each))}"])')
     for each in concerned:
         inside[each.node].append(f'{pods[each.name]}["{_text(each.name)}"]')
     lines = ["flowchart TB", *_boxes([*nodes, (NOWHERE, "")], inside)]
@@ -63,7 +63,7 @@ def _arrow(arrow: Arrow, number: int, clients: dict[str, str], pods: dict[str, s
     return f'  {clients[arrow.client]} {_LINES[arrow.kind]}|"{_text(times)}"| {to}'
 
 
-def _said(client: Spot) -> str:
+def _label(client: Spot) -> str:
     return f"{client.label} {client.name.removeprefix(f'{client.label} ')}"
 
 

@@ -16,7 +16,7 @@ import pyte
 import pytest
 
 from harness.judging.outcome import Outcome
-from harness.report.summary import MARKS
+from harness.report.outcomes import MARKS
 
 IDS = ("KEP-3015/node-level-stuck-service-keeps-working", "KEP-2/waits", "KEP-1/never")
 SUITE = """

@@ -138,7 +138,7 @@ BAD: dict[str, tuple[Callable[[Fork], object], str]] = {
     "a line of the history that is gone": (rewrite_history, "history: "),
     "no history": (lambda f: (f.report / "run.jsonl.xz").unlink(), "history: "),
     "other evidence": (
-        lambda f: (f.report / "evidence.txt").write_text("fine"), "is not the file that the report"),
+        lambda f: (f.report / "evidence.txt").write_text("fine"), "was changed after the run"),
     "too much evidence": (
         lambda f: (f.report / "evidence.txt").write_text("x" * 100_001), "evidence.txt has more than 100,000 bytes"),
     "no report": (lambda f: (f.report / "report.yaml").unlink(), "has no report.yaml"),

@@ -93,13 +93,14 @@ def test_cases_share_the_time_of_their_requirement() -> None:
 
 def test_estimate_grows_with_cases_mutants_nodes_and_costly_abilities() -> None:
     small = durations.estimate(requirement("a", Profile.DNS), Needs())
-    assert small == 0.12
+    assert small == 0.08
     proxy = durations.estimate(requirement("a"), Needs())
     more = [
-        durations.estimate(requirement("a"), Needs(), 4),
+        durations.estimate(requirement("a"), Needs(), cases=4),
         durations.estimate(requirement("a", kills=9), Needs()),
         durations.estimate(requirement("a"), Needs(nodes=frozenset({"a1", "a2", "b1"}))),
         durations.estimate(requirement("a"), Needs(abilities=frozenset({"many-ports"}))),
     ]
-    assert proxy == 0.4
+    assert proxy == 0.24
     assert [each > proxy for each in more] == [True] * 4
+    assert durations.estimate(requirement("a"), Needs(), cases=4, declared=17.0) == 17.0

@@ -80,9 +80,9 @@ def test_where_nothing_is_asked_nothing_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"run-test": "KEP-1/*"}, "--run-test: --quick chooses"),
-        ({"generate": "10s"}, "--generate: --quick chooses"),
-        ({"replay": str(CORPUS)}, "--replay: --quick chooses"),
+        ({"run-test": "KEP-1/*"}, "--run-test: --quick selects"),
+        ({"generate": "10s"}, "--generate: --quick selects"),
+        ({"replay": str(CORPUS)}, "--replay: --quick selects"),
     ],
 )
 def test_it_goes_with_no_other_choice_of_requirements(other: dict[str, str], said: str) -> None:

@@ -247,7 +247,7 @@ def _of_a_checkout(record: dict[str, Any]) -> dict[str, Any]:
 def test_a_run_without_a_file_that_its_report_names_is_refused(run: Forged, tmp_path: Path) -> None:
     (run.folder / "junit.xml").unlink()
     _, refused = add(str(run.folder), tmp_path / "shelf", lambda: run.requirements)
-    assert [str(each) for each in refused] == ["artifacts: junit.xml is not there"]
+    assert [str(each) for each in refused] == ["artifacts: junit.xml is missing"]
 
 
 def test_what_is_no_folder_of_a_run_is_wrong_use(run: Forged, tmp_path: Path) -> None:
