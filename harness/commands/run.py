@@ -35,7 +35,7 @@ class _Run(GroupedCommand):
         except click.NoSuchOption as error:
             if option := BY_NAME.get(error.option_name.lstrip("-")):
                 raise click.UsageError(
-                    f"--{option.name} is no option of the command line: set key {option.name} in an options file "
+                    f"--{option.name} is not a command-line option: set key {option.name} in an options file "
                     f"(--options-file), or {option.environment} in the environment",
                     ctx,
                 ) from None

@@ -48,59 +48,37 @@ def explain(readings: Readings) -> str:
     return f"cannot make a {readings.step} as an ordinary user ({error}): {_cause(readings)}"
 
 
-def _cause(readings: Readings) -> str:
-    return _switched_off(readings) or _exhausted(readings) or _confined(readings) or _unknown(readings)
-
-
-def _switched_off(readings: Readings) -> str:
+def _cause(readings: Readings) -> str:  # noqa: PLR0911  one return for each cause
+    number = readings.number
     if readings.userns_clone == "0":
         return f"kernel.unprivileged_userns_clone is 0; {_set('kernel.unprivileged_userns_clone', 1)}"
-    for name, value in (
-        ("user.max_user_namespaces", readings.max_user_namespaces),
-        ("user.max_net_namespaces", readings.max_net_namespaces),
-    ):
+    of_user = ("user.max_user_namespaces", readings.max_user_namespaces)
+    of_net = ("user.max_net_namespaces", readings.max_net_namespaces)
+    for name, value in (of_user, of_net):
         if value == "0":
             return f"{name} is 0; {_set(name, 10000)}"
-    return ""
-
-
-def _set(name: str, value: int) -> str:
-    return f"as root: sysctl -w {name}={value}, {_AS_ROOT}"
-
-
-def _exhausted(readings: Readings) -> str:
-    if readings.number != errno.ENOSPC:
-        return ""
-    of_user = readings.step == "user namespace"
-    name, value = (
-        ("user.max_user_namespaces", readings.max_user_namespaces)
-        if of_user
-        else ("user.max_net_namespaces", readings.max_net_namespaces)
-    )
-    return f"all {value} that {name} allows are in use; end other sandboxes, or as root raise it with sysctl -w"
-
-
-def _confined(readings: Readings) -> str:
-    if readings.number not in (errno.EPERM, errno.EACCES):
-        return ""
-    if readings.container or readings.seccomp == "2":
+    if number == errno.ENOSPC:
+        name, value = of_user if readings.step == "user namespace" else of_net
+        return f"all {value} that {name} allows are in use; end other sandboxes, or as root raise it with sysctl -w"
+    refused = number in (errno.EPERM, errno.EACCES)
+    if refused and (readings.container or readings.seccomp == "2"):
         kind = readings.container or "a seccomp filter (a container, or a service's SystemCallFilter)"
         return (
             f"this process is confined by {kind}; start the container with --privileged, or with --cap-add SYS_ADMIN "
             "--cap-add NET_ADMIN --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
         )
-    if readings.apparmor == "1":
+    if refused and readings.apparmor == "1":
         return (
             "AppArmor restricts it: kernel.apparmor_restrict_unprivileged_userns is 1, as on Ubuntu; give this Python "
             f"an AppArmor profile with `userns,`, or {_set('kernel.apparmor_restrict_unprivileged_userns', 0)}"
         )
-    return ""
-
-
-def _unknown(readings: Readings) -> str:
-    if readings.number == errno.EINVAL and readings.step == "user namespace":
+    if number == errno.EINVAL and readings.step == "user namespace":
         return f"this kernel has no user namespaces (CONFIG_USER_NS); use another kernel, {_AS_ROOT}"
     return f"no known setting forbids it here; look for a chroot or an SELinux policy, {_AS_ROOT}"
+
+
+def _set(name: str, value: int) -> str:
+    return f"as root: sysctl -w {name}={value}, {_AS_ROOT}"
 
 
 def _text(path: str) -> str:

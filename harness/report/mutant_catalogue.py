@@ -10,8 +10,8 @@ from typing import Any
 from harness.errors import NothingSelectedError, UsageError
 from harness.model.requirements import Requirement
 from harness.report.listed import ListedRow, as_json, as_lines, as_yaml, markdown_row
-from harness.settings.checks import unknown_name
 from harness.settings.mutants import Mutant, benign_variants, mutants
+from harness.settings.parsing import unknown_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from harness.model.needs import Needs, Offer
 from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Requirement
 from harness.run.quick import Quick
-from harness.settings.checks import unknown_name
+from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
 
 BY_PYTEST = "by pytest's own options"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import UsageError
-from harness.settings.checks import LONG
+from harness.settings.parsing import LONG
 
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
 

@@ -24,8 +24,7 @@ from harness.model.generation import check_amount
 from harness.model.judged import JUDGES
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
-from harness.settings import checks
-from harness.settings.checks import unknown_name
+from harness.settings import parsing
 from harness.settings.claims import (
     INSTALLED,
     REAL_CLUSTERS,
@@ -38,6 +37,7 @@ from harness.settings.claims import (
     proxy_claims,
 )
 from harness.settings.option import ENVIRONMENT_PREFIX, Option
+from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
 
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
@@ -57,23 +57,23 @@ _JUDGED = (
            metavar="NAME", default=REFERENCE, check=check_dns, backends=_NETNS),
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
-           "images. [embedded]", metavar="NAME", check=checks.control_plane, backends=_NETNS),
+           "images. [embedded]", metavar="NAME", check=parsing.control_plane, backends=_NETNS),
     Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
-           "file that describes another one. [the one of the control plane]", metavar="NAME", check=checks.controller,
+           "file that describes another one. [the one of the control plane]", metavar="NAME", check=parsing.controller,
            backends=_NETNS),
     Option("mutant", "Judge the reference with this fault, to see which requirements fail. Never certifiable.",
-           metavar="NAME", check=checks.mutant, backends=_NETNS),
+           metavar="NAME", check=parsing.mutant, backends=_NETNS),
     Option("kubernetes-version", "Kubernetes version that the reference behaves as, for example 1.31. [the newest]",
-           metavar="VERSION", check=checks.kubernetes_version, backends=_NETNS),
+           metavar="VERSION", check=parsing.kubernetes_version, backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
            "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, in case its "
-           "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=checks.gate),
+           "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=parsing.gate),
     Option("follow", "Source to follow where the text of a KEP and released Kubernetes differ: kep or released. "
            "[kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
     Option("converges-within", "Seconds, before the time scale, within which the implementation promises to apply "
            f"every change; a later change is a failure. Without it the run waits up to {FAR:g} s and reports the time. "
            "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
-           metavar="SECONDS", default=0.0, check=checks.positive, on_command_line=False),
+           metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
            metavar="FEATURES", default=(), on_command_line=False),
     Option("exempt-features", "Features that the implementation does not claim, though expected by default. "
@@ -86,7 +86,7 @@ _CLUSTER = (
            "or kind (a temporary kind cluster).", metavar="NAME",
            allowed=(*_NETNS, *_KUBECONFIG, *_KIND)),
     Option("kubeconfig", "Path to the kubeconfig file, or several paths as in $KUBECONFIG. [$KUBECONFIG, "
-           "~/.kube/config, or the service account of this pod]", metavar="FILE", check=checks.paths,
+           "~/.kube/config, or the service account of this pod]", metavar="FILE", check=parsing.paths,
            backends=_KUBECONFIG),
     Option("context", "Kubeconfig context to use. [the current one]", metavar="NAME", backends=_KUBECONFIG),
     Option("image-registry", "Registry that nodes pull the test image from. [registry.k8s.io/e2e-test-images]",
@@ -97,10 +97,10 @@ _CLUSTER = (
            "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
            "Repeatable. [the newest on the node, else the newest at https://dl.k8s.io]", kind="list",
-           metavar="VERSIONS", default=(), check=checks.patch, backends=_KIND, on_command_line=False),
+           metavar="VERSIONS", default=(), check=parsing.patch, backends=_KIND, on_command_line=False),
     Option("cni", "Network plugin of --backend kind: a file of manifests that replace kind's own plugin, or none if "
            "the recipe of --proxy brings one. [that of the recipe, or kind's own]", metavar="FILE",
-           check=checks.cni, backends=_KIND),
+           check=parsing.cni, backends=_KIND),
     Option("probes", "How to probe a real cluster: packets, as root from the network namespaces of nodes and pods, if "
            "nodes are containers on this machine; or agnhost, in pods and through the API server. [packets if "
            "possible]", metavar="METHOD", allowed=WAYS, backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
@@ -120,7 +120,7 @@ _SELECTION = (
     Option("generate", "Run generated scenarios only, for a time (60s, 10m) or up to a number (500). The seed "
            "determines them. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
     Option("replay", "Run the scenarios of this file only: those that --generate printed.", metavar="FILE",
-           check=checks.scenarios),
+           check=parsing.scenarios),
     Option("quick", "Run only the requirements that find most mutants in 30 s on two processors. Never certifiable.",
            kind="flag", default=False),
     Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",
@@ -128,20 +128,20 @@ _SELECTION = (
 )  # fmt: skip
 
 _EXECUTION = (
-    Option("seed", "Random seed. Each run prints its seed.", metavar="NUMBER", check=checks.seed),
+    Option("seed", "Random seed. Each run prints its seed.", metavar="NUMBER", check=parsing.seed),
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
-           metavar="FACTOR", default=1.0, check=checks.positive, on_command_line=False),
+           metavar="FACTOR", default=1.0, check=parsing.positive, on_command_line=False),
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
            kind="flag", default=False),
     Option("warnings-as-errors", "Exit with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
     Option("workers", "Number of worker processes. 0 runs everything in this process; auto chooses by processors, "
            "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="COUNT",
-           check=checks.workers),
+           check=parsing.workers),
 )  # fmt: skip
 
 _OUTPUT = (
     Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER",
-           check=checks.path),
+           check=parsing.path),
     Option("keep", "When to keep evidence (rules, slices, nodes): failed, always or never.", metavar="CONDITION",
            default="failed", allowed=("failed", "always", "never"), on_command_line=False),
     Option("organization", "Organization behind the implementation, for the report.", on_command_line=False),

@@ -1,4 +1,4 @@
-"""What a lack costs is counted in requirements, and what was found becomes the exit code."""
+"""The cost of findings in requirements, and their exit code."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
 
 @pytest.fixture
 def api(server: HttpServer) -> Iterator[Api]:
-    """The API of a cluster with a node for each of the topology."""
+    """The API of a cluster with one node for each node of the topology."""
     api = Api(server.kubeconfig(), timeout=5)
     for number, node in enumerate(THREE_ZONES.nodes, start=1):
         cidrs = [f"10.244.{number}.0/24", f"fd00:10:244:{number}::/64"]
@@ -138,7 +138,7 @@ def kubeconfig(server: HttpServer, api: Api, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def examine(kubeconfig: Path) -> Examine:
-    """The checks of the cluster, by name."""
+    """Return the findings about the cluster, by name."""
 
     def run() -> dict[str, list[Finding]]:
         found: dict[str, list[Finding]] = {}

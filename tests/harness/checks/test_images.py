@@ -1,4 +1,4 @@
-"""Whether nodes can run the suite's pods is tried on nodes with kubelets, and nothing is left of that."""
+"""`doctor --try` runs the suite's pods on nodes with kubelets, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever an API server accepts, all of the harness that reads a cluster can read: doctor, a run's start, explain."""
+"""Doctor, the start of a run and explain can read every object that an API server accepts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ODD_LEASES: dict[str, Object] = {
 
 
 class Somebody:
-    """A cluster of somebody's, new for each planted object."""
+    """A cluster of a user, new for each planted object."""
 
     def __init__(self, folder: Path) -> None:
         self.server = HttpServer(ApiServer())
@@ -90,7 +90,7 @@ class Somebody:
         self.server.replace(fresh)
 
     def plant(self, resource: str, namespace: str, obj: Object) -> bool:
-        """Write an object, and its status; whether the API server accepted it."""
+        """Write an object and its status; return whether the API server accepted it."""
         name = obj["metadata"]["name"]
         try:
             made = self.api.request("POST", path_of(resource, namespace), obj)
@@ -105,7 +105,7 @@ class Somebody:
         return made.code == 201
 
     def read(self) -> None:
-        """Have all read it that read a cluster."""
+        """Call everything that reads a cluster."""
         given = {"backend": "kubeconfig", "kubeconfig": str(self.kubeconfig), "allow-disruptive": True}
         assert len(examine_cluster(resolve(given, environment={}))) > 5
         assert differences(snapshot(self.api), {})
@@ -122,7 +122,7 @@ class Somebody:
             changed(node, "run", NodeChange({"a": None}, taints=[{"key": "b"}], unschedulable=True))
 
     def run_begins(self) -> None:
-        """Have a run take the cluster and give it back; it may say why it does not."""
+        """Start a run on the cluster and end it; the run may refuse with a reason."""
         session = Session(resolve({"backend": "kubeconfig", "kubeconfig": str(self.kubeconfig)}), lambda _: None)
         try:
             session.start()
@@ -170,7 +170,7 @@ def test_odd_object_can_be_read(somebody: Somebody, planted: tuple[str, str, Obj
 
 @st.composite
 def planted_objects(draw: st.DrawFn) -> tuple[str, str, Object]:
-    """Return an odd object where the harness looks: a resource, a namespace and the object."""
+    """Return a resource, a namespace and an unusual object that the harness reads there."""
     resource = draw(st.sampled_from(KINDS))
     collection = next(each for each in SOUND if each.endswith(f"/{resource}"))
     obj = draw(odd_objects(collection))

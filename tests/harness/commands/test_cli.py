@@ -1,4 +1,4 @@
-"""The command: the same options as the plugin, the catalogue without a cluster, and exit codes that tell."""
+"""The command: the options of the plugin, the catalogue without a cluster, and exit codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def trafficdist(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
+    """Run the command in a new process."""
     return subprocess.run(
         [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments],
         capture_output=True,

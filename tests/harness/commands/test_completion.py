@@ -1,4 +1,4 @@
-"""The tab key: click's own protocol, as the scripts for bash, zsh and fish use it."""
+"""Completion by click's protocol, as the scripts for bash, zsh and fish use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = "trafficdist"
 
 
 def complete(line: str, *, shell: str = "bash") -> list[str]:
-    """What a shell is told for a line that ends where the cursor is."""
+    """Return the completions of a line that ends at the cursor."""
     words = line.split(" ")
     count = str(len(words) - 1)
     told = {"COMP_WORDS": line, "COMP_CWORD": count if shell != "fish" else words[-1]}

@@ -1,4 +1,4 @@
-"""The same cause has the same exit code in every command, and is said in one line after `error: `."""
+"""The same cause has the same exit code in every command, and one line `error: …`."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ SAID_ELSEWHERE = (  # a table of checks, the summary of a run
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where commands are started: files of all kinds, and a cluster that lets nobody do anything."""
+    """A working directory with files of all kinds, and a cluster that grants no permissions."""
     here = tmp_path_factory.mktemp("here")
     (here / "pack").mkdir()
     (here / "pack" / "test_sample.py").write_text(suite("passes"))
@@ -158,7 +158,7 @@ def _here(arguments: list[str]) -> tuple[int, str, str]:
 
 
 def _in_a_process(arguments: list[str]) -> tuple[int, str, str]:
-    """pytest cannot run twice in a process."""
+    """pytest cannot run twice in one process."""
     command = [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return done.returncode, done.stdout, done.stderr

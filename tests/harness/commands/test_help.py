@@ -1,4 +1,4 @@
-"""Help: options under headings, examples everywhere, and soon there."""
+"""Help: options under headings, examples for every command, and a fast start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trafficdist list`: chosen by pattern, level, feature and profile; whole names, whoever reads it."""
+"""`trafficdist list` selects by pattern, level, feature and profile, and never cuts names off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and options that are malformed, each in each way: refused at once, with 4, in one line that says where.
+"""Malformed files and options are refused at once, with exit code 4 and one line that says where.
 
 A new kind of file is one line in `KINDS`, a new way to be wrong one in `MALFORMED`.
 """
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.timeout(60)
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 2.0
-"""Of a processor, for a refusal."""
+"""Seconds of processor time for a refusal."""
 
 RECIPE = {"name": "mine", "command": ["mine"], "ready": [{"http": {"port": 1}}]}
 
 
 def refused(*arguments: str | Path, code: int = 4) -> str:
-    """Run a command that must be refused, and return the one line that it says."""
+    """Run a command that must be refused, and return its one line of output."""
     begun = time.process_time()
     result = CliRunner().invoke(main, [str(each) for each in arguments])
     assert time.process_time() - begun < SECONDS
@@ -60,7 +60,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "file of scenarios": ("run", "--replay"),
     "run for the shelf": ("shelf", "add"),
 }
-"""Commands by the kind of file that they read; the file comes last, or where `{}` is."""
+"""Commands by the kind of file that they read. The file is the last argument, or replaces `{}`."""
 
 
 def text(said: str | bytes) -> Callable[[Path], None]:
@@ -111,7 +111,7 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a text": (text("hello"), "want a mapping|is not a kubeconfig|schema|want a list of"),
     "other keys": (text("nmae: x"), "unknown|no current context|schema|want a list of"),
 }
-"""How to make a file that is wrong, and what is said of it."""
+"""How to make a malformed file, and the text of the error."""
 
 _OWN = {
     # These say the same of every content that is not theirs.
@@ -123,7 +123,7 @@ _NO_FAULTS = {("kubeconfig to be written", "not there")}
 
 
 QUICK = ("a fifo", "nested lists", "a key twice", "a list")
-"""What is tried with every kind of file; all the rest with one kind, and with the others in the slow tests."""
+"""Faults that are tried with every kind of file. The others are tried with one kind, and with all in slow tests."""
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_malformed_file_is_refused_at_once(
 
 
 def test_each_kind_of_file_takes_what_is_right(tmp_path: Path) -> None:
-    """Otherwise a refusal could be of the command, not of the file."""
+    """Otherwise the command could be refused for another reason than the file."""
     (tmp_path / "file.yaml").write_text(yaml.safe_dump(RECIPE))
     assert resolve({"backend": "netns", "proxy": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
     assert resolve({"backend": "netns", "dns": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
@@ -162,51 +162,69 @@ def test_each_kind_of_file_takes_what_is_right(tmp_path: Path) -> None:
 
 LONG = "x" * 5000
 RECIPES: dict[str, tuple[dict[str, Any], str]] = {
-    "a file without a name": ({"files": {"": "x"}}, "key files: '' is no name"),
-    "a file of a NUL": ({"files": {"a\0b": "x"}}, r"key files: 'a\\x00b' is no name"),
-    "a file with a long name": ({"files": {LONG: "x"}}, "key files: 'xxx.* is no name"),
-    "a file with a name of many bytes": ({"files": {"ä" * 100 + "b": "x"}}, "key files: .* is no name"),
+    "a file without a name": ({"files": {"": "x"}}, "key files: want a name of 1 to 100 printable letters, not ''"),
+    "a file of a NUL": ({"files": {"a\0b": "x"}}, r"key files: want one text without NUL, not 'a\\x00b'"),
+    "a file with a long name": ({"files": {LONG: "x"}}, "key files: want 100 printable letters at most, not 'xxx"),
+    "a file with a name of many bytes": (
+        {"files": {"ä" * 100 + "b": "x"}},
+        "key files: want 100 printable letters at most, not 'ää",
+    ),
     "a file elsewhere": ({"files": {"../a": "x"}}, "key files: '../a' is not a plain file name"),
     "a file that is a folder": ({"files": {"..": "x"}}, "key files: '..' is not a plain file name"),
-    "a file of a line": ({"files": {"a\nb": "x"}}, "key files: .* is no name"),
-    "a NUL in a file": ({"files": {"a": "x\0"}}, "key files.a: .* has a NUL"),
-    "a variable with =": ({"environment": {"A=B": "x"}}, "key environment: 'A=B' has a ="),
-    "a variable without a name": ({"environment": {"": "x"}}, "key environment: '' is no name"),
-    "a NUL in a variable": ({"environment": {"A": "x\0"}}, "key environment.A: .* has a NUL"),
-    "a NUL in a variable's name": ({"environment": {"A\0": "x"}}, "key environment: .* is no name"),
+    "a file of a line": ({"files": {"a\nb": "x"}}, "key files: want 100 printable letters at most, not 'a"),
+    "a NUL in a file": ({"files": {"a": "x\0"}}, "key files.a: want one text without NUL"),
+    "a variable with =": (
+        {"environment": {"A=B": "x"}},
+        "key environment: want the name of a variable, without =, not 'A=B'",
+    ),
+    "a variable without a name": (
+        {"environment": {"": "x"}},
+        "key environment: want a name of 1 to 100 printable letters, not ''",
+    ),
+    "a NUL in a variable": ({"environment": {"A": "x\0"}}, "key environment.A: want one text without NUL"),
+    "a NUL in a variable's name": ({"environment": {"A\0": "x"}}, "key environment: want one text without NUL, not 'A"),
     "variables in a list": ({"environment": ["A"]}, "key environment: want a mapping"),
-    "a NUL in the command": ({"command": ["mine", "x\0"]}, r"key command\[1\]: .* has a NUL"),
-    "no program": ({"command": [""]}, r"key command\[0\]: want the name of a program"),
-    "a name with a folder": ({"name": "../mine"}, "key name: '../mine': want a name without /"),
-    "a name with an escape": ({"name": "a\x1b[31m"}, r"key name: 'a\\x1b\[31m': want at most"),
-    "a name with two lines": ({"name": "a\nb"}, "key name: .* want at most 100 letters"),
-    "a long name": ({"name": LONG}, "key name: .* want at most 100 letters"),
-    "a name with bidi controls": ({"name": "a\u202eb"}, "key name: .* want at most 100 letters"),
-    "a version with two lines": ({"version": "1\n2"}, "key version: .* want at most"),
+    "a NUL in the command": ({"command": ["mine", "x\0"]}, r"key command\[1\]: want one text without NUL"),
+    "no program": ({"command": [""]}, r"key command: .*: the first text must name a program"),
+    "a name with a folder": ({"name": "../mine"}, "key name: want a name without /, .* not '../mine'"),
+    "a name with an escape": (
+        {"name": "a\x1b[31m"},
+        r"key name: want 100 printable letters at most, not 'a\\x1b\[31m'",
+    ),
+    "a name with two lines": ({"name": "a\nb"}, "key name: want 100 printable letters at most"),
+    "a long name": ({"name": LONG}, "key name: want 100 printable letters at most"),
+    "a name with bidi controls": ({"name": "a\u202eb"}, "key name: want 100 printable letters at most"),
+    "a version with two lines": ({"version": "1\n2"}, "key version: want 100 printable letters at most"),
     "no mode": ({"modes": []}, "key modes: want at least one"),
-    "a mode with an escape": ({"modes": ["\x1b"]}, r"key modes\[0\]: .* want at most"),
+    "a mode with an escape": ({"modes": ["\x1b"]}, r"key modes\[0\]: want 100 printable letters at most"),
     "endless seconds": ({"ready_seconds": 10**50}, "key ready_seconds: want seconds from 0 to 600"),
     "yes seconds": ({"quiet_seconds": True}, "key quiet_seconds: want seconds"),
-    "a port of a million": ({"ready": [{"http": {"port": 10**6}}]}, r"key ready\[0\]: port: want a number from 1"),
+    "a port of a million": ({"ready": [{"http": {"port": 10**6}}]}, r"key ready\[0\].http.port: want a number from 1"),
     "a path with another request": (
         {"ready": [{"http": {"port": 1, "path": "/ HTTP/1.1\r\nX: y"}}]},
-        r"key ready\[0\]: path: want / and more",
+        r"key ready\[0\].http.path: want a URL path: / and ",
     ),
-    "a path without /": ({"ready": [{"metrics": {"port": 1, "path": "x"}}]}, r"key ready\[0\]: path: want /"),
+    "a path without /": (
+        {"ready": [{"metrics": {"port": 1, "path": "x"}}]},
+        r"key ready\[0\].metrics.path: want a URL path: / and ",
+    ),
     "a code of no answer": (
         {"ready": [{"http": {"port": 1, "code": 7}}]},
-        r"key ready\[0\]: code: want a number",
+        r"key ready\[0\].http.code: want a number",
     ),
-    "an open bracket": ({"ready": [{"log": "("}]}, r"key ready\[0\]: log: '\(' is not a regular expression"),
-    "a thousand brackets": ({"ready": [{"log": "(" * 400 + ")" * 400}]}, r"key ready\[0\]: log: .* is not"),
+    "an open bracket": ({"ready": [{"log": "("}]}, r"key ready\[0\].log: '\(' is not a regular expression"),
+    "a thousand brackets": ({"ready": [{"log": "(" * 400 + ")" * 400}]}, r"key ready\[0\].log: .* is not"),
     "an endless repetition": (
         {"ready": [{"log": "a{9999999999999}"}]},
-        r"key ready\[0\]: log: .* is not a regular",
+        r"key ready\[0\].log: .* is not a regular",
     ),
-    "a long expression": ({"synced": [{"log": LONG}]}, r"key synced\[0\]: log: a regular expression has at most"),
-    "a check in a check": ({"ready": [{"log": {"log": "x"}}]}, r"key ready\[0\]log|key ready\[0\]: log"),
-    "two checks in one": ({"ready": [{"log": "x", "http": {"port": 1}}]}, r"key ready\[0\]: want one check"),
-    "a check of nothing": ({"ready": [None]}, r"key ready\[0\]: want one check"),
+    "a long expression": ({"synced": [{"log": LONG}]}, r"key synced\[0\].log: .* is longer than 1,000 letters"),
+    "a check in a check": ({"ready": [{"log": {"log": "x"}}]}, r"key ready\[0\].log: want one text"),
+    "two checks in one": (
+        {"ready": [{"log": "x", "http": {"port": 1}}]},
+        r"key ready\[0\]: want http or metrics or log",
+    ),
+    "a check of nothing": ({"ready": [None]}, r"key ready\[0\]: want http or metrics or log"),
     "an unknown long key": ({LONG: "x"}, "unknown key 'xxx"),
     "an unknown key with an escape": ({"\x1b[31m": "x"}, r"unknown key '\\x1b"),
 }
@@ -251,7 +269,7 @@ VALUES: dict[str, Any] = {
     "lists in lists": [["a"]],
     "a NUL in a list": ["a\0b"],
 }
-"""What no option takes."""
+"""Values that every option refuses."""
 
 
 @pytest.mark.parametrize("option", [each for each in OPTIONS if each.kind != "flag"], ids=lambda each: each.name)

@@ -1,4 +1,4 @@
-"""What tests of the network share: a network, and one exchange of packets."""
+"""Fixtures of network tests: a network, and one exchange of packets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """Two zones with a node each: a1 and b1."""
+    """Two zones with one node each: a1 and b1."""
     with Network(grid("two", {"a": 1, "b": 1})) as created:
         yield created
 
@@ -49,7 +49,7 @@ def ask(client: Host, host: str, *, port: int = PORT, timeout: float = 0.2) -> s
 
 @pytest.fixture
 def reach() -> Reach:
-    """Exchange a UDP packet each way between two hosts; give the client's address as the server saw it."""
+    """Exchange UDP packets between two hosts; return the client's address as the server sees it."""
 
     def exchange(client: Host, server: Host, family: Family) -> str:
         with (
@@ -74,5 +74,5 @@ Send = Callable[..., str]
 
 @pytest.fixture
 def send() -> Send:
-    """The function `ask`: tests under importlib mode share by fixtures, not by imports."""
+    """The function `ask` as a fixture: test modules cannot import one another in importlib mode."""
     return ask

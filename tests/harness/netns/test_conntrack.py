@@ -1,4 +1,4 @@
-"""A node's connection tracking is emptied between scenarios, and no other one; a failure tells it, line by line."""
+"""The connection tracking of a node is emptied between scenarios; a failure shows it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tracked(namespace: Namespace) -> int:
 
 
 def connect(backend: NetnsBackend, node: str) -> None:
-    """Pass a node's rules, to addresses at which there is nobody."""
+    """Send packets through a node's rules to unused addresses."""
     client = backend.namespace_of(pod_client(node))
     backend.probe([Probe(client, "UDP", each, 80, timeout=0.01) for each in backend.free_addresses().values()])
 

@@ -32,7 +32,7 @@ def test_every_client_reaches_pods_and_nodes_under_its_own_address(
 
 
 def unprogrammed(network: Network) -> list[str]:
-    """A cluster IP, a load balancer IP, an external IP and a pod IP that nobody has, in both families."""
+    """An unused cluster IP, load balancer IP, external IP and pod IP, in both families."""
     plan = network.plan("b1")
     sets = [{"IPv4": "10.96.0.7", "IPv6": "fd00:10:96::7"}, plan.load_balancer_ip(1), plan.external_ip(1), plan.pod(99)]
     return [by_family[family] for by_family in sets for family in FAMILIES]
@@ -47,7 +47,7 @@ def test_virtual_address_that_nobody_programmed_is_silent(network: Network, send
 
 
 def forwarded(namespace: Namespace) -> int:
-    """How many IPv4 packets were forwarded in a netns (ForwDatagrams)."""
+    """Return how many IPv4 packets a netns forwarded (ForwDatagrams)."""
     with namespace.entered(), open("/proc/thread-self/net/snmp", encoding="ascii") as file:  # noqa: PTH123
         names, values = (line.split() for line in file if line.startswith("Ip:"))
     return int(values[names.index("ForwDatagrams")])

@@ -1,4 +1,4 @@
-"""A fabric that is not whole is named before a run, object by object, and fails no requirement."""
+"""An incomplete fabric is reported before a run, object by object, and fails no requirement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP from inside a netns: what listens there is reached, and what is no answer is an error of the connection."""
+"""HTTP requests inside a netns reach its servers; anything but a response is a connection error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _answer(path: str) -> Response:
 
 @pytest.fixture
 def server(network: Network) -> Iterator[Network]:
-    """On node a1 a server answers, at all of its addresses."""
+    """A server on node a1 that answers at all its addresses."""
     with Serving() as serving:
         for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
             listener = network.nodes["a1"].namespace.socket(family)

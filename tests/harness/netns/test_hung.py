@@ -1,4 +1,4 @@
-"""Programs that hang are told from those that are slow, or have nothing to do."""
+"""Distinguish programs that hang from slow ones and idle ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_program_hangs_that_does_nothing_and_has_something_to_read(
 
 
 def test_it_takes_several_looks_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that stood still for an hour has had one look."""
+    """After a suspend of an hour there was one observation only."""
     sight = HungSample({"7": "1 2 3"}, {"0100007F:1": 4})
     looking = HungWatch({}, 1)
     monkeypatch.setattr(looking, "_look", lambda: [("a1", sight)])

@@ -1,4 +1,4 @@
-"""Programs that have nothing left to do are told from those that work, wait for something, or have news to read."""
+"""Distinguish idle programs from those that work, wait, or have unread data."""
 
 from __future__ import annotations
 

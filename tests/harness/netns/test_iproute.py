@@ -1,4 +1,4 @@
-"""pyroute2 leaves nothing behind in this process, whatever it was used for, and is imported only when it is needed."""
+"""pyroute2 leaves nothing behind in this process, and is imported only when needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.netns.namespace import Namespace
 
 
 def held() -> tuple[int, int, list[str]]:
-    """Descriptors, threads and children of this process."""
+    """Return the descriptors, threads and children of this process."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
     return len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), children
 

@@ -1,4 +1,4 @@
-"""What the programs of one node see of a room, and those of others do not: asked of real programs."""
+"""What programs of one node see of its isolated process, and others do not, by real programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with_mount = pytest.mark.skipif(shutil.which("mount") is None, reason="unavailab
 
 @pytest.fixture
 def room() -> Iterator[MakeRoom]:
-    """Makes a room; a test of what this machine or user cannot have is skipped."""
+    """Make isolated processes; skip the test if the machine or the user cannot."""
     made: list[Room] = []
 
     def make(*wanted: str, name: str = "a1") -> Room:
@@ -47,7 +47,7 @@ def run(room: Room, script: str) -> str:
 
 
 def kind_of(room: Room, place: str) -> str:
-    """The kind of filesystem that a program finds at a place."""
+    """Return the type of the filesystem that a program sees at a path."""
     mounts = [line.split(" - ") for line in run(room, "cat /proc/self/mountinfo").splitlines()]
     return [last.split()[0] for first, last in mounts if first.split()[4] == place][-1]
 
@@ -93,7 +93,7 @@ def test_control_group_is_the_top_for_the_programs_of_the_node(room: MakeRoom) -
 
 
 def has_group(room: Room, name: str) -> bool:
-    """Whether a control group is there, as a program of this room sees all groups."""
+    """Return whether a control group exists, as an isolated program sees it."""
     mounted = "mount -t tmpfs none /mnt && mkdir /mnt/all && mount -t cgroup2 none /mnt/all"
     return run(room, f"{mounted} && find /mnt/all -name {name}") != ""
 

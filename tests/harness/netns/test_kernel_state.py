@@ -1,4 +1,4 @@
-"""What the kernel holds, read back by somebody else's netlink library (opened, used and closed in one thread)."""
+"""The state of the kernel, read through pyroute2 (opened, used and closed in one thread)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def addresses(namespace: Namespace) -> set[tuple[int, str]]:
 
 
 def routes(namespace: Namespace, table: int) -> set[tuple[str, int, int | None, str | None]]:
-    """Destination, type, link and gateway of the routes in a table."""
+    """Return destination, type, link and gateway of the routes in a table."""
     with namespace.entered(), IPRoute() as ip:
         return {described(each) for each in ip.get_routes(table=table) if each["type"] in {1, BLACKHOLE}}
 

@@ -74,7 +74,7 @@ RULE = ("FRA_PRIORITY", "FRA_TABLE", "FRA_IIFNAME", "FRA_SRC")
 
 
 def parts(dump: Iterable[Any], names: Sequence[str]) -> list[str]:
-    """What of each message does not change by itself, as counters and lifetimes do."""
+    """Return the parts of each message that do not change by themselves, as counters and lifetimes do."""
     return sorted(str([each.get("index"), each.get("flags"), *map(each.get_attr, names)]) for each in dump)
 
 
@@ -86,7 +86,7 @@ def text(path: Path) -> str:
 
 
 def snapshot() -> dict[str, object]:
-    """Links, addresses, routes, rules and settings of the netns in which this process runs."""
+    """Return the links, addresses, routes, rules and settings of the netns of this process."""
     found: dict[str, object] = {}
     with IPRoute() as ip:
         found["links"] = parts(ip.get_links(), LINK)

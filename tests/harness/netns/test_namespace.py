@@ -176,6 +176,6 @@ def test_roaming_thread_gets_no_socket_of_a_closed_netns() -> None:
 
 
 def netns_of(sock: socket.socket) -> int:
-    """The inode of a socket's netns."""
+    """Return the inode of a socket's netns."""
     with os.fdopen(fcntl.ioctl(sock, SIOCGSKNS)) as netns:
         return os.fstat(netns.fileno()).st_ino

@@ -1,4 +1,4 @@
-"""What a recipe may require is tried, and what is missing is said by name, with the remedy."""
+"""The requirements of a recipe are tried, and missing ones are named with the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refusing(number: int) -> Callable[[Namespace], object]:
 
 
 def test_a_link_that_this_kernel_makes_is_there(namespace: Namespace) -> None:
-    """A bridge is told by making one; a kind that no kernel knows by the kernel's answer."""
+    """A bridge is tried by making one; an unknown kind is found by the kernel's answer."""
     assert REQUIREMENTS["bridge"].fault(namespace) == required.missing(["bridge"]).get("bridge", "")
     no_such = Requirement(
         KernelFeature("nosuch devices", "CONFIG_NOSUCH", "nosuch"), lambda to: required._link("nosuch", to)
@@ -55,7 +55,7 @@ def test_why_it_cannot_be_had_is_told_by_the_kernels_answer(namespace: Namespace
 
 
 def test_each_is_tried_and_nothing_is_left() -> None:
-    """Every name has an answer here, whatever it is, and this process is where it was."""
+    """Every name has an answer, and this process stays in its namespaces."""
     before = Path("/proc/self/ns/mnt").readlink()
     absent = required.missing(REQUIREMENTS)
     assert set(absent) <= set(REQUIREMENTS)
@@ -82,7 +82,7 @@ def test_who_requires_what_is_missing_is_told_before_anything_starts(monkeypatch
 
 
 def test_what_is_said_of_links_is_what_the_kernel_makes(namespace: Namespace) -> None:
-    """Asked one after the other in one netns, as `missing` does it, and each in a netns of its own."""
+    """Each kind is tried after the others in one netns, as `missing` does, and alone in a netns."""
     for kind in ("bridge", "dummy", "ifb"):
         absent = required.missing(["bridge", "dummy", "ifb"])
         try:

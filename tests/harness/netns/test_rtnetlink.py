@@ -11,7 +11,7 @@ from harness.netns.namespace import Namespace
 
 
 def headers(datagram: bytes) -> list[tuple[int, int, int]]:
-    """Type, flags and sequence number of each message."""
+    """Return type, flags and sequence number of each message."""
     found, offset = [], 0
     while offset < len(datagram):
         length, kind, flags, number, _ = struct.unpack_from("=IHHII", datagram, offset)

@@ -1,4 +1,4 @@
-"""Each case runs in a process of its own without capabilities, as an ordinary user's is, since nobody can come back."""
+"""Each case runs in a new process without capabilities, like that of an ordinary user: there is no way back."""
 
 from __future__ import annotations
 

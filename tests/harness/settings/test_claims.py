@@ -1,4 +1,4 @@
-"""What is claimed where nobody says otherwise, and options that do not go together."""
+"""Default claims, and options that exclude each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options from all their places: the nearest wins, and what is wrong is named with its place."""
+"""Options from all sources: precedence, and errors that name the source."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ GIVEN = {
     "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3", "converges-within": "5", "generate": "60s",
     "judges": "packets", "probes": "agnhost", "cni": str(CORPUS), "replay": str(CORPUS),
 }  # fmt: skip
-"""A value of each option that does not take any; "" for those whose values say themselves what they go with."""
+"""A valid value for each option that checks its value; "" for options that are checked elsewhere."""
 
 
 @pytest.mark.parametrize("backend", BY_NAME["backend"].allowed)
@@ -127,7 +127,7 @@ def test_each_option_is_used_by_a_backend_or_refused(option: Option, backend: st
 
 
 def test_what_each_backend_does_not_use() -> None:
-    """By reading what a run does with them: whoever adds an option says here whose it is."""
+    """The table of options that a backend does not use; a new option must be added here."""
     unused = {
         backend: {each.name for each in OPTIONS if each.backends and backend not in each.backends}
         for backend in BY_NAME["backend"].allowed
