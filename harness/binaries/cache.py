@@ -129,7 +129,7 @@ class Cache:
 
     @contextlib.contextmanager
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Lock `what` for this process; call `waiting` if another process has the lock. A dead process loses it."""
+        """Lock `what` for this process; `waiting` is called if another process has it. A dead process loses it."""
         path = self.folder / "locks" / what
         with said_plainly(path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -44,43 +44,16 @@ class Binary:
 KUBERNETES_MODULE = "k8s.io/kubernetes"
 
 
-def _of_kubernetes(name: str) -> Binary:
-    says = re.compile(r"Kubernetes (v\S+)")
-    return Binary(name, KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/cmd/{name}", says, staging="k8s.io/component-base")
+def _of_kubernetes(name: str, says: str = r"Kubernetes (v\S+)", *asked: str, package: str = "", **more: str) -> Binary:
+    package = package or f"{KUBERNETES_MODULE}/cmd/{name}"
+    staging = "k8s.io/component-base"
+    return Binary(name, KUBERNETES_MODULE, package, re.compile(says), staging, asked or ("--version",), **more)
 
 
-KUBEADM = Binary(
-    "kubeadm",
-    KUBERNETES_MODULE,
-    f"{KUBERNETES_MODULE}/cmd/kubeadm",
-    re.compile(r"(v\S+)"),
-    staging="k8s.io/component-base",
-    asked=("version", "--output=short"),
-)
-KUBECTL = Binary(
-    "kubectl",
-    KUBERNETES_MODULE,
-    f"{KUBERNETES_MODULE}/cmd/kubectl",
-    re.compile(r"Client Version: (v\S+)"),
-    staging="k8s.io/component-base",
-    asked=("version", "--client"),
-)
-E2E = Binary(
-    "e2e",
-    KUBERNETES_MODULE,
-    ".",
-    re.compile(r"Kubernetes (v\S+)"),
-    staging="k8s.io/component-base",
-    program=(Path(__file__).parent / "e2e.go").read_text(encoding="utf-8"),
-)
-
-AGNHOST = Binary(
-    "agnhost",
-    KUBERNETES_MODULE,
-    f"{KUBERNETES_MODULE}/test/images/agnhost",
-    re.compile(r"app version (v\S+)"),
-    staging="k8s.io/component-base",
-)
+KUBEADM = _of_kubernetes("kubeadm", r"(v\S+)", "version", "--output=short")
+KUBECTL = _of_kubernetes("kubectl", r"Client Version: (v\S+)", "version", "--client")
+E2E = _of_kubernetes("e2e", package=".", program=(Path(__file__).parent / "e2e.go").read_text(encoding="utf-8"))
+AGNHOST = _of_kubernetes("agnhost", r"app version (v\S+)", package=f"{KUBERNETES_MODULE}/test/images/agnhost")
 
 _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
 ETCD = Binary("etcd", _ETCD_MODULE, _ETCD_MODULE, re.compile(r"etcd Version: (\S+)"))
@@ -123,12 +96,14 @@ def version_of(component: Binary, binary: Path) -> Version:
     except OSError as error:
         raise UnavailableError(f"{binary} does not run on this machine: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise UnavailableError(f"{binary} {' '.join(component.asked)} said nothing for {_ASK_SECONDS:.0f} s") from None
+        raise UnavailableError(
+            f"{binary} {' '.join(component.asked)} printed nothing for {_ASK_SECONDS:.0f} s"
+        ) from None
     said = component.says.search(asked.stdout)
     version = parse_version(said[1]) if said else None
     if asked.returncode != 0 or version is None:
         words = (asked.stdout + asked.stderr).strip()[-300:] or "nothing"
         raise UnavailableError(
-            f"{binary} {' '.join(component.asked)} does not say a version of {component.name}, but: {words}"
+            f"{binary} {' '.join(component.asked)} does not print a version of {component.name}, but: {words}"
         )
     return version

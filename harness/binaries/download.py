@@ -81,9 +81,9 @@ class Fetcher:
             _drop(part)
             if not joined:
                 raise UnavailableError(
-                    f"{url} is not what its publisher made: its SHA-256 sum is {found}, not {sha256}"
+                    f"{url} differs from the publisher's file: its SHA-256 sum is {found}, not {sha256}"
                 )
-            watcher.say("what was there from before does not fit; downloading it whole")
+            watcher.say("the partial file does not match; downloading the whole file")
             joined = False
 
     def _complete(self, url: str, part: Path, watcher: Watcher) -> bool:

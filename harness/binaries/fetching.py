@@ -101,14 +101,14 @@ def fetch(
             if best is None:
                 raise
             why = str(error).partition("\n")[0]
-            watcher.say(f"whether there is a newer one than {component.name} {best} cannot be told: {why}")
+            watcher.say(f"cannot look for a version newer than {component.name} {best}: {why}")
             return known[best]
         try:
             return _get(component, version, origin, make, cache=cache, watcher=watcher, again=again)
         except GoneError as error:
             if wanted.exact is not None:
                 raise
-            watcher.say(f"{component.name} {version} is listed, but {_missing(error)}; an older one is tried")
+            watcher.say(f"{component.name} {version} is listed, but {_missing(error)}; trying an older one")
             without.append(version)
 
 
@@ -123,7 +123,7 @@ def _get(
     again: bool,
 ) -> Entry:
     def waiting() -> None:
-        watcher.say(f"{component.name} {version}: another process is getting it; waiting for that")
+        watcher.say(f"{component.name} {version}: waiting for another process that fetches it")
 
     with cache.locked(f"{component.name}-{version.tag}", waiting=waiting):
         there = cache.get(component.name, version)
@@ -135,7 +135,7 @@ def _get(
 def _missing(error: GoneError) -> str:
     """Return the missing modules, in a few words."""
     modules = list(dict.fromkeys(_MODULE.findall(str(error))))
-    return f"{', '.join(modules) or 'a module that it needs'} cannot be had"
+    return f"{', '.join(modules) or 'a module that it needs'} is missing"
 
 
 def _make(component: Binary, version: Version, origin: Source, make: Callable[[Path], Made], cache: Cache) -> Entry:
@@ -144,7 +144,7 @@ def _make(component: Binary, version: Version, origin: Source, make: Callable[[P
     made.binary.chmod(0o755)
     says = version_of(component, made.binary)
     if says != version:
-        raise UnavailableError(f"{made.at} should be {component.name} {version}, and says that it is {says}")
+        raise UnavailableError(f"{made.at} should be {component.name} {version}, but prints version {says}")
     described = Origin(origin.name, made.at, sha256_of(made.binary), _now(), made.made_with)
     entry = cache.put(component, version, made.binary, described, dict(made.beside))
     cache.close_workspace(folder)

@@ -41,9 +41,9 @@ def find_entry(component: str, version: str = "", *, cache: Cache | None = None)
         return there[chosen[0]]
     others = [*([f"{given.version} in {ASSETS}"] if given else []), *map(str, there)]
     asked = f"{component} {wanted}" if version else component
-    instead = f" (there is {', '.join(others)})" if others else ""
+    instead = f" (installed: {', '.join(others)})" if others else ""
     raise UnavailableError(
-        f"{asked} is not there{instead}; get it with "
+        f"{asked} is not installed{instead}; get it with "
         f"`trafficdist components fetch {asked} --from source`, or --from release"
     )
 

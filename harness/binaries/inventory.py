@@ -38,7 +38,7 @@ def fetch_all(
     with Terminal(Console(stderr=True)) as terminal:
         for wanted in wishes:
             entry = fetch(component, wanted, came_from, cache, terminal, again=again)
-            terminal.say(f"{entry.component} {entry.version} is there, from {_source_of(entry)}: {entry.path}")
+            terminal.say(f"{entry.component} {entry.version} is in the cache, from {_source_of(entry)}: {entry.path}")
             found.append(entry)
     return found
 
@@ -50,7 +50,7 @@ def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) 
     if form == "json":
         return json.dumps([_plain(entry) for entry in entries], indent=2)
     if not entries:
-        return f"Nothing is there, in {cache.folder}. Try `trafficdist components fetch kube-proxy --from source`."
+        return f"No components in {cache.folder}. Try `trafficdist components fetch kube-proxy --from source`."
     rows = [("COMPONENT", "VERSION", "FROM", "SIZE", "PATH")]
     rows += [(e.component, str(e.version), _source_of(e), f"{e.size / 1e6:.0f} MB", str(e.path)) for e in entries]
     return as_table(rows)
@@ -81,7 +81,7 @@ def check(cache: Cache, name: str = "") -> tuple[str, bool]:
     """Check that binaries are unchanged and run. Returns a line for each, and whether all are intact."""
     chosen = [component_named(name)] if name else COMPONENTS.values()
     checked = [each for component in chosen for each in (*_check_assets(component), *_check_cache(component, cache))]
-    text = "\n".join(line for line, _ in checked) or f"Nothing is there, in {cache.folder}."
+    text = "\n".join(line for line, _ in checked) or f"No components in {cache.folder}."
     return text, all(well for _, well in checked)
 
 
@@ -102,22 +102,21 @@ def _check_assets(component: Binary) -> Iterator[tuple[str, bool]]:
 
 
 def _trouble(entry: Entry) -> str:
-    again = (
-        f"`trafficdist components fetch {entry.component} {entry.version} --again --from {_source_of(entry)}` mends it"
-    )
+    source = _source_of(entry)
+    again = f"repair it with `trafficdist components fetch {entry.component} {entry.version} --again --from {source}`"
     if entry.origin is not None and sha256_of(entry.path) != entry.origin.sha256:
-        return f"is not what was got any more: its SHA-256 sum is another; {again}"
+        return f"has changed: its SHA-256 sum differs; {again}"
     try:
         says = version_of(component_named(entry.component), entry.path)
     except UnavailableError as error:
         return str(error)
-    return "" if says == entry.version else f"says that it is {says}; {again}"
+    return "" if says == entry.version else f"prints version {says}; {again}"
 
 
 def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
     """Remove versions of a component (all if none is named), or everything."""
     if everything == bool(names):
-        raise UsageError("name a component and its versions, or say --all")
+        raise UsageError("name a component and its versions, or use --all")
     if everything:
         chosen = cache.entries()
         cache.remove_partial()

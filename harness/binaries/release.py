@@ -58,7 +58,7 @@ class Releases:
             raise UsageError(f"there is no release of Kubernetes {wanted}{self._newest(component)}") from None
         version = parse_version(said)
         if version is None:
-            raise UnavailableError(f"{name} should say a version, and says {said[:80]!r}")
+            raise UnavailableError(f"{name} should have a version, but has {said[:80]!r}")
         return version
 
     def _resolve_on_github(self, component: Binary, wanted: Wanted) -> Version:
@@ -139,9 +139,7 @@ def _sum_in(text: str, name: str) -> str:
         words = line.split()
         if words and _SUM.fullmatch(words[0]) and (not name or words[-1].lstrip("*") == name):
             return words[0]
-    raise UnavailableError(
-        f"there is no SHA-256 sum{f' of {name}' if name else ''} in what was published: {text[:80]!r}"
-    )
+    raise UnavailableError(f"no SHA-256 sum{f' of {name}' if name else ''} in the published file: {text[:80]!r}")
 
 
 def _unpack(archive: Path, member: str, target: Path) -> Path:

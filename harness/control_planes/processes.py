@@ -54,7 +54,7 @@ class Processes:
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
         """Start a program, by its path and arguments. Raises `UnavailableError` when it cannot start."""
         if not os.access(arguments[0], os.X_OK):
-            raise UnavailableError(f"{name}: {arguments[0]} is not a program that can be run")
+            raise UnavailableError(f"{name}: {arguments[0]} is not executable")
         started = process.start(name, arguments, log=self.folder / f"{name}.log", folder=self.folder)
         self._running.append(started)
         return started
@@ -122,7 +122,7 @@ def _check(starting: Process) -> None:
     except DistrustError:
         line = next((line for line in starting.said().splitlines() if "feature gate" in line), "")
         if line:
-            raise UnavailableError(f"{starting.name} of this release cannot be started so: {line.strip()}") from None
+            raise UnavailableError(f"{starting.name} of this release does not start: {line.strip()}") from None
         raise
 
 

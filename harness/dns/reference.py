@@ -39,7 +39,7 @@ class ReferenceDns:
         server: Callable[..., DnsServer] = DnsServer,
     ) -> None:
         if not isinstance(plane, EmbeddedControlPlane):
-            raise UnavailableError("PodLocators are served by the embedded control plane alone")
+            raise UnavailableError("only the embedded control plane serves PodLocators")
         self._make_controller = controller
         self._plane = plane
         self._controller: PodLocatorController | None = None

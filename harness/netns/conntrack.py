@@ -89,7 +89,7 @@ def as_text(namespace: Namespace) -> str:
         there = connections.count()
         shown = [_line(each) for each in itertools.islice(connections.dump_entries(), MOST)]
     left_out = [f"# … and {there - MOST:,} more"] if there > MOST else []
-    return "\n".join([*sorted(shown), *left_out] or ["# there are no connections"]) + "\n"
+    return "\n".join([*sorted(shown), *left_out] or ["# no connections"]) + "\n"
 
 
 def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str:

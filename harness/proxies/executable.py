@@ -43,7 +43,7 @@ class ExecutableProxy:
         """
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
-            raise UnavailableError(f"{self.name} is one program, which cannot be of release {release}")
+            raise UnavailableError(f"{self.name} has one version only, which is not release {release}")
         assert self._outside is not None, "setup_cluster() comes first"
         address = next(iter(self._outside.addresses.values()))
         values = {"cluster_cidrs": ",".join(self._pod_cidrs), "mode": self.mode, "address": address}

@@ -68,12 +68,12 @@ def parse(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise CniError(f"it is no JSON: {error}") from None
+        raise CniError(f"not JSON: {error}") from None
     if not isinstance(found, dict) or not found.get("name"):
-        raise CniError("it has no name")
+        raise CniError("no name")
     plugins = found.get("plugins", [found])
     if not isinstance(plugins, list) or not all(isinstance(each, dict) and each.get("type") for each in plugins):
-        raise CniError("it has plugins without a type")
+        raise CniError("a plugin has no type")
     return {**found, "plugins": plugins}
 
 
@@ -99,7 +99,7 @@ def run(verb: str, config: Mapping[str, Any], pod: Pod, kept: Path) -> None:
     got = sorted(str(ipaddress.ip_interface(each["address"]).ip) for each in (result or {}).get("ips", []))
     wanted = sorted(str(each.ip) for each in pod.addresses)
     if got != wanted:
-        raise CniError(f"the pod got {got}, and not {wanted}: does the plugin of IPAM have capability ips?")
+        raise CniError(f"the pod got {got}, not {wanted}: does the IPAM plugin have capability ips?")
 
 
 def _of_plugin(config: Mapping[str, Any], plugin: Mapping[str, Any], pod: Pod, result: Any) -> dict[str, Any]:

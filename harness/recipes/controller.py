@@ -38,7 +38,7 @@ class DescribedControlPlane(EmbeddedControlPlane):
     def start_controller(self, release: Release) -> None:
         """Start the programs. They have one version only: raises `UnavailableError` for another release."""
         if (release.version, dict(release.gates)) != (self.release.version, dict(self.release.gates)):
-            raise UnavailableError(f"{self._recipe.name} is one program, which cannot be of release {release}")
+            raise UnavailableError(f"{self._recipe.name} has one version only, which is not release {release}")
         if self._programs is None or self._place is None:
             self._place = Namespace.create()
             execute(self._place, [up(LOOPBACK)])
@@ -68,7 +68,7 @@ class DescribedControlPlane(EmbeddedControlPlane):
 
     def metrics(self) -> str:
         """Raise `UnavailableError`, because the names of its metrics are unknown."""
-        raise UnavailableError(f"nothing says what metrics {self._recipe.name} has")
+        raise UnavailableError(f"the metrics of {self._recipe.name} are unknown")
 
     def evidence(self) -> dict[str, str]:
         return self._programs.evidence(_PLACE) if self._programs else {}

@@ -80,7 +80,7 @@ def parse_installation(given: Any, folder: Path) -> Installation:
     """Parse the value of key `kind`, whose files are in a folder. Raises `UsageError` with the key."""
     named: Installation = read(given, Installation, "kind", OF_COMMAND)
     if not given.get("objects") and not given.get("install"):
-        raise UsageError("key kind: want objects, install, or both: what brings the proxy to the cluster")
+        raise UsageError("key kind: want objects, install, or both, to install the proxy")
     objects = parse_objects(given.get("objects", []), folder, "kind.objects")
     ready = _ready(given["ready"]) if "ready" in given else tuple(_workloads_in(objects))
     if not ready:

@@ -23,7 +23,7 @@ _APPLY = "application/apply-patch+yaml"
 def parse_objects(given: Any, folder: Path, name: str = "objects") -> tuple[Object, ...]:
     """Return the objects in a list of manifests and YAML files in a folder. Raises `UsageError` with the key."""
     if not isinstance(given, list):
-        raise UsageError(f"key {name}: want a list of manifests, and of YAML files that have some")
+        raise UsageError(f"key {name}: want a list of manifests, or of YAML files with manifests")
     found = []
     for number, each in enumerate(given):
         key = f"key {name}[{number}]"
@@ -45,9 +45,9 @@ def _check(given: Any, key: str) -> None:
     wanted = {"apiVersion": given.get("apiVersion"), "kind": given.get("kind"), "metadata.name": named.get("name")}
     for name, value in wanted.items():
         if not value or not isinstance(value, str):
-            raise UsageError(f"{key}: {name} is missing, or no text")
+            raise UsageError(f"{key}: {name} is missing or not a text")
     if not isinstance(named.get("namespace", ""), str):
-        raise UsageError(f"{key}: metadata.namespace is no text")
+        raise UsageError(f"{key}: metadata.namespace is not a text")
 
 
 def defines_kinds(objects: tuple[Object, ...]) -> bool:

@@ -245,7 +245,7 @@ def _listed(loaded: Mapping[str, Any], key: str, kind: Kind) -> tuple[Program, .
 def _refuse_twice(names: list[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"{what} {values.shown(name)} is that of two programs")
+            raise UsageError(f"{what} {values.shown(name)} is used by two programs")
 
 
 def _pods(value: Any, kind: Kind, folder: Path) -> PodCommands:

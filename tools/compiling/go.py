@@ -99,7 +99,7 @@ def find_go(*, jobs: int = 0) -> Go:
     path = shutil.which("go")
     if path is None:
         raise UnavailableError(
-            "there is no `go` on the PATH, which compiling needs; install Go from https://go.dev/dl/, "
+            "compiling needs `go` on the PATH; install Go from https://go.dev/dl/, "
             "or download official binaries with --from release"
         )
     version = Go(path, "").ask("env", "GOVERSION", folder=Path("/")).strip()
@@ -109,11 +109,11 @@ def find_go(*, jobs: int = 0) -> Go:
 def explain(words: str, arguments: Sequence[str]) -> HarnessError:
     """Return the error for the output of a failed go command, with the remedy."""
     lines = [line for line in words.splitlines() if line.strip() and not line.startswith("go: downloading")]
-    tail = "\n".join(lines[-_TAIL:]) or "it said nothing"
+    tail = "\n".join(lines[-_TAIL:]) or "no output"
     old = _TOO_OLD.search(words)
     if _NO_ROOM.search(words):
         return UnavailableError(
-            "there is no room on the disk to compile; make some (`go clean -cache` empties Go's own cache), "
+            "the disk is too full to compile; make room (`go clean -cache` empties Go's cache), "
             f"or point GOCACHE, GOMODCACHE and TMPDIR to another disk\n{tail}"
         )
     if old:
@@ -123,7 +123,7 @@ def explain(words: str, arguments: Sequence[str]) -> HarnessError:
         )
     if _NO_NETWORK.search(words):
         return UnavailableError(
-            f"the Go module proxy cannot be reached; check the network, or set GOPROXY to one that can be\n{tail}"
+            f"the Go module proxy cannot be reached; check the network, or set GOPROXY to another one\n{tail}"
         )
     if _GONE.search(words):
         return GoneError(tail)

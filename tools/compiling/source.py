@@ -73,7 +73,7 @@ def resolve(
             return _sources(component, version, go)
         except GoneError as error:
             why = str(error).rpartition(": ")[2].strip()
-            watcher.say(f"{component.name} {version} is listed, but cannot be had: {why}")
+            watcher.say(f"{component.name} {version} is listed, but missing: {why}")
     raise _no_such(component, wanted, listed)
 
 
@@ -87,7 +87,7 @@ def _sources(component: Binary, version: Version, go: Go) -> SourceRelease:
 def _no_such(component: Binary, wanted: Wanted, listed: list[Version], why: str = "") -> HarnessError:
     series = wanted.series or (wanted.exact.series if wanted.exact else "")
     near = [str(each) for each in listed if each.series == series and not each.pre]
-    text = f"there is no {component.name} {wanted} to be had from the Go module proxy"
+    text = f"the Go module proxy has no {component.name} {wanted}"
     if near:
         text += f"; of {series} it has {', '.join(near)}"
     else:

@@ -63,4 +63,4 @@ def files() -> Path:
     for root in (Path(__file__).parents[4], Path(sys.prefix) / "share" / "trafficdist"):
         if (root / _FOLDER / "setup").exists():
             return root / _FOLDER
-    raise UnavailableError(f"the folder {_FOLDER} is not there: it comes with the source, and with the package")
+    raise UnavailableError(f"there is no folder {_FOLDER}: it comes with a checkout, and with the package")

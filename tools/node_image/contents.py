@@ -43,7 +43,7 @@ def parse_list(text: str) -> list[Named]:
     for image in text.split():
         match = _IMAGE.fullmatch(image)
         if match is None:
-            raise UsageError(f"kubeadm lists image {image!r}, whose tag is no version")
+            raise UsageError(f"kubeadm lists image {image!r}, whose tag is not a version")
         found.append(Named(image, match["name"], match["version"]))
     return found
 
@@ -67,4 +67,4 @@ def check(wanted: Wanted) -> None:
     """Raise `UsageError` for a release that is too old, before anything is compiled."""
     version = wanted.exact or parse_version(f"{wanted.series}.0")
     if version is not None and version < OLDEST:
-        raise UsageError(f"node images are made of Kubernetes {OLDEST.series} and newer, not of {wanted}")
+        raise UsageError(f"node images need Kubernetes {OLDEST.series} or newer, not {wanted}")

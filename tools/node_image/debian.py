@@ -31,10 +31,9 @@ def file_system(names: list[str], *, suite: str, mirror: str, cache: Cache, watc
     mmdebstrap = shutil.which("mmdebstrap")
     if mmdebstrap is None:
         raise UnavailableError(
-            "there is no mmdebstrap on the PATH, which makes Debian's part of a node; install it "
-            "(on Debian and Ubuntu: apt-get install mmdebstrap)"
+            "node images need mmdebstrap on the PATH; install it (on Debian and Ubuntu: apt-get install mmdebstrap)"
         )
-    watcher.say(f"Debian {suite}: getting and unpacking {len(names)} packages, and what they need")
+    watcher.say(f"Debian {suite}: downloading and unpacking {len(names)} packages and their dependencies")
     partial = folder / "partial.tar"
     with said_plainly(folder):
         folder.mkdir(parents=True, exist_ok=True)

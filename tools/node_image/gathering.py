@@ -114,7 +114,7 @@ class Gatherer:
             return layers.Image((named.image,), {"/pause": made["pause"]}, ("/pause",))
         known = {ETCD.name: ETCD, COREDNS.name: COREDNS}.get(named.program)
         if known is None or named.exact is None:
-            raise UsageError(f"kubeadm {version} wants image {named.image}, which cannot be made")
+            raise UsageError(f"kubeadm {version} needs image {named.image}, which cannot be built")
         taken = contents.nearest(named.exact, self._available(known))
         path, got = self._component(named.program, Wanted(str(taken), exact=taken) if taken else parse_wanted(""))
         if got != named.exact:
@@ -152,7 +152,7 @@ class Gatherer:
         got = self._go.ask_json("mod", "download", "-json", f"{KIND.module}@{version.tag}", folder=Path("/"))
         folder = Path(got["Dir"]) / "images" / "base" / "files"
         if not folder.is_dir():
-            raise UnavailableError(f"kind {version} has no folder images/base/files any more: {got['Dir']}")
+            raise UnavailableError(f"kind {version} no longer has a folder images/base/files: {got['Dir']}")
         return folder
 
 

@@ -39,18 +39,18 @@ def test_fetch_prints_paths_and_path_finds_them(mirror: Mirror) -> None:
     fetched = components("fetch", "kube-proxy", "1.33", "1.34")
     assert fetched.exit_code == 0
     assert [Path(line).parent.name for line in fetched.stdout.splitlines()] == ["v1.33.1", "v1.34.2"]
-    assert "kube-proxy 1.34.2 is there, from release" in fetched.stderr
+    assert "kube-proxy 1.34.2 is in the cache, from release" in fetched.stderr
     assert components("path", "kube-proxy", "1.34").stdout == fetched.stdout.splitlines()[1] + "\n"
 
 
 def test_list_shows_what_is_there(mirror: Mirror) -> None:
-    assert "Nothing is there" in components("list").stdout
+    assert "No components in" in components("list").stdout
     mirror.publish("kube-proxy", "1.34.2")
     components("fetch", "kube-proxy")
     assert components("list").stdout.splitlines()[1].split()[:3] == ["kube-proxy", "1.34.2", "release"]
     [plain] = json.loads(components("list", "--format", "json").stdout)
     assert (plain["component"], plain["version"], plain["source"]) == ("kube-proxy", "1.34.2", "release")
-    assert "Nothing is there" in components("list", "etcd").stdout
+    assert "No components in" in components("list", "etcd").stdout
 
 
 def test_check_finds_a_binary_that_was_changed(mirror: Mirror) -> None:
@@ -60,7 +60,7 @@ def test_check_finds_a_binary_that_was_changed(mirror: Mirror) -> None:
     binary.write_bytes(binary.read_bytes() + b"#")
     checked = components("check")
     assert checked.exit_code == 1
-    assert "BAD  kube-proxy 1.34.2  is not what was got" in checked.stdout
+    assert "BAD  kube-proxy 1.34.2  has changed" in checked.stdout
     assert "fetch kube-proxy 1.34.2 --again --from release" in checked.stdout
     components("fetch", "kube-proxy", "1.34.2", "--again")
     assert components("check").exit_code == 0
@@ -145,5 +145,5 @@ def test_who_comes_second_waits_and_finds_it_there(mirror: Mirror, cache: Cache)
             binary.write_bytes(mirror.files[path])
             cache.put(component_named("kube-proxy"), version, binary, Origin("source", "here", sha256_of(binary), ""))
         assert later.result(10).origin.at == "here"
-    assert second.lines == ["kube-proxy 1.34.2: another process is getting it; waiting for that"]
+    assert second.lines == ["kube-proxy 1.34.2: waiting for another process that fetches it"]
     assert mirror.asked(path) == []

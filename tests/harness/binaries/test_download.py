@@ -83,7 +83,7 @@ def test_a_wrong_part_from_before_does_not_spoil_the_file(mirror: Mirror, tmp_pa
     heard = Heard()
     get(mirror, tmp_path / "file", heard)
     assert mirror.asked("/file") == ["bytes=14-", ""]
-    assert heard.lines == ["what was there from before does not fit; downloading it whole"]
+    assert heard.lines == ["the partial file does not match; downloading the whole file"]
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 

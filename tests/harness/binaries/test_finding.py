@@ -42,10 +42,12 @@ def test_the_newest_that_answers_the_wish_is_found(wanted: str, found: str, cach
 
 def test_what_is_not_there_is_said_with_the_command_that_gets_it(cache: Cache) -> None:
     put(cache, "kube-proxy", "1.33.1")
-    remedy = r"1\.34 is not there \(there is 1\.33\.1\).*`trafficdist components fetch kube-proxy 1\.34 --from source`"
+    remedy = (
+        r"1\.34 is not installed \(installed: 1\.33\.1\).*`trafficdist components fetch kube-proxy 1\.34 --from source`"
+    )
     with pytest.raises(UnavailableError, match=remedy):
         find("kube-proxy", "1.34", cache=cache)
-    with pytest.raises(UnavailableError, match=r"^etcd is not there; .*fetch etcd --from source"):
+    with pytest.raises(UnavailableError, match=r"^etcd is not installed; .*fetch etcd --from source"):
         find("etcd", cache=cache)
 
 
@@ -63,7 +65,7 @@ def test_assets_are_used_as_they_are(cache: Cache, tmp_path: Path, monkeypatch: 
     assert find("kube-apiserver", "1.34", cache=cache) == folder / "kube-apiserver"
     assert find("kube-apiserver", "1.34.1", cache=cache).is_relative_to(cache.folder)
     with pytest.raises(
-        UnavailableError, match=r"1\.33 is not there \(there is 1\.34\.5 in KUBEBUILDER_ASSETS, 1\.34\.1"
+        UnavailableError, match=r"1\.33 is not installed \(installed: 1\.34\.5 in KUBEBUILDER_ASSETS, 1\.34\.1"
     ):
         find("kube-apiserver", "1.33", cache=cache)
 

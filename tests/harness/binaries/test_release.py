@@ -88,7 +88,7 @@ def test_a_version_that_does_not_exist_names_those_that_do(mirror: Mirror, cache
 
 def test_a_wrong_sum_puts_nothing_into_the_cache(mirror: Mirror, cache: Cache) -> None:
     mirror.publish("kube-proxy", "1.34.2", sha256="0" * 64)
-    with pytest.raises(UnavailableError, match="is not what its publisher made"):
+    with pytest.raises(UnavailableError, match="differs from the publisher's file"):
         get("kube-proxy", "1.34.2", releases(mirror), cache)
     assert cache.entries() == []
 
@@ -102,9 +102,9 @@ def test_a_sum_that_is_a_page_is_no_sum(mirror: Mirror, cache: Cache) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (script("1.34.1"), r"should be kube-proxy 1\.34\.2, and says that it is 1\.34\.1"),
+        (script("1.34.1"), r"should be kube-proxy 1\.34\.2, but prints version 1\.34\.1"),
         (b"\x7fELF for another machine", "does not run on this machine"),
-        (b"#!/bin/sh\necho hello\n", "does not say a version of kube-proxy, but: hello"),
+        (b"#!/bin/sh\necho hello\n", "does not print a version of kube-proxy, but: hello"),
     ],
 )
 def test_a_binary_that_is_not_that_version_is_not_kept(

@@ -69,7 +69,7 @@ def test_gate_that_a_release_does_not_have_makes_it_unavailable(processes: Proce
 
 
 def test_program_that_cannot_be_run_is_unavailable(processes: Processes, tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"etcd: .* is not a program that can be run"):
+    with pytest.raises(UnavailableError, match=r"etcd: .* is not executable"):
         processes.start("etcd", [tmp_path / "nothing"])
 
 

@@ -54,7 +54,7 @@ def test_connections_are_told_as_conntrack_does(backend: NetnsBackend, monkeypat
     node, client, server = (
         backend.namespace_of(each) for each in (node_client("a1"), pod_client("a1"), node_client("a2"))
     )
-    assert conntrack.as_text(node) == "# there are no connections\n"
+    assert conntrack.as_text(node) == "# no connections\n"
     connect(backend, "a1")
     with server.socket(socket.AF_INET6) as listener, client.socket(socket.AF_INET6) as connected:
         listener.bind(("fd00:10::2", 80))

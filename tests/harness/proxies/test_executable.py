@@ -232,7 +232,7 @@ def test_pattern_of_the_log_says_why_a_node_decides_so(boot: Boot) -> None:
 
 def test_program_cannot_be_of_another_release(boot: Boot) -> None:
     backend = boot("runs")
-    with pytest.raises(UnavailableError, match=r"fake is one program, which cannot be of release 1\.30"):
+    with pytest.raises(UnavailableError, match=r"fake has one version only, which is not release 1\.30"):
         backend.start_component(PROXY, release("1.30"), ["a1"])
 
 

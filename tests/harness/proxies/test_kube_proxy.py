@@ -172,7 +172,7 @@ def test_evidence_has_rules_log_and_configuration(backend: NetnsBackend) -> None
 
 
 def test_release_picks_another_binary_and_its_absence_is_unavailable(backend: NetnsBackend) -> None:
-    with pytest.raises(UnavailableError, match=r"kube-proxy 1\.17 is not there.*components fetch kube-proxy 1\.17"):
+    with pytest.raises(UnavailableError, match=r"kube-proxy 1\.17 is not installed.*components fetch kube-proxy 1\.17"):
         backend.start_component(PROXY, release("1.17"), ["a1"])
     newest = find_entry("kube-proxy").version
     backend.start_component(PROXY, replace(release(), version=newest.series), ["a1"])

@@ -112,8 +112,8 @@ def test_plugins_hear_what_they_declare_to_understand(plugins: Plugins) -> None:
     [
         ([{"type": "first", "fails": True}, {"type": "second"}], "plugin first: no such switch s1"),
         ([{"type": "third"}], "there is no plugin third in /none:"),
-        ([{"type": "first", "gives": GIVES[:1]}], "the pod got ['10.244.1.7'], and not ['10.244.1.7', 'fd00:"),
-        ([{"kind": "first"}], "it has plugins without a type"),
+        ([{"type": "first", "gives": GIVES[:1]}], "the pod got ['10.244.1.7'], not ['10.244.1.7', 'fd00:"),
+        ([{"kind": "first"}], "a plugin has no type"),
     ],
 )
 def test_what_went_wrong_is_said(plugins: Plugins, listed: list[dict[str, Any]], said: str) -> None:

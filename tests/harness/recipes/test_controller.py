@@ -93,7 +93,7 @@ def test_slices_of_a_program_reach_the_packets_and_its_end_is_told(boot: Boot) -
     eventually(lambda: isinstance(backend.probe([probe])[0], Reached), within=20, describe="its slice")
     (written,) = backend.api.list("endpointslices", "mine")
     assert written["metadata"]["name"] == "web-mine"
-    with pytest.raises(UnavailableError, match=r"mine is one program, which cannot be of release 1\.30"):
+    with pytest.raises(UnavailableError, match=r"mine has one version only, which is not release 1\.30"):
         backend.start_component(CONTROLLER, release("1.30"), [])
     backend.stop_component(CONTROLLER, [])
     backend.start_component(CONTROLLER, Release(), [])

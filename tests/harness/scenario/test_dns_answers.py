@@ -147,5 +147,5 @@ def test_control_plane_of_others_has_no_locators() -> None:
         """A control plane that is not the embedded one."""
 
     plane: ControlPlane = Other()  # type: ignore[assignment]
-    with pytest.raises(UnavailableError, match="PodLocators are served by the embedded control plane alone"):
+    with pytest.raises(UnavailableError, match="only the embedded control plane serves PodLocators"):
         ReferenceDns(plane)

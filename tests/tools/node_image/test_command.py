@@ -38,7 +38,7 @@ def test_engine_that_does_not_answer_is_named_before_any_work(install: Install, 
 
 def test_release_that_is_too_old_needs_no_engine_to_be_refused(install: Install, tmp_path: Path) -> None:
     install("docker", "exit 1")
-    with pytest.raises(UsageError, match=r"not of 1\.30"):
+    with pytest.raises(UsageError, match=r"not 1\.30"):
         command.make(Recipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Watcher())
 
 

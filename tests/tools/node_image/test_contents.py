@@ -61,5 +61,5 @@ def test_release_that_is_too_old_is_refused() -> None:
     for allowed in ("1.31", "1.31.4", "newest"):
         check(parse_wanted(allowed))
     for refused in ("1.30", "1.30.14"):
-        with pytest.raises(UsageError, match=rf"1\.31 and newer, not of {refused}"):
+        with pytest.raises(UsageError, match=rf"1\.31 or newer, not {refused}"):
             check(parse_wanted(refused))
