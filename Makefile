@@ -104,7 +104,10 @@ upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the emb
 	  $(BIN)/trafficdist components path $$component $(VERSION) || \
 	  $(BIN)/trafficdist components fetch $$component $(VERSION) --from $(FROM) || exit 1; \
 	done
-	$(BIN)/trafficdist components path e2e $(VERSION) || $(BIN)/trafficdist components fetch e2e $(VERSION) --from source
+	for component in e2e agnhost; do \
+	  $(BIN)/trafficdist components path $$component $(VERSION) || \
+	  $(BIN)/trafficdist components fetch $$component $(VERSION) --from source || exit 1; \
+	done
 	$(BIN)/python -m tests.upstream_e2e --version "$(VERSION)" $(ARGS)
 
 upstream-matrix: $(VENV)/.dev  ## see which faults Kubernetes' own specs notice (hours); continues where it stopped

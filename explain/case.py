@@ -1,4 +1,4 @@
-"""One Service of a cluster as its causes are looked for, and the commands that change it."""
+"""One Service of a cluster, with what the search for causes needs, and the commands that change it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
 class Case:
-    """One Service of a cluster, with what is computed of it once."""
-
     def __init__(self, service: Object, slices: Sequence[Object], cluster: Cluster) -> None:
         self.service, self.slices, self.cluster = service, slices, cluster
         self.spec = service["spec"]
@@ -26,7 +24,7 @@ class Case:
 
     @property
     def ends(self) -> str:
-        """The cause for which no proxy of this cluster routes the Service; "" if they do."""
+        """The cause why kube-proxy does not route the Service; "" if it does."""
         if self.spec.get("type") == "ExternalName":
             return "external-name"
         if is_headless(self.service):
@@ -35,7 +33,6 @@ class Case:
 
     @property
     def families(self) -> list[str]:
-        """The IP families that the Service has slices of."""
         return sorted({each["addressType"] for each in self.slices})
 
     def endpoints(self, family: str) -> list[tuple[Object, Object]]:
@@ -49,14 +46,13 @@ class Case:
         return f"kubectl -n {self.namespace} {verb} service {self.name} {rest}".rstrip()
 
     def set_field(self, value: str = "") -> str:
-        """Return the command that lets the Service ask by field; by default for its zone, as this release says it."""
+        """Return the command that sets trafficDistribution, by default to this release's value for the zone."""
         value = value or (
             "PreferSameZone" if self.cluster.features.enabled("PreferSameTrafficDistribution") else "PreferClose"
         )
         return self.kubectl(f'patch -p \'{{"spec":{{"trafficDistribution":"{value}"}}}}\'')
 
     def scale(self, replicas: int) -> str:
-        """Return the command that runs so many pods."""
         return f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
 
     def of_pod(self, verb: str, name: str) -> str:
@@ -65,37 +61,37 @@ class Case:
 
     @property
     def touch(self) -> str:
-        """The command that makes the controller look at the Service again: it does with any change of it."""
+        """The command that makes the controller process the Service again."""
         return self.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
 
     @property
     def log(self) -> str:
-        """The command that shows what the controller says of the Service."""
+        """The command that shows the controller's log about the Service."""
         pods = "-l component=kube-controller-manager --tail=-1"
         return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}; if it does not run, start it"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """What the controller has said of the Service, and whether it runs."""
+        """Events, conditions, the controller's Lease, and when it last wrote the slices."""
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
 
     @property
     def _conditions(self) -> Iterator[str]:
-        """The conditions of the Service that are about topology and not met."""
+        """Yield the topology conditions of the Service that are not True."""
         for each in (self.service.get("status") or {}).get("conditions") or ():
             if "Distribution" in str(each.get("type")) and each.get("status") != "True":
                 yield f"condition {each['type']} is {each.get('status')}: {each.get('message', '')}"
 
     @property
     def _written(self) -> str:
-        """When the controller wrote the slices last, as managed fields say; "" where they say nothing."""
+        """When the controller last wrote the slices, by managedFields; "" if unknown."""
         fields = [each for one in self.slices for each in one["metadata"].get("managedFields") or ()]
         last: Object = max(fields, key=lambda each: str(each.get("time", "")), default={})
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
     @property
     def workload(self) -> str:
-        """What owns the pods, like "deployment/web"; "" where that is not known."""
+        """The owner of the pods, like "deployment/web"; "" if unknown."""
         for pod in self.pods or ():
             for owner in pod["metadata"].get("ownerReferences") or ():
                 kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
@@ -107,13 +103,12 @@ class Case:
 
 
 def condition(endpoint: Object, name: str, *, default: bool = False) -> bool:
-    """Return a condition of an endpoint; `default` if it does not say."""
+    """Return a condition of an endpoint, or `default` if it is unset."""
     value = (endpoint.get("conditions") or {}).get(name)
     return default if value is None else bool(value)
 
 
 def first_name(endpoints: Sequence[Object]) -> str:
-    """Return the first name of endpoints."""
     return min(map(name_of, endpoints))
 
 

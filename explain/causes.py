@@ -65,7 +65,6 @@ class Finding:
 def found(
     cause: str, says: str, *, nodes: Sequence[str] = (), evidence: Sequence[str] = (), remedy: str = ""
 ) -> Finding:
-    """Return a finding by the id of its cause."""
     return Finding(causes()[cause], says, tuple(nodes), tuple(evidence), remedy)
 
 

@@ -1,8 +1,7 @@
-"""Asks a Service of somebody's cluster from client pods, with the manners of a run.
+"""Probes a Service of any cluster from client pods, with the precautions of a run.
 
-It holds the Lease, works in a namespace of its own, and removes both afterwards; what is left after a `kill -9` the
-next run removes, or `trafficdist cleanup`. The pods of the Service are only connected to. Servers that are the standard
-test image are asked for their name as well.
+It holds the Lease, works in its own namespace, and removes both. The next run or `trafficdist cleanup` removes what a
+`kill -9` left. It only connects to the pods of the Service; those of the standard test image also return their name.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ from harness.probes.loop import Probe
 from harness.run.signals import Signals
 
 CONNECTIONS = 10
-"""To servers that do not say who they are: more would not tell more."""
+"""Connections to servers that do not return their name."""
 RATES = Rates(leak=0.2)
-"""To servers that say who they are so many connections are made that a fifth that goes astray is seen."""
+"""Connections to servers that return their name suffice to find 20 % of wrong endpoints."""
 
 Say = Callable[[str], None]
 
 _RESOURCES = {"namespaces", "leases", "pods", "nodes", "pods/proxy", "pods/portforward"}
 PERMISSIONS = tuple(each for each in RULES if _RESOURCES & {*each.resources} and "pods/status" not in each.resources)
-"""The rules of `deploy/rbac.yaml` that a probe needs, beside reading the Service."""
+"""The rules of `deploy/rbac.yaml` that a probe needs, in addition to reading the Service."""
 
 
 def ask(
     diagnosis: Diagnosis, cluster: Cluster, *, kubeconfig: str, context: str, registry: str, say: Say
 ) -> tuple[Plan, list[Seen]]:
-    """Ask the Service of a diagnosis from a client pod in each zone, and wherever else something else is expected.
+    """Probe a Service from a client pod in each zone, and from one more for each different expectation.
 
-    Raises `UsageError` for a Service without an address of this cluster, `UnavailableError` with the remedy,
+    Raises `UsageError` for a Service without a cluster IP, `UnavailableError` with the remedy,
     `DistrustError` while a run is under way, and `InconclusiveError`.
     """
     wanted = plan(
@@ -65,7 +64,7 @@ def ask(
         run_id = new_run_id()
         held = begun.enter_context(hold(api, run_id, say=say))
         say(f"probe {run_id}: client pods on {', '.join(wanted.nodes)}")
-        begun.callback(signals.begin_end)  # what follows the last answer is not broken off
+        begun.callback(signals.begin_end)  # a signal does not interrupt the clean-up
         try:
             return wanted, _asked(api, wanted, run_id, registry, held)
         except RefusedError as error:
@@ -89,14 +88,14 @@ def _asked(api: Api, wanted: Plan, run_id: str, registry: str, held: Hold) -> li
 
 
 def _require_addresses(api: Api, wanted: Plan) -> None:
-    """Raise `UsageError` if an address is not one of the Service's own any more: somebody else may have it."""
+    """Raise `UsageError` if an address no longer belongs to the Service: another one may have it."""
     metadata = wanted.service["metadata"]
     now = api.get("services", metadata["namespace"], metadata["name"])
     addresses = set(now["spec"].get("clusterIPs") or ())
     foreign = sorted({each.address for each in wanted.questions} - addresses)
     if foreign:
         said = f"--probe: {', '.join(foreign)} is no address of Service {metadata['namespace']}/{metadata['name']}"
-        raise UsageError(f"{said}, which has {', '.join(sorted(addresses)) or 'none'}: nothing else is asked")
+        raise UsageError(f"{said}, which has {', '.join(sorted(addresses)) or 'none'}: nothing else is probed")
 
 
 def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:

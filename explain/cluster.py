@@ -1,4 +1,4 @@
-"""A cluster as an explanation looks at it: its objects, found by name, and what is the same for all Services."""
+"""A cluster as an explanation uses it: its objects, indexed, and everything that does not depend on a Service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reference.features import GATES, NEWEST, OLDEST, Features, Reading, Version
 from reference.proxy.decision import Behaviour
 
 _PATIENCE = 4
-"""A holder renews its Lease several times while it lasts; after so many times its duration it does not run."""
+"""A controller whose Lease has been expired for this many times its duration does not run."""
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -32,10 +32,10 @@ ServiceName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: its zone ("" without), the release of its proxy, and what it is to hints in proportion to CPU.
+    """A node: its zone ("" without), the release of its proxy, and its part in hints in proportion to CPU.
 
-    `counts`: it is ready, and no control plane node. `milli_cpu` is 0 where it is unknown. `proxy` says how the release
-    is known: from the image of its proxy, or from its kubelet.
+    `counts`: it is ready, and not of the control plane. `milli_cpu` is 0 if unknown. `proxy` is the source of the
+    release: the image of its proxy, or its kubelet.
     """
 
     name: str
@@ -49,9 +49,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LateLabel:
-    """A zone label that is younger than the proxy pod of its node; `by_hand` if kubectl wrote it.
+    """A zone label that is newer than the proxy pod of its node; `by_hand` if kubectl wrote it.
 
-    `restart` is the command that starts the proxy again, where it knows the label only from its start.
+    `restart` is the command that restarts a proxy which reads the label only at its start, else "".
     """
 
     said: str
@@ -78,12 +78,11 @@ class Cluster:
 
     @property
     def _keys(self) -> dict[str, bool]:
-        """The gate of topology keys, which only an API server with that gate stores; it stands for all components."""
+        """The gate of topology keys, which only an API server with that gate stores; assumed for all components."""
         return {name: on for name, on in self.objects.gates.get(API_SERVER, {}).items() if name == "ServiceTopology"}
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
-        """The nodes by name, in order."""
         objects = sorted(self.objects.nodes, key=lambda each: str(each["metadata"]["name"]))
         return {found.name: found for found in map(self._node, objects)}
 
@@ -104,21 +103,18 @@ class Cluster:
 
     @cached_property
     def _proxies(self) -> Mapping[str, Object]:
-        """The pods of proxies, by node."""
         return {str((each.get("spec") or {}).get("nodeName", "")): each for each in self.objects.proxies}
 
     @cached_property
     def zones(self) -> ZoneTable:
-        """The CPU of the zones, as the controller sums it up."""
         return ZoneTable(self.features, {each["metadata"]["name"]: each for each in self.objects.nodes})
 
     @cached_property
     def names_of_zones(self) -> Sequence[str]:
-        """The zones that nodes are in, in order."""
         return sorted({each.zone for each in self.nodes.values()} - {""})
 
     def _with_label(self, namespace: str, key: str) -> Mapping[str, list[Object]]:
-        """The pods of a namespace that have a label, by its value."""
+        """Return the pods of a namespace with a label, by its value."""
         if (namespace, key) not in self._pods:
             found = self._pods[namespace, key] = defaultdict(list)
             for each in self._in_namespaces.get(namespace, ()):
@@ -134,7 +130,7 @@ class Cluster:
         return found
 
     def pods(self, service: Object) -> list[Object] | None:
-        """Return the pods that a Service selects; None where that is not known."""
+        """Return the pods that a Service selects; None if unknown."""
         selector = service["spec"].get("selector")
         if not selector or "pods" in self.objects.unread:
             return None
@@ -152,7 +148,7 @@ class Cluster:
         return found
 
     def events(self, service: Object) -> list[str]:
-        """Return what the newest Events of each reason say of a Service, about topology; the newest first."""
+        """Return the newest topology Event of each reason about a Service, the newest first."""
         mine = [each for each in self._events.get(_name(service), ()) if "Topology" in str(each.get("reason", ""))]
         newest: dict[str, Object] = {str(each["reason"]): each for each in sorted(mine, key=_time)}
         return [
@@ -167,7 +163,7 @@ class Cluster:
         return next((each.get("spec") or {} for each in named), None)
 
     def controller(self) -> str:
-        """Return what the Lease says of the controller; "" where there is none."""
+        """Return the holder of the controller's Lease, in a sentence; "" without a Lease."""
         if self._lease is None:
             return ""
         held = self._lease.get("holderIdentity") or "nobody"
@@ -176,7 +172,7 @@ class Cluster:
 
     @property
     def controller_is_gone(self) -> bool:
-        """True if the controller's Lease is given up, or had ended when it was read."""
+        """True if the controller's Lease was released, or had expired when it was read."""
         if self._lease is None:
             return False
         renewed, now = moment(self._lease.get("renewTime")), moment(self.objects.at)
@@ -184,13 +180,13 @@ class Cluster:
         return not self._lease.get("holderIdentity") or bool(renewed and now and now > renewed + _PATIENCE * lasts)
 
     def log_of_proxy(self, node: str) -> str:
-        """Return the command that shows the log of a node's proxy, which has one."""
+        """Return the command that shows the log of a node's proxy pod."""
         metadata = self._proxies[node]["metadata"]
         return f"kubectl -n {metadata['namespace']} logs {metadata['name']}"
 
     @cached_property
     def late_labels(self) -> Mapping[str, LateLabel]:
-        """The nodes, by name, whose zone label was written after their proxy had started, as far as is known."""
+        """The nodes, by name, whose zone label is known to be newer than their proxy."""
         found = {}
         for node in self.objects.nodes:
             name, written = str(node["metadata"]["name"]), _label_written(node)
@@ -203,17 +199,16 @@ class Cluster:
         return found
 
     def gate_off(self, component: str, *gates: str) -> str:
-        """Return the first of these gates that is off in a component, as its metrics say; "" if none is known to be."""
+        """Return the first of these gates that a component's metrics show as off; "" if there is none."""
         seen = self.objects.gates.get(component, {})
         return next((each for each in gates if seen.get(each) is False), "")
 
     def behaviour(self, version: Version) -> Behaviour:
-        """Return what a proxy of a release decides by."""
         return self._behaviours(version)
 
     @cached_property
     def newest_behaviour(self) -> Behaviour:
-        """What a proxy of the controller's release decides by, with the gates that are usual there."""
+        """The behaviour of a proxy of the controller's release, with default gates."""
         return Behaviour.of(Features(self.features.version, follows=self.features.follows))
 
     def _behaviour(self, version: Version) -> Behaviour:
@@ -222,7 +217,7 @@ class Cluster:
 
 
 def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
-    """Return the features of a component whose metrics say these gates; those that cannot be set there do not count."""
+    """Return the features of a component with these gates, ignoring gates that cannot be set in the release."""
     usual, gates = Features(version, follows=follow), {}
     for name, value in seen.items():
         if name in GATES and usual.enabled(name) != value:
@@ -233,14 +228,14 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
 
 
 def _restart(proxy: Object) -> str:
-    """Return how to start a proxy again that knows its zone only from its start; "" for kube-proxy."""
+    """Return the command that restarts a proxy which reads its zone only at its start; "" for kube-proxy."""
     metadata = proxy["metadata"]
     is_calico = (metadata.get("labels") or {}).get("k8s-app") == CALICO
     return f"kubectl -n {metadata['namespace']} delete pod {metadata['name']}" if is_calico else ""
 
 
 def _label_written(node: Object) -> Object:
-    """Return the newest entry of managedFields that has the zone label; it may be younger than the label itself."""
+    """Return the newest entry of managedFields with the zone label; it may be newer than the label itself."""
     field = f"f:{ZONE_LABEL}"
     entries = node["metadata"].get("managedFields") or ()
     labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]
@@ -248,7 +243,7 @@ def _label_written(node: Object) -> Object:
 
 
 def version_of(text: str) -> Version | None:
-    """Return the Kubernetes release in "v1.34.2", or the nearest one that is known; None if there is none."""
+    """Return the Kubernetes release in "v1.34.2", or the nearest known one; None if there is none."""
     match = re.match(r"v?(\d+)\.(\d+)", text)
     return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _EXAMPLES = examples(
     "explain web                            in the namespace of the current context",
     "explain shop/web --context production",
-    "explain --all                          each Service that asks for topology, a line",
-    "explain --all --record here            write what was read, without Secrets, to explain it elsewhere",
+    "explain --all                          one line for each Service that requests topology",
+    "explain --all --record here            save the objects, without Secrets, to explain them elsewhere",
     "explain shop/web --from here",
     "explain shop/web --probe                         with connections from a pod in each zone",
     "explain shop/web --if scale=6 --if trafficDistribution=PreferSameZone",
@@ -31,31 +31,31 @@ _EXAMPLES = examples(
 @click.argument("service", metavar="[[NAMESPACE/]SERVICE]", required=False, default="")
 @of_cluster
 @with_options([BY_NAME["follow"], BY_NAME["image-registry"]])
-@click.option("--all", "every", is_flag=True, help="Explain all Services that ask for topology, in a table.")
+@click.option("--all", "every", is_flag=True, help="Explain all Services that request topology, in a table.")
 @click.option("--namespace", metavar="NAME", default="", help="With --all: only Services of this namespace.")
 @click.option(
     "--from", "source", metavar="DIR", default="",
     help="Read files instead of a cluster: services.json, endpointslices.json, nodes.json (and pods, events, leases), "
     "as `kubectl get ... -A -o json` writes them.",
 )  # fmt: skip
-@click.option("--record", metavar="DIR", default="", help="Write what was read into a folder, for --from.")
+@click.option("--record", metavar="DIR", default="", help="Save the objects in a folder, for --from.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text",
-    help="The form of the answer; md and html with --all.",
+    help="Format of the answer; md and html only with --all.",
 )  # fmt: skip
 @click.option(
     "--if", "assumed", metavar="KEY=VALUE", multiple=True,
-    help="What would be if: trafficDistribution, internalTrafficPolicy, annotation (topology-mode), scale (pods), "
-    "without-zone or version has this value. Repeatable.",
+    help="Predict the effect of a change: KEY is trafficDistribution, internalTrafficPolicy, annotation "
+    "(topology-mode), scale (pods), without-zone or version. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--clients", metavar="WHERE", default="nodes",
-    help="With --if, where clients are: nodes (as many on each), cpu, or shares of zones like a=5,b=3. [nodes]",
+    help="With --if, where clients are: nodes (equally many on each), cpu, or shares of zones like a=5,b=3. [nodes]",
 )  # fmt: skip
 @click.option(
     "--probe", is_flag=True,
-    help="Also ask the Service's address from a client pod in each zone, and show what was seen beside what is "
-    "expected. Makes a namespace, a Lease and pods, and removes them.",
+    help="Also connect to the Service from a client pod in each zone, and compare with the prediction. Creates a "
+    "namespace, a Lease and pods, and removes them.",
 )  # fmt: skip
 @click.pass_context
 def explain(
@@ -75,24 +75,24 @@ def explain(
 ) -> None:
     """Explain why connections to a Service stay in their zone, or do not, on any cluster.
 
-    Read-only, but for --probe.
+    Read-only, except with --probe.
 
-    First the answer, then each cause with its evidence, nodes and remedy (docs/explain.md has a paragraph for each),
-    then the endpoints that each node uses. Follows released Kubernetes, unless --follow kep is given.
+    Prints the answer, then each cause with its evidence, nodes and remedy (docs/explain.md has a paragraph for each),
+    then the endpoints that each node uses. Predicts released Kubernetes, unless --follow kep is given.
 
-    With --all the exit code is 1 if some Service does not get what it asks for.
+    With --all the exit code is 1 if some Service does not get what it requests.
     """
     from explain.service import Source, explain_all, explain_if, explain_service
     from harness.commands.console import console as made
 
     if every and assumed:
-        raise UsageError("explain --all: --if is for one Service")
+        raise UsageError("explain --all: --if needs one Service")
     if every == bool(service):
         raise UsageError("explain: want one Service, like shop/web, or --all")
     if service and (namespace or form in {"md", "html"}):
-        raise UsageError(f"explain {service}: --namespace and --format md or html are for --all")
+        raise UsageError(f"explain {service}: --namespace and --format md or html need --all")
     if probe and (every or assumed or source):
-        raise UsageError("explain --probe: want one Service of a cluster that runs, without --all, --if and --from")
+        raise UsageError("explain --probe: want one Service of a running cluster, without --all, --if and --from")
     told = resolve_some(options)
     registry = told.pop("image_registry")
     told["follow"] = told["follow"] or "released"

@@ -1,8 +1,8 @@
-"""The feature gates of a cluster's components, from their metrics, as far as those can be read.
+"""The feature gates of a cluster's components, from their metrics, if these are readable.
 
-Gates matter only until they are permanent, as all are since Kubernetes 1.35. kube-apiserver has its metrics at its own
-address. Those of kube-controller-manager and kube-proxy come through the pod proxy, where these are pods, listen on
-their node's address and let anybody read.
+Since Kubernetes 1.35 all relevant gates are permanent. kube-apiserver serves its metrics itself. Those of
+kube-controller-manager and kube-proxy are read through the pod proxy, which works for pods that listen on their node's
+address and need no authorization.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.model.metrics import enabled_gates
 
 API_SERVER, CONTROLLER, PROXY = "kube-apiserver", "kube-controller-manager", "kube-proxy"
 
-_PERMANENT = 35  # since this minor version no gate that matters can be switched off
+_PERMANENT = 35  # since this minor version no relevant gate can be switched off
 _SECONDS = 5.0
 
 Gates = Mapping[str, Mapping[str, bool]]
@@ -26,7 +26,7 @@ Gates = Mapping[str, Mapping[str, bool]]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a component has its metrics, and what would let them be read; without a path nothing would."""
+    """The path of a component's metrics ("" if there is none), and what would make them readable."""
 
     component: str
     path: str
@@ -36,7 +36,7 @@ class _Source:
 def read_gates(
     api: Api, version: str, proxies: Sequence[Object], managers: Sequence[Object]
 ) -> tuple[dict[str, Mapping[str, bool]], dict[str, str]]:
-    """Return the gates that were read, and which were not, and what would show them.
+    """Return the gates that were read, and for the others what would make them readable.
 
     `version` is the API server's; `proxies` and `managers` are the pods of kube-proxy and kube-controller-manager.
     """

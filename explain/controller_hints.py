@@ -1,4 +1,4 @@
-"""Does the controller give hints, and those that the Service asks for?"""
+"""Does the controller write hints, and the ones that the Service requests?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reference.objects.endpoints import has_hints, name_of
 
 
 def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Why ready endpoints have no hints, or others than the Service asks for."""
+    """Yield why ready endpoints have no hints, or others than the Service requests."""
     yield from _of_former_zones(case, ready)
     without = [(each, one) for each, one in ready if not has_hints(each)]
     if isinstance(case.decided_by, CpuHeuristic):
@@ -40,7 +40,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Endpoints whose zone is not that of their node now: the controller has not come to them since."""
+    """Yield endpoints whose node has another zone by now: the controller has not updated them."""
     nodes = case.cluster.nodes
     former = [
         each
@@ -59,7 +59,7 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
 
 
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
-    """Why endpoints have no hints, where hints are due."""
+    """Return why endpoints have no hints, although they should."""
     of_all = f"{len(without)} of {many(len(ready), 'ready endpoint')}"
     said = f"{of_all} {'has' if len(without) == 1 else 'have'} no hints, so proxies use no hints at all"
     if len(without) == len(ready):
@@ -103,7 +103,7 @@ def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
 
 
 def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | None:
-    """Why hints in proportion to CPU cannot be given; None if they can."""
+    """Return why hints in proportion to CPU are impossible; None if they are possible."""
     cluster, shares = case.cluster, case.cluster.zones.shares
     threshold = rules(cluster.features).to_keep if hinted else rules(cluster.features).to_add
     refusal = allocate(shares, len(ready), threshold)
@@ -157,7 +157,7 @@ def _cpu(shares: ZoneShares) -> str:
 
 
 def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:
-    """The two ways out: a number of pods that can be shared out, or the field."""
+    """Return the two remedies: a number of pods that can be distributed, or the field."""
     number = enough(shares, endpoints, rules(case.cluster.features).to_add)
     key, _ = topology_annotation(case.service, case.cluster.features)
     field = f"{case.kubectl(f'annotate {key}-')}; {case.set_field()}"
@@ -165,7 +165,7 @@ def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:
 
 
 def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
-    """Hints that are not those of the field."""
+    """Yield hints that do not match the field."""
     decided_by = case.decided_by
     assert isinstance(decided_by, SamePlace)
     other = [each for each in ready if zones_of(each["hints"]) != zones_of(endpoint_hints(each, decided_by) or {})]
@@ -195,7 +195,6 @@ def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
 
 
 def zones_of(hints: Object) -> list[str]:
-    """Return the names of the zones of hints."""
     return [str(each["name"]) for each in hints.get("forZones") or ()]
 
 

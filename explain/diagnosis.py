@@ -1,7 +1,7 @@
-"""Why connections to a Service do not stay near: the causes in its objects, each with evidence and a remedy.
+"""Finds why connections to a Service do not stay near: the causes in its objects, each with evidence and a remedy.
 
-Pure: what is not among the objects is not known. The order of questions is that of the way of a hint: does the Service
-ask, whom does it select, does the controller give hints, does each node use them.
+Pure: it knows only the objects. The questions follow the way of a hint: does the Service request topology, which pods
+does it select, does the controller write hints, does each node use them?
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _UNREADABLE = "an EndpointSlice has an address that no proxy can parse, so no pr
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What becomes of the connections to a Service. Causes come in the order of their weight.
+    """Where connections to a Service go, and why. Findings are in the order of their weight.
 
-    `asks` is what decides about hints; `hints` counts them by IP family. `crossing` and `failing` are the nodes whose
-    connections may leave their zone, or reach nobody.
+    `asks` names what decides about hints; `hints` counts them by IP family. `crossing` and `failing` are the nodes
+    whose connections may leave their zone, or fail.
     """
 
     service: Object
@@ -44,12 +44,11 @@ class Diagnosis:
 
     @property
     def wanting(self) -> bool:
-        """True if some node does not get what the Service asks for."""
+        """True if some node does not get what the Service requests."""
         return bool(self.findings) and self.findings[0].cause.weight <= CROSSES
 
 
 def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
-    """Find why connections of a Service leave their zone or fail, on which nodes, and what helps."""
     name = (service["metadata"]["namespace"], service["metadata"]["name"])
     slices = sorted(cluster.slices.get(name, ()), key=lambda each: (each["addressType"], each["metadata"]["name"]))
     case = Case(service, slices, cluster)
@@ -72,7 +71,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
 
 
 def _weighed(finding: Finding, *, crosses: bool) -> Finding:
-    """Where no connection leaves its zone, what might make them do so is a note."""
+    """Lower a finding to a note where no connection leaves its zone."""
     if crosses or finding.cause.weight is not CROSSES:
         return finding
     return replace(finding, cause=replace(finding.cause, weight=NOTE))
@@ -103,7 +102,7 @@ def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _of_family(case: Case, family: str, by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """The causes in one IP family; a Service of two says which it is."""
+    """Yield the causes in one IP family, named if the Service has two."""
     known = case.endpoints(family)
     ready = [(each, one) for each, one in known if is_ready(each)]
     more = f"{family}: " if len(case.families) > 1 else ""

@@ -22,7 +22,7 @@ from reference.proxy.objects import canonical
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Some endpoints of a zone that bear the same: the share of all connections of each, and that of an even spread."""
+    """Endpoints of a zone with the same load: the share of all connections of each, and that of an even spread."""
 
     zone: str
     endpoints: int
@@ -31,12 +31,12 @@ class Share:
 
     @property
     def load(self) -> float:
-        """What an endpoint bears, as a multiple of an even share."""
+        """The share as a multiple of an even one."""
         return self.share / self.even
 
 
 def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients: str) -> list[Share]:
-    """Return what each endpoint bears, those alike together, by zone; for the first port of each family.
+    """Return the load of endpoints, grouped by zone and share, for the first port of each family.
 
     `clients` is "nodes", "cpu", or a table of zones like "a=5,b=3". Raises `UsageError`.
     """

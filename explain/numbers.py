@@ -1,4 +1,4 @@
-"""Numbers behind hints in proportion to CPU: how much a zone would be overloaded, and how many endpoints would do."""
+"""Arithmetic of hints in proportion to CPU: the overload of a zone, and the number of endpoints that avoids it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from reference.endpointslice.zones import Refusal, ZoneShares
 
 _THRESHOLDS = (20, 30)  # per cent of overload (KEP-2433)
 _FAR = 1_000
-"""A remedy of more pods than that is none."""
+"""The most additional pods that a remedy may suggest."""
 
 
 def overloads(shares: ZoneShares, endpoints: int) -> str:
-    """Return by how much the best distribution overloads an endpoint, and whether that is just the limit."""
+    """Return how much the best distribution overloads an endpoint, in a sentence."""
     percent = overload_percent(shares, endpoints)
     near = round(percent) in _THRESHOLDS
     said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
@@ -24,7 +24,7 @@ def overloads(shares: ZoneShares, endpoints: int) -> str:
 
 
 def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
-    """The least overload in percent that any distribution has (KEP-2433, Overload). One endpoint a zone."""
+    """Return the least overload in percent of any distribution (KEP-2433, Overload)."""
     held = dict.fromkeys(shares.weights, 1)
     heap = [(float(-weight), zone) for zone, weight in shares.weights.items()]
     heapq.heapify(heap)
@@ -37,13 +37,13 @@ def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
 
 
 def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
-    """Return whether the controller's floating point would refuse hints for so many that exact numbers allow."""
+    """Return whether floating point makes the controller refuse hints that exact arithmetic allows."""
     shares = cluster.zones.shares
     return cluster.features.follows == "released" and isinstance(shares, ZoneShares) and refuses(shares, endpoints)
 
 
 def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
-    """Return the next number of endpoints that every controller gives hints to; 0 if there is none that is near."""
+    """Return the next number of endpoints for which every controller writes hints; 0 if none is near."""
     for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
         refused = isinstance(allocate(shares, number, threshold), Refusal) or refuses(shares, number)
         if not refused and number != endpoints:

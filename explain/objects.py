@@ -1,7 +1,7 @@
-"""The objects of a cluster that an explanation reads: from its API, or from files that `kubectl get -o json` wrote.
+"""The objects of a cluster that an explanation reads: from its API, or from files of `kubectl get -o json`.
 
-Services, EndpointSlices and Nodes it cannot do without. The rest is evidence: what may not be read is left out, and
-said with the permission that would show it. Files hold no Secret, and of pods only what an explanation looks at.
+Services, EndpointSlices and Nodes are needed. The rest is evidence: where a permission is missing, it is left out, and
+the permission is named. Files have no Secrets, and of pods only the fields that an explanation uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.errors import UsageError
 from harness.model import files
 
 _PROXIES = "k8s-app=kube-proxy"
-CALICO = "calico-node"  # what serves Services in Calico's eBPF mode, where there is no kube-proxy
+CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-proxy
 _MANAGERS = "component=kube-controller-manager"
 _SYSTEM = "kube-system"
 _ABOUT_PODS = {
@@ -39,9 +39,9 @@ _MOST_BYTES = 4096 * files.MEGABYTE
 class Objects:
     """The objects by resource; `version` is the API server's gitVersion.
 
-    `unread` are the resources that were not read, and why. `proxies` are the pods of kube-proxy, or those of Calico
-    where there are none, `managers` those of kube-controller-manager. `gates` are feature gates by component, as its
-    metrics say. `at` is the time of the API server, like "2026-11-22T10:00:00Z".
+    `unread` has a reason for each resource that was not read. `proxies` are the pods of kube-proxy, else of Calico;
+    `managers` those of kube-controller-manager. `gates` are feature gates by component, from its metrics. `at` is the
+    time of the API server, like "2026-11-22T10:00:00Z".
     """
 
     version: str
@@ -59,7 +59,7 @@ class Objects:
 
 
 def of_service(api: Api, namespace: str, name: str) -> Objects:
-    """Read what concerns one Service. Raises `UsageError` if there is none, `RefusedError` and `InconclusiveError`."""
+    """Read the objects of one Service. Raises `UsageError` if there is none, `RefusedError`, `InconclusiveError`."""
     try:
         service = api.get("services", namespace, name)
     except RefusedError as error:
@@ -97,7 +97,7 @@ def _with_evidence(
     if not found.get("proxies") and "proxies" not in unread:
         with contextlib.suppress(RefusedError):
             found["proxies"] = api.list("pods", label_selector=f"k8s-app={CALICO}")
-    unread.pop("managers", None)  # said of kube-proxy's pods, which are in the same namespace
+    unread.pop("managers", None)  # the same as for kube-proxy's pods, which are in the same namespace
     gates, dark = read_gates(api, version, found.get("proxies", ()), found.get("managers", ()))
     nodes, at = api.list("nodes"), _moment(answer.date)
     return Objects(version, services, slices, nodes, **found, unread=unread | dark, gates=gates, at=at)
@@ -120,9 +120,9 @@ def _some(api: Api, namespace: str) -> str:
 
 
 def write(objects: Objects, folder: Path) -> list[str]:
-    """Write a file for each resource into `folder`, as `kubectl get -o json` does; say what each has.
+    """Write a file for each resource into `folder`, as `kubectl get -o json` does; return a description of each.
 
-    Raises `UsageError` if that cannot be, or would replace a file.
+    Raises `UsageError` if a file exists or cannot be written.
     """
     about = [_about(each) for each in (*objects.pods, *objects.proxies, *objects.managers)]
     contents = {
@@ -142,10 +142,10 @@ def write(objects: Objects, folder: Path) -> list[str]:
             said.append(f"gates.json, the feature gates of {', '.join(objects.gates)}")
         for name, items in contents.items():
             if name in objects.unread:
-                said.append(f"{name}: not there ({objects.unread[name]})")
+                said.append(f"{name}: missing ({objects.unread[name]})")
                 continue
             _write(folder / f"{name}.json", {"apiVersion": "v1", "kind": "List", "items": list(items)})
-            left_out = " (names, labels, nodes and conditions alone)" if name == "pods" else ""
+            left_out = " (only names, labels, nodes and conditions)" if name == "pods" else ""
             said.append(f"{name}.json, {len(items)} objects{left_out}")
     except OSError as error:
         raise UsageError(f"--record {folder}: {error}") from None
@@ -158,7 +158,7 @@ def _write(path: Path, content: Object) -> None:
 
 
 def _about(pod: Object) -> Object:
-    """What an explanation looks at of a pod: no environment, arguments or annotations."""
+    """Return the fields of a pod that an explanation uses: no environment, arguments or annotations."""
     kept = {
         part: {key: pod[part][key] for key in keys if key in (pod.get(part) or {})}
         for part, keys in _ABOUT_PODS.items()
@@ -181,7 +181,7 @@ def read(folder: Path) -> Objects:
         if path.is_file():
             found[name] = [*map(_without_status, _items(path))] if name == "pods" else _items(path)
         elif name in NEEDED:
-            raise UsageError(f"--from {folder}: {name}.json is not there; `kubectl get {name} -A -o json` writes it")
+            raise UsageError(f"--from {folder}: {name}.json is missing; `kubectl get {name} -A -o json` writes it")
         else:
             unread[name] = f"there is no {name}.json"
     pods = found.get("pods", ())
@@ -202,7 +202,7 @@ def _gates(path: Path) -> Gates:
 
 
 def _without_status(pod: Object) -> Object:
-    """Return a pod without what an explanation needs of pods of components alone, which are in kube-system."""
+    """Return a pod without the fields that an explanation uses only of components, which are in kube-system."""
     if _app(pod) == CALICO or pod["metadata"].get("namespace") == _SYSTEM:
         return pod
     kept = {key: value for key, value in pod["metadata"].items() if key in _ABOUT_PODS["metadata"]}

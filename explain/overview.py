@@ -1,4 +1,4 @@
-"""All Services of a cluster that ask for topology, a line each: who does not get what it asks for, and why."""
+"""All Services of a cluster that request topology, one per line: which do not get it, and why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -25,7 +25,7 @@ _HEAD = ("Service", "asks for", "nodes that do not get it", "because", "remedy")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One Service: what it asks for, how many nodes do not get it, the first cause and its remedy."""
+    """One Service: its request, the number of nodes that do not get it, the first cause and its remedy."""
 
     service: str
     asks: str
@@ -37,14 +37,13 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The row as texts."""
         why = f"{self.says} [{self.cause}]" if self.cause else self.says
         return self.service, self.asks, str(self.missed), why, self.remedy
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The rows of the Services that ask, those first that miss most; `silent` Services ask for nothing."""
+    """Services with a request, those with most misses first; `silent` is the number of the others."""
 
     rows: tuple[Row, ...]
     silent: int
@@ -53,12 +52,11 @@ class Overview:
 
     @property
     def wanting(self) -> int:
-        """The number of Services that do not get what they ask for on some node."""
+        """The number of Services whose request is not met on some node."""
         return sum(each.wanting for each in self.rows)
 
     @property
     def total(self) -> str:
-        """The sums, in a sentence."""
         asking, pairs = len(self.rows), sum(each.missed for each in self.rows if each.wanting)
         return (
             f"{self.wanting} of {many(asking, 'Service')} that ask for topology do not get it on all nodes: "
@@ -68,7 +66,6 @@ class Overview:
 
 
 def overview(cluster: Cluster, namespace: str = "") -> Overview:
-    """Look at all Services of a cluster, or of one namespace of it."""
     known = [each for each in cluster.objects.services if namespace in {"", each["metadata"].get("namespace")}]
     asking = [each for each in known if _asks(each, cluster)]
     rows = sorted(
@@ -79,7 +76,7 @@ def overview(cluster: Cluster, namespace: str = "") -> Overview:
 
 
 def _asks(service: Any, cluster: Cluster) -> bool:
-    """Return whether a Service asks for topology, if only in words that nobody knows."""
+    """Return whether a Service requests topology, even with an unknown value."""
     try:
         asks = not isinstance(mechanism(service, cluster.features), NoHints)
         return asks or bool(
@@ -106,7 +103,7 @@ def _row(service: Any, cluster: Cluster) -> Row:
 
 
 def _missed(found: Diagnosis) -> int:
-    """The number of nodes whose connections leave the zone or fail; all where nobody can be reached."""
+    """Return the number of nodes whose connections leave the zone or fail; all, if no endpoint is reachable."""
     if found.wanting and not (found.crossing or found.failing):
         return found.nodes
     return len({*found.crossing, *found.failing})
@@ -126,26 +123,9 @@ def _text(view: Overview) -> str:
 
 
 def _json(view: Overview) -> str:
-    rows = [
-        {
-            "service": each.service,
-            "asks": each.asks,
-            "missed": each.missed,
-            "wanting": each.wanting,
-            "cause": each.cause,
-            "says": each.says,
-            "remedy": each.remedy,
-        }
-        for each in view.rows
-    ]
-    whole = {
-        "services": rows,
-        "silent": view.silent,
-        "nodes": view.nodes,
-        "wanting": view.wanting,
-        "unread": view.unread,
-    }
-    return json.dumps(whole, indent=2, ensure_ascii=False)
+    rows = [asdict(each) for each in view.rows]
+    counts = {"silent": view.silent, "nodes": view.nodes, "wanting": view.wanting, "unread": view.unread}
+    return json.dumps({"services": rows, **counts}, indent=2, ensure_ascii=False)
 
 
 def _markdown(view: Overview) -> str:

@@ -1,8 +1,7 @@
-"""What client pods saw when they asked a Service, beside what its objects let expect.
+"""What client pods observed at a Service, compared with what its objects predict.
 
-Pure: `explain.clients` asks. A node stands for those from which the same is expected; who was not asked is
-said. Who took a connection is known where the server says its name, as the standard test image does; of other servers
-it is known whether they could be connected to, and nothing else is asked of them.
+Pure: `explain.clients` sends the probes. One node stands for all with the same prediction, and the others are listed as
+not asked. Servers with the standard test image return their name; for other servers only the connection is known.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from reference.objects.endpoints import name_of
 from reference.proxy.objects import canonical
 
 MOST_CLIENTS = 24
-"""From so many nodes a Service is asked at most."""
+"""The most nodes that probe a Service."""
 
 _TEST_IMAGE = "agnhost"
 
@@ -35,7 +34,7 @@ Verdict = Literal["as expected", "otherwise", "connects", "not known"]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An endpoint: the name of its pod, its zone, and what it calls itself."""
+    """An endpoint: the name of its pod, its zone, and the name that it returns."""
 
     name: str
     zone: str
@@ -44,7 +43,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question from a client pod on a node: an address of the Service, and the addresses of who should answer."""
+    """A probe from a client pod on a node to an address of the Service, and the endpoints that should answer."""
 
     node: str
     zone: str
@@ -57,9 +56,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked of a Service. `servers` are its endpoints by address; with `told` they say who they are.
+    """The probes of a Service. `servers` are its endpoints by address; with `told` they return their names.
 
-    `left_out` says who or what is not asked, and why.
+    `left_out` lists what is not probed, and why.
     """
 
     service: Object
@@ -70,20 +69,19 @@ class Plan:
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes from which is asked, in order."""
         return list(dict.fromkeys(each.node for each in self.questions))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The outcomes of one question, counted. `Reached` has the address of an endpoint; "" if it is not known whose."""
+    """The outcomes of one probe, counted. `Reached` has the address of an endpoint, or "" if unknown."""
 
     question: Question
     outcomes: Mapping[Observation, int]
 
     @property
     def verdict(self) -> Verdict:
-        """Whether this is what the objects let expect. "connects": as far as is known, which is not who answers."""
+        """Whether the outcomes match the prediction. "connects": the server is unknown."""
         expected = set(self.question.expected)
         reached = {each.pod for each in self.outcomes if isinstance(each, Reached)}
         lost = any(isinstance(each, Refused | TimedOut) for each in self.outcomes)
@@ -95,9 +93,9 @@ class Seen:
 
 
 def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
-    """Return what to ask of a Service; `ready` are the nodes that take client pods. Raises `UsageError`.
+    """Return the probes of a Service; `ready` are the nodes that accept client pods. Raises `UsageError`.
 
-    Only its own cluster IPs are asked, over TCP: a datagram is more than a connection.
+    Only its cluster IPs are probed, over TCP: a datagram would be more than a connection.
     """
     service = found_now.service
     spec, metadata = service["spec"], service["metadata"]
@@ -149,7 +147,7 @@ def _nobody(route: Route) -> str:
 
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
-    """The node of a route from which is asked, one that is asked anyway if there is one; "" if none takes pods."""
+    """Return the node of a route that probes, preferably one that probes already; "" if none accepts pods."""
     usable = [each for each in route.nodes if each in ready]
     return next((each for each in usable if each in asked), usable[0] if usable else "")
 
@@ -165,7 +163,7 @@ def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, 
 
 
 def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
-    """Return whether all servers are the standard test image, which may be asked for its name."""
+    """Return whether all servers have the standard test image, which returns its name."""
     return bool(servers) and all(each.name in pods and _is_test_image(pods[each.name]) for each in servers.values())
 
 
@@ -175,7 +173,7 @@ def _is_test_image(pod: Object) -> bool:
 
 
 def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: Cluster) -> Diagnosis:
-    """Return the diagnosis with what was seen otherwise as its first cause."""
+    """Return the diagnosis with a mismatch as its first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
         return found_now
@@ -207,7 +205,7 @@ def _names(addresses: Sequence[str], plan: Plan) -> str:
 
 
 def _outcomes(seen: Seen, plan: Plan) -> str:
-    """What was seen, as "web-1 of zone a 30 times, no answer twice"."""
+    """Return the outcomes, like "web-1 of zone a 30x, no answer 2x"."""
     return ", ".join(
         f"{_outcome(each, plan)} {count}x" for each, count in sorted(seen.outcomes.items(), key=lambda pair: -pair[1])
     )
@@ -228,7 +226,6 @@ def _outcome(outcome: Observation, plan: Plan) -> str:
 
 
 def shown(plan: Plan, seen: Sequence[Seen]) -> Iterator[Any]:
-    """Yield the answers for a console."""
     asked = sum(sum(each.outcomes.values()) for each in seen)
     yield f"  probe     {many(asked, 'connection')} from client pods on {many(len(plan.nodes), 'node')}: {_who(plan)}"
     yield from (f"  not asked {each}" for each in plan.left_out)
@@ -248,7 +245,6 @@ def _who(plan: Plan) -> str:
 
 
 def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
-    """Return plain values."""
     rows = [
         {
             "node": each.question.node,
@@ -266,9 +262,9 @@ def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
 
 
 def named(outcome: Observation, family: Family, plan: Plan) -> Observation:
-    """Return an outcome whose `Reached` has the text of an answer, with the address of the endpoint that says so.
+    """Return an outcome with the address of the endpoint in place of the name that it returned.
 
-    The text of a stranger stays, with a question mark.
+    An unknown name stays, with a question mark.
     """
     if not isinstance(outcome, Reached) or not outcome.pod:
         return outcome

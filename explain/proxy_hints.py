@@ -1,4 +1,4 @@
-"""Does each node use the hints that there are?"""
+"""Does each node use the hints?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reference.proxy.decision import Behaviour
 
 
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Why some nodes use endpoints elsewhere although there are hints."""
+    """Yield why some nodes use endpoints of other zones in spite of hints."""
     anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
     alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
@@ -50,18 +50,17 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
 
 
 def _is_old(case: Case, version: Version) -> bool:
-    """Return whether a proxy of this release ignores hints that one of the newest release would use."""
+    """Return whether a proxy of this release ignores hints that the newest release would use."""
     return _uses(case.cluster.behaviour(version), case) < _uses(case.cluster.newest_behaviour, case)
 
 
 def _gate_off(case: Case, node: Node) -> str:
-    """Return the gate that the proxy of a node has off, as its metrics say; "" if none is known to be."""
     component = f"{PROXY} {node.version[0]}.{node.version[1]}"
     return case.cluster.gate_off(component, "TopologyAwareHints", "PreferSameTrafficDistribution")
 
 
 def _uses(behaviour: Behaviour, case: Case) -> int:
-    """How many kinds of hints a proxy uses for the Service."""
+    """Return how many kinds of hints a proxy uses for the Service."""
     _, value = topology_annotation(case.service, case.cluster.features)
     asked = behaviour.annotation == "unused" or value in {"Auto", "auto"}
     return (behaviour.zone_hints and asked) + behaviour.node_hints
@@ -93,7 +92,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
 
 
 def _one_by_one(case: Case) -> str:
-    """The command that lets a Deployment start new pods before old ones end; "" for what is none."""
+    """Return the command that makes a Deployment start new pods before old ones end; "" for other workloads."""
     if not case.workload.startswith("deployment/"):
         return ""
     patch = '{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0}}}}'

@@ -1,7 +1,7 @@
-"""Where the connections to a Service go from each node, as the proxies of that release decide.
+"""Where connections to a Service go from each node, as the proxies of that release decide.
 
-Nodes for which the decision is the same are asked once: those of one zone and one release, unless the node itself
-matters. So a thousand nodes cost as much as the zones that they are in.
+Nodes with the same decision are computed once: those of one zone and release, unless the node itself matters. So a
+thousand nodes cost as much as their zones.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way of connections to the cluster IP from some nodes of a zone, for one port and IP family.
+    """The endpoints of connections to the cluster IP from some nodes of a zone, for one port and IP family.
 
-    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". The `endpoints` of these addresses take the
-    connections, `crossing` of them in another zone or in none that is known; with a node of no zone all are.
+    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `endpoints` are addresses; `crossing` of them
+    are in another or an unknown zone (all, for a node without a zone).
     """
 
     nodes: tuple[str, ...]
@@ -40,17 +40,15 @@ class Route:
 
     @property
     def used(self) -> int:
-        """The number of endpoints that take the connections."""
         return len(self.endpoints)
 
     @property
     def fails(self) -> bool:
-        """True if connections are dropped or refused."""
         return not self.endpoints
 
 
 def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> list[Route] | None:
-    """Return the routes of a Service, in order of nodes; None where proxies cannot read a slice, and make no rules."""
+    """Return the routes of a Service, by node; None if proxies cannot parse a slice, and so make no rules."""
     labels = _labels(service, cluster)
     try:
         zones = zones_of_endpoints(slices)
@@ -72,12 +70,11 @@ def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> list[
 
 
 def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:
-    """Return the nodes of the routes that are wanted, in order."""
     return tuple(sorted({name for each in by_proxies if wanted(each) for name in each.nodes}))
 
 
 def _matter(service: Object, slices: Iterable[Object]) -> Callable[[str], bool]:
-    """Return whether the name of a node makes a difference: by a policy, by hints for nodes, or by its labels."""
+    """Return a function that tells whether the node itself matters: by a policy, node hints, or topology keys."""
     spec = service["spec"]
     if topology_keys(service):
         return lambda _: True
@@ -97,7 +94,7 @@ def _alike(nodes: Iterable[Node], matters: Callable[[str], bool]) -> Iterable[li
 
 
 def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
-    """The labels of nodes and endpoints, where the keys of a Service ask for them."""
+    """Return the labels of nodes and endpoints, if the topology keys of a Service need them."""
     if not topology_keys(service):
         return None
     labels = NodeLabels()
@@ -127,7 +124,6 @@ def _ports(
 
 
 def zones_of_endpoints(slices: Iterable[Object]) -> dict[str, str]:
-    """Return the zones of endpoints by address."""
     return {
         canonical(address): str(each.get("zone") or "")
         for one in slices

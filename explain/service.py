@@ -1,6 +1,6 @@
 """`trafficdist explain`: why connections to a Service stay in their zone, or do not, on any cluster.
 
-An adapter that knows the reference: it computes the decisions of the reference's controller and proxy.
+It computes what the reference's controller and proxy would decide.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from harness.model.garbage_collection import gc_paused
 from reference.features import Reading
 from reference.proxy.objects import UNREADABLE
 
-_WIDTH = 160  # letters of a line of text
+_WIDTH = 160  # characters per line
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where objects are read: the cluster of a kubeconfig, or the files in `folder`. `record` is a folder for them."""
+    """The source of objects: the cluster of a kubeconfig, or the files in `folder`. `record` is where to copy them."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -47,11 +47,11 @@ class Source:
 
 
 Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.Plan, list[probe_evidence.Seen]]]
-"""Asks a Service from client pods."""
+"""Probes a Service from client pods."""
 
 
 def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> None:
-    """Print the explanation of Service `name` ("web", or "shop/web"), with what clients see if they are to `ask`.
+    """Print the explanation of Service `name` ("web", or "shop/web"), with the result of `ask`.
 
     Raises `UsageError`, `UnavailableError`, and what `ask` raises.
     """
@@ -74,7 +74,7 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
 
 
 def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console) -> None:
-    """Print what would become of a Service. Raises `UsageError`, `UnavailableError`."""
+    """Print the effect of assumptions on a Service. Raises `UsageError`, `UnavailableError`."""
     cluster, found_as = _read_one(name, source, console)
     before = of(cluster, *found_as)
     with _readable(*found_as):
@@ -92,8 +92,8 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
 
 
 def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
-    """Print the overview, of one namespace or of all; True if some Service does not get what it asks for."""
-    with gc_paused():  # millions of objects that all stay
+    """Print the overview of one namespace or all; return True if some Service does not get what it requests."""
+    with gc_paused():  # millions of objects, none of them garbage
         cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         view = overview(cluster, namespace)
     console.out(FORMATS[form](view), highlight=False)
@@ -111,13 +111,12 @@ def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
 
 
 def show(lines: Iterable[Any], console: Console) -> None:
-    """Print lines as they are, and tables."""
     for each in lines:
         console.print(each, soft_wrap=isinstance(each, str), markup=False)
 
 
 def of(cluster: Cluster, namespace: str, name: str) -> Diagnosis:
-    """Return the diagnosis of one Service. Raises `UsageError` if there is none, or it is no Service."""
+    """Return the diagnosis of one Service. Raises `UsageError` if there is no such Service, or it is malformed."""
     service = cluster.services.get((namespace, name))
     if service is None:
         there = ", ".join(sorted(other for space, other in cluster.services if space == namespace)[:6])
@@ -129,7 +128,7 @@ def of(cluster: Cluster, namespace: str, name: str) -> Diagnosis:
 
 @contextlib.contextmanager
 def _readable(namespace: str, name: str) -> Iterator[None]:
-    """What the objects of a Service break in here is a `UsageError` that names it."""
+    """Turn errors from malformed objects into a `UsageError` that names the Service."""
     try:
         yield
     except (*UNREADABLE, AttributeError) as error:
@@ -141,7 +140,7 @@ def _print_json(content: Object, console: Console) -> None:
 
 
 def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, ServiceName]:
-    """Return what was read of Service `name` ("web", or "shop/web"), and its namespace and name."""
+    """Read Service `name` ("web", or "shop/web"); return the cluster, and its namespace and name."""
     namespace, _, short = name.rpartition("/")
     cluster, namespace = _read(
         source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
@@ -150,7 +149,7 @@ def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, Ser
 
 
 def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:
-    """Return the cluster, and the namespace that is meant; write what was read, if that is wanted."""
+    """Read the cluster, and copy its objects if `source.record` is set; return it with the chosen namespace."""
     if source.folder:
         found, namespace = objects.read(Path(source.folder)), namespace or "default"
     else:

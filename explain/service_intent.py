@@ -1,4 +1,4 @@
-"""Does a Service ask for topology, whom does it select, and do its policies let hints count?"""
+"""Does a Service request topology, which pods does it select, and do its policies let hints count?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ended(case: Case) -> Finding:
 
 
 def words(case: Case) -> Iterator[Finding]:
-    """What is odd in how the Service asks."""
+    """Yield what is odd in the request of the Service."""
     annotations = case.service["metadata"].get("annotations") or {}
     key, value = topology_annotation(case.service, case.cluster.features)
     field = case.spec.get("trafficDistribution")
@@ -52,7 +52,7 @@ def words(case: Case) -> Iterator[Finding]:
 
 
 def _not_known(case: Case, decided_by: NoHints) -> Finding:
-    """Why the controller does not know how the Service asks: a gate that is off, or its release."""
+    """Return why the controller does not know the request: a gate that is off, or its release."""
     features, field = case.cluster.features, case.spec.get("trafficDistribution")
     gate = next((name for name in features.gates if not features.gates[name]), "")
     if gate:
@@ -85,11 +85,11 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
         yield found("asks-for-nothing", case.decided_by.reason, remedy=case.set_field())
 
 
-# Whom does it select?
+# Which pods does it select?
 
 
 def nobody(case: Case) -> Finding | None:
-    """Why there is no endpoint that takes connections; None if there is one."""
+    """Return why no endpoint takes connections; None if one does."""
     endpoints = [each for one in case.slices for each in one.get("endpoints") or ()]
     if any(map(is_ready, endpoints)):
         return None

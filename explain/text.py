@@ -1,4 +1,4 @@
-"""A diagnosis as a person reads it: first the answer, then why, then what to do; the facts follow."""
+"""A diagnosis as text: the answer, the causes and remedies, then the facts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _MARGIN = 10
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    """Return what becomes of the connections, in a sentence."""
     first = diagnosis.findings[0] if diagnosis.findings else None
     crossing = f"connections leave their zone from {_of(diagnosis.crossing, diagnosis)}"
     if first is not None and first.cause.weight is FAILS:
@@ -66,7 +65,7 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
 
 
 def proxies(cluster: Cluster) -> Mapping[str, int]:
-    """Return by what the releases of proxies are known, images or kubelets, the most frequent first, and how often."""
+    """Return the sources of the proxies' releases, images or kubelets, with their counts, the most frequent first."""
     return dict(Counter(each.proxy for each in cluster.nodes.values()).most_common())
 
 
@@ -103,7 +102,7 @@ def _table(diagnosis: Diagnosis) -> Table:
 def supposition(
     assumed: Sequence[str], clients: str, before: Diagnosis, then: Diagnosis, bears: Sequence[Share]
 ) -> Iterator[Any]:
-    """Yield what would become of a Service, for a console."""
+    """Yield the result of assumptions, for a console."""
     metadata = before.service["metadata"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(before)}"
     yield f"If {', '.join(assumed)}: {answer(then)}"
@@ -137,7 +136,6 @@ def _bears(bears: Sequence[Share]) -> Table:
 
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return plain values."""
     metadata = diagnosis.service["metadata"]
     return {
         "namespace": metadata["namespace"],

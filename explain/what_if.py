@@ -1,8 +1,7 @@
-"""What would become of a Service under other circumstances, before anybody changes anything.
+"""Predicts the effect of a change on a Service, before anybody makes it.
 
-The reference controller computes the hints that would follow, and each node decides by them. It assumes that pods are
-ready, that the scheduler spreads pods evenly over the zones, then over their nodes, and that each component is of the
-same release.
+The reference controller computes the hints, and each node decides by them. It assumes that pods are ready, that the
+scheduler spreads them evenly over the zones and then over their nodes, and that all components have the same release.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MOST_PODS = 10_000
 
 
 def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) -> Cluster:
-    """Return the cluster as it would be. Raises `UsageError` for what cannot be supposed."""
+    """Return the cluster under these assumptions. Raises `UsageError` for an invalid one."""
     objects, version = cluster.objects, ""
     changes: dict[str, Callable[[Objects, str], Objects]] = {
         FIELD: lambda seen, value: _patched(seen, name, trafficDistribution=value or None),
@@ -92,7 +91,7 @@ def _without_zone(objects: Objects, zone: str) -> Objects:
     gone = {each["metadata"]["name"] for each in objects.nodes if node_zone(each) == zone}
     if not gone:
         there = ", ".join(sorted({node_zone(each) for each in objects.nodes} - {""}))
-        raise UsageError(f"--if without-zone={zone}: no node is in it; there are {there or 'no zones'}")
+        raise UsageError(f"--if without-zone={zone}: no node is in this zone; there are {there or 'no zones'}")
     nodes = [each for each in objects.nodes if each["metadata"]["name"] not in gone]
     slices = [_without(each, gone) for each in objects.endpointslices]
     return replace(objects, nodes=nodes, endpointslices=slices)
@@ -104,7 +103,7 @@ def _without(endpoint_slice: Object, gone: set[str]) -> Object:
 
 
 def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
-    """Return the objects with so many pods: further ones where there are fewest, or fewer where there are most."""
+    """Return the objects with this number of pods: added where there are fewest, removed where there are most."""
     nodes = {each["metadata"]["name"]: node_zone(each) for each in objects.nodes if counts(each, features)}
     if not nodes:
         raise UsageError("--if scale: no node is ready")
@@ -174,10 +173,10 @@ def _version(text: str) -> str:
 
 
 def _hinted(cluster: Cluster, name: ServiceName) -> Objects:
-    """Return the objects with the hints that the controller would give to the endpoints of a Service."""
+    """Return the objects with the hints that the controller would write for a Service."""
     service, nodes = cluster.services[name], {each["metadata"]["name"]: each for each in cluster.objects.nodes}
     if not service["spec"].get("selector"):
-        return cluster.objects  # its slices are somebody else's
+        return cluster.objects  # another controller writes its slices
     mine = cluster.slices.get(name, ())
     others = [each for each in cluster.objects.endpointslices if _of(each) != name]
     pods = [_pod(each, number, service) for number, each in enumerate(_pods_of(mine))]
@@ -199,7 +198,6 @@ def _plain(endpoint: Object) -> Object:
 
 
 def _pods_of(slices: Sequence[Object]) -> list[list[Object]]:
-    """Group the endpoints of all families by pod."""
     found: dict[str, list[Object]] = defaultdict(list)
     for one in slices:
         for each in one.get("endpoints") or ():

@@ -78,12 +78,10 @@ class EmulatedAgnhost:
         self._loop.after(0, self._terminated.set)
 
     def kill(self) -> None:
-        """End at once, as with SIGKILL."""
         self._loop.after(0, self._killed.set)
         self.terminate()
 
     def drop(self) -> None:
-        """End at once, without a call of `ended`."""
         self._future.cancel()
 
     async def _serve(self, opened: Sequence[socket.socket], ended: Callable[[int], None]) -> None:

@@ -20,7 +20,6 @@ class EventLoop:
         self.thread = threading.Thread(target=self._loop.run_forever, name="kubelet-loop", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self.thread.start()
 
     def close(self) -> None:

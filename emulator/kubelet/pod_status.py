@@ -28,7 +28,6 @@ class ContainerState:
 
     @property
     def runs(self) -> bool:
-        """True if it runs."""
         return "running" in self.state
 
     @property
@@ -103,7 +102,6 @@ def _initialized(init: Sequence[ContainerState]) -> Object:
 
 
 def phase_of(containers: Sequence[ContainerState]) -> str:
-    """Return the pod's phase."""
     codes = [each.exit_code for each in containers]
     if all(code is not None for code in codes):
         return "Failed" if any(codes) else "Succeeded"

@@ -45,15 +45,12 @@ class RunningProgram:
         self._future = loop.spawn(self._follow(outputs, log, ended))
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
         self._process.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self._process.signal(signal.SIGKILL)
 
     def drop(self) -> None:
-        """End it at once, without a call of `ended`."""
         self._future.cancel()
 
     async def _follow(self, outputs: Mapping[int, str], log: ContainerLog, ended: Callable[[int], None]) -> None:

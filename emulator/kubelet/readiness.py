@@ -48,7 +48,6 @@ class Readiness:
 
     @property
     def ready(self) -> bool:
-        """True if the container is ready."""
         return self._good and not self._stopped
 
     def stop(self) -> None:

@@ -2,7 +2,8 @@
 
 Its arguments are a socket, and the sandbox as JSON: host name, files (texts by path) and programs. It answers with
 an empty line, or the error. Then each message is a program to start, with four descriptors (stdin, stdout, stderr,
-report), or a signal for one. To the report goes a line with the process id, or `!` and the error, then the exit code.
+report), or a signal for one. It writes to the report a line with the process id, or `!` and the error, and then the
+exit code.
 
 It ends when the other side of the socket is closed, and the kernel kills all processes of its PID namespace with it.
 

@@ -207,9 +207,9 @@ REFUSED = {
     "no address": (["shop/headless", "--probe"], "is headless: it has no address in this cluster"),
     "an address": (["10.96.0.1", "--probe"], "10.96.0.1"),
     "no Service": (["shop/nobody", "--probe"], "it has closed"),
-    "files": (["shop/web", "--probe", "--from", "x"], "one Service of a cluster that runs"),
-    "all": (["--all", "--probe"], "one Service of a cluster that runs"),
-    "a supposition": (["shop/web", "--probe", "--if", "scale=2"], "one Service of a cluster that runs"),
+    "files": (["shop/web", "--probe", "--from", "x"], "one Service of a running cluster"),
+    "all": (["--all", "--probe"], "one Service of a running cluster"),
+    "a supposition": (["shop/web", "--probe", "--if", "scale=2"], "one Service of a running cluster"),
 }
 
 
@@ -236,7 +236,7 @@ def test_an_address_that_the_service_has_given_up_is_not_asked(
     monkeypatch.setattr(Clients, "make", make_and_lose)
     result = explain("shop/web", "--probe")
     monkeypatch.undo()
-    assert (result.exit_code, "nothing else is asked" in result.output) == (4, True), result.output
+    assert (result.exit_code, "nothing else is probed" in result.output) == (4, True), result.output
     assert list(differences(before, snapshot(backend.api))) == []
 
 

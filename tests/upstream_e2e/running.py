@@ -58,8 +58,9 @@ class Suite:
 
     @classmethod
     def of(cls, version: str, *, seed: int = 1) -> Suite:
-        """Find them in the cache; "" is the newest. Raises `UnavailableError` with the remedy."""
+        """Find them in the cache; "" is the newest. Raises `UnavailableError` with the remedy, also without agnhost."""
         e2e = find_entry("e2e", version)
+        find_entry("agnhost")  # which pods of the specs run
         return cls(str(e2e.version), e2e.path, find_entry("kubectl", str(e2e.version)).path, seed)
 
     def names(self, groups: Collection[str]) -> list[str]:

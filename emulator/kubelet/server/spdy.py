@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from emulator.kubelet.server.streams import Incoming, Wire
+from emulator.kubelet.server.streams import Stream, Wire
 
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
 _CONTROL = 0x80030000  # a control frame of version 3, without its kind
@@ -49,31 +49,24 @@ DICTIONARY = (
 """The dictionary that the compression of headers starts with (section 2.6.10.1)."""
 
 
-class SpdyStream:
-    """One stream of a connection; see `Stream`."""
+class SpdyStream(Stream):
+    """One stream of a connection. Names of `headers` have small letters."""
 
     def __init__(self, number: int, headers: Mapping[str, str], wire: Wire) -> None:
-        """Names of `headers` have small letters."""
+        super().__init__()
         self.number = number
         self.headers = headers
-        self.incoming = Incoming()
         self.ended = False
         """True if nothing more can be sent: by `end`, or because the client has reset the stream."""
         self._wire = wire
 
-    async def read(self) -> bytes:
-        """Return some bytes; none at the end."""
-        return await self.incoming.get()
-
     async def write(self, data: bytes) -> None:
-        """Send bytes, unless the stream has ended."""
         for begin in range(0, len(data), _CHUNK):
             if not self.ended:
                 chunk = data[begin : begin + _CHUNK]
                 await self._wire.write(struct.pack("!II", self.number, len(chunk)) + chunk)
 
     async def end(self) -> None:
-        """Send the end of the stream."""
         if not self.ended:
             self.ended = True
             await self._wire.write(struct.pack("!II", self.number, _FIN << 24))
@@ -83,14 +76,10 @@ class SpdyStream:
         self.broken()
         await self._wire.write(_control(_RST_STREAM, struct.pack("!II", self.number, _CANCEL)))
 
-    def ignore(self) -> None:
-        """Drop what came, and what comes."""
-        self.incoming.ignore()
-
     def broken(self) -> None:
-        """Note that it has ended in both directions."""
+        """Record that it has ended in both directions."""
         self.ended = True
-        self.incoming.finish()
+        self.finish()
 
 
 class SpdyConnection:
@@ -149,7 +138,7 @@ class SpdyConnection:
         if kind == _SYN_STREAM:  # stream, the stream that it belongs to, priority, slot
             stream = self._streams[number] = SpdyStream(number, self._headers(payload[10:]), self._wire)
             if last:
-                stream.incoming.finish()
+                stream.finish()
             empty = self._compressor.compress(bytes(4)) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
             await self._wire.write(_control(_SYN_REPLY, struct.pack("!I", number) + empty))
             self._opened.put_nowait(stream)
@@ -163,9 +152,9 @@ class SpdyConnection:
 
     async def _take_data(self, number: int, data: bytes, last: bool) -> None:
         if (stream := self._streams.get(number)) is not None:
-            await stream.incoming.put(data)
+            await stream.put(data)
             if last:
-                stream.incoming.finish()
+                stream.finish()
 
     def _headers(self, packed: bytes) -> dict[str, str]:
         block = self._decompressor.decompress(packed, _MOST_HEADERS)
@@ -188,11 +177,9 @@ class UpgradedWire:
         """What the handler of the request returns in the end."""
 
     async def read(self) -> bytes:
-        """Return some bytes; none at the end."""
         return await self._reader.read(_CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """Send bytes."""
         await self.response.write(data)
 
 
@@ -226,12 +213,10 @@ class _Feeder:
         self._reader = reader
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Take bytes; return that there may be more."""
         self._reader.feed_data(data)
-        return False, b""
+        return False, b""  # it takes more
 
     def feed_eof(self) -> None:
-        """Note that the client has gone."""
         self._reader.feed_eof()
 
 

@@ -34,24 +34,8 @@ class Wire(Protocol):
         """Send bytes; waits while the other side does not read. Raises `ConnectionError` if it has gone."""
 
 
-class Stream(Protocol):
-    """One stream of a connection."""
-
-    async def read(self) -> bytes:
-        """Return some bytes; none at the end."""
-
-    async def write(self, data: bytes) -> None:
-        """Send bytes; waits while the other side does not read. Raises `ConnectionError` if it has gone."""
-
-    async def end(self) -> None:
-        """Say that nothing more is sent. Raises `ConnectionError`."""
-
-    def ignore(self) -> None:
-        """Drop what came, and what comes."""
-
-
-class Incoming:
-    """What came for one stream."""
+class Stream:
+    """One stream of a connection: a queue for what came, and a way to send."""
 
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
@@ -61,22 +45,7 @@ class Incoming:
         self._readable, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
 
-    async def put(self, data: bytes) -> None:
-        """Add bytes when there is room."""
-        await self._room.wait()
-        if data and not self._unwanted and not self._over:
-            self._chunks.append(data)
-            self._size += len(data)
-            self._readable.set()
-            if self._size >= _MOST:
-                self._room.clear()
-
-    def finish(self) -> None:
-        self._over = True
-        self._readable.set()
-        self._room.set()
-
-    async def get(self) -> bytes:
+    async def read(self) -> bytes:
         """Return some bytes; none at the end."""
         while not self._chunks and not self._over:
             self._readable.clear()
@@ -88,11 +57,34 @@ class Incoming:
         self._room.set()
         return data
 
+    async def write(self, data: bytes) -> None:
+        """Send bytes; waits while the other side does not read. Raises `ConnectionError` if it has gone."""
+        raise NotImplementedError
+
+    async def end(self) -> None:
+        """Send the end of the stream, if the protocol has one. Raises `ConnectionError`."""
+
     def ignore(self) -> None:
         """Drop what came, and what comes."""
         self._unwanted = True
         self._chunks.clear()
         self._size = 0
+        self._room.set()
+
+    async def put(self, data: bytes) -> None:
+        """Add bytes that came, when there is room."""
+        await self._room.wait()
+        if data and not self._unwanted and not self._over:
+            self._chunks.append(data)
+            self._size += len(data)
+            self._readable.set()
+            if self._size >= _MOST:
+                self._room.clear()
+
+    def finish(self) -> None:
+        """Record that nothing more comes."""
+        self._over = True
+        self._readable.set()
         self._room.set()
 
 
@@ -113,39 +105,26 @@ class WebSocketWire:
         self._websocket = websocket
 
     async def read(self) -> bytes:
-        """Return the bytes of a message; none at the end."""
         while (message := await self._websocket.receive()).type in {WSMsgType.BINARY, WSMsgType.TEXT}:
             if message.type is WSMsgType.BINARY and message.data:
                 return bytes(message.data)
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Send a message."""
         await self._websocket.send_bytes(data)
 
 
-class Channel:
-    """One channel of a WebSocket; see `Stream`."""
+class Channel(Stream):
+    """One channel of a WebSocket, with which it ends."""
 
     def __init__(self, number: int, websocket: web.WebSocketResponse) -> None:
+        super().__init__()
         self._number = bytes([number])
-        self.incoming = Incoming()
         self._websocket = websocket
 
-    async def read(self) -> bytes:
-        """Return some bytes; none at the end."""
-        return await self.incoming.get()
-
     async def write(self, data: bytes) -> None:
-        """Send bytes; no bytes are a message, too."""
+        """Send bytes; an empty message is sent, too."""
         await self._websocket.send_bytes(self._number + data)
-
-    async def end(self) -> None:
-        """Do nothing: a server's channels end with the WebSocket."""
-
-    def ignore(self) -> None:
-        """Drop what came, and what comes."""
-        self.incoming.ignore()
 
 
 class Channels:
@@ -164,11 +143,11 @@ class Channels:
                     for number in data[1:2]:
                         self._finish(number)
                 elif data and data[0] < len(self.every):
-                    await self.every[data[0]].incoming.put(data[1:])
+                    await self.every[data[0]].put(data[1:])
         finally:
             for number in range(len(self.every)):
                 self._finish(number)
 
     def _finish(self, number: int) -> None:
         if number < len(self.every):
-            self.every[number].incoming.finish()
+            self.every[number].finish()
