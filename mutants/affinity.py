@@ -11,10 +11,10 @@ from mutants.data_planes import edited
 from mutants.decisions import Wrong, proxy_deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from reference.proxy import ServiceProxy, uapi
+from reference.proxy.base_rules import Chain
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import number
 from reference.proxy.ruleset import Endpoint, Entries, RuleAction, ServiceAddress, Sticky, render
-from reference.proxy.skeleton import Chain
 from reference.proxy.state import State
 
 FOR_EVER = 86_400  # seconds

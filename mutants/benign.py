@@ -21,11 +21,11 @@ from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
+from reference.proxy.base_rules import Chain, Rule, address_length, load_source
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import Message, attribute, nested, number, text
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import LOCAL_LIST, Entries, RuleAction, Ruleset, render
-from reference.proxy.skeleton import Chain, Rule, address_length, load_source
 from reference.proxy.state import State
 
 DELAY = 0.2  # seconds

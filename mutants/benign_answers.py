@@ -12,9 +12,9 @@ from mutants.data_planes import edited
 from mutants.mutant import Mutant
 from reference.proxy import expressions as nft
 from reference.proxy import uapi
+from reference.proxy.base_rules import Chain, Rule
 from reference.proxy.decision import Family
 from reference.proxy.netlink import attribute, number
-from reference.proxy.skeleton import Chain, Rule
 
 _CODES = {"host-unreachable": {"IPv4": 1, "IPv6": 3}, "admin-prohibited": {"IPv4": 13, "IPv6": 1}}
 """Of ICMP and ICMPv6, as `reject with icmpx` of nft chooses them."""

@@ -22,13 +22,13 @@ from mutants.mutant import Mutant
 from reference.client import Event, Key, Object, key_of
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
+from reference.proxy.base_rules import Chain, Rule
 from reference.proxy.conntrack import Conntrack
 from reference.proxy.decision import Family
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import KernelError, NftSocket, attributes, nested
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Ruleset, Sticky
-from reference.proxy.skeleton import Chain, Rule
 
 TCP = 6
 _TRANSPORT = uapi.NFT_PAYLOAD_TRANSPORT_HEADER

@@ -20,6 +20,16 @@ from mutants.shares import AsRendered, one_endpoint_twice
 from reference.apiserver.api import SERVICE_CIDRS
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
+from reference.proxy.base_rules import (
+    TABLE,
+    Chain,
+    Rule,
+    address_length,
+    load_destination,
+    load_service_address,
+    load_source,
+    second_field,
+)
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number
 from reference.proxy.nftables import STAGING, KernelTable, Messages
@@ -33,16 +43,6 @@ from reference.proxy.ruleset import (
     ServiceAddress,
     Sticky,
     render,
-)
-from reference.proxy.skeleton import (
-    TABLE,
-    Chain,
-    Rule,
-    address_length,
-    load_destination,
-    load_service_address,
-    load_source,
-    second_field,
 )
 from reference.proxy.state import State
 from reference.proxy.table import actions

@@ -126,7 +126,7 @@ class _Weightless(ServiceProxy):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        make = self._listening._check
+        make = self._listeners._check
 
         def check(*which: Any) -> Callable[[str], Response]:
             right = make(*which)
@@ -137,7 +137,7 @@ class _Weightless(ServiceProxy):
 
             return answer
 
-        self._listening._check = check  # type: ignore[assignment, method-assign]
+        self._listeners._check = check  # type: ignore[assignment, method-assign]
 
 
 def _always_eligible(_: str, response: Response) -> Response:

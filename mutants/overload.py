@@ -12,11 +12,11 @@ from mutants.mutant import NO_ANSWER, REACHED, Mutant
 from mutants.shares import AsRendered
 from reference.proxy import ServiceProxy
 from reference.proxy import expressions as nft
+from reference.proxy.base_rules import Chain, Rule
 from reference.proxy.decision import Decision, Family, Forward, ServicePort
 from reference.proxy.netlink import attribute, nested, number
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Entries, Sticky, render
-from reference.proxy.skeleton import Chain, Rule
 
 MUCH = 90  # open connections by the rules of a node
 SPILL = "one more under load"

@@ -14,7 +14,7 @@ from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.kinds import Strategy, strategies
 from reference.apiserver.patches import MERGE
 from reference.apiserver.pools import AddressPool, Pools
-from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
+from reference.apiserver.registry import NAMESPACES, Call, ObjectRef, Registry
 from reference.apiserver.selectors import select
 from reference.apiserver.store import Change, Store
 from reference.client import Event, Object
@@ -83,12 +83,12 @@ class ApiServer:
         self, resource: str, namespace: str, name: str, patch: Any, *, content_type: str = MERGE, subresource: str = ""
     ) -> Object:
         """Change an object by a JSON patch, a JSON merge patch or a strategic merge patch, told by its media type."""
-        target = Target(resource, namespace, name, subresource)
+        target = ObjectRef(resource, namespace, name, subresource)
         return patching.patch(self.registry, target, content_type, writes.private(patch), Call()).object
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
         """Delete an object; one that has a grace period (a pod on a node) is marked, and gone with a grace of 0."""
-        deletion.delete(self.registry, Target(resource, namespace, name), DeleteOptions(grace_seconds), Call())
+        deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Call())
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
         """See `reference.client.Client.subscribe`; ends with `Subscription.close`."""

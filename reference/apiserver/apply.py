@@ -14,8 +14,8 @@ from typing import Any
 from reference.apiserver import managed_fields, status, writes
 from reference.apiserver.field_sets import FieldPath, flatten, item_key, shown, value_key
 from reference.apiserver.kinds import Strategy
-from reference.apiserver.registry import Call, Registry, Target
-from reference.apiserver.schema import ListRule, ListRules, list_rules
+from reference.apiserver.merge_rules import ListRule, ListRules, list_rules
+from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
 from reference.client import Object
 
@@ -28,7 +28,7 @@ class Applied:
     created: bool
 
 
-def apply(registry: Registry, target: Target, config: Any, call: Call, *, force: bool) -> Applied:
+def apply(registry: Registry, target: ObjectRef, config: Any, call: Call, *, force: bool) -> Applied:
     """Apply `config`, which must be private to this call. Raises `ApiError`: 400, 404, 409, 415, 422."""
     strategy = registry.strategy(target.resource)
     if target.view is not None:
@@ -48,7 +48,7 @@ def apply(registry: Registry, target: Target, config: Any, call: Call, *, force:
         return Applied(stored, created=False)
 
 
-def _checked(config: Any, target: Target, strategy: Strategy) -> Object:
+def _checked(config: Any, target: ObjectRef, strategy: Strategy) -> Object:
     if not isinstance(config, dict) or not isinstance(config.get("metadata", {}), dict):
         raise status.bad_request("an applied configuration must be an object")
     if config.get("metadata", {}).get("managedFields"):
@@ -70,7 +70,7 @@ def _reset(config: Object, path: tuple[str, ...]) -> None:
     config.pop(name, None)
 
 
-def _create(registry: Registry, target: Target, config: Object, call: Call) -> Stored:
+def _create(registry: Registry, target: ObjectRef, config: Object, call: Call) -> Stored:
     fields = flatten(config, list_rules(config["kind"]))
     owner = managed_fields.new_owner(call.manager, "Apply", "", fields, config)
     config["metadata"]["managedFields"] = managed_fields.write([owner])

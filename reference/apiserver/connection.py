@@ -20,7 +20,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 
 from reference.apiserver.handlers import Response
-from reference.apiserver.incoming import Incoming
+from reference.apiserver.http_request import HttpRequest
 
 MAX_HEAD_BYTES = 8 * 1024
 MAX_BODY_BYTES = 256 * 1024
@@ -43,7 +43,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        answer: Callable[[Incoming], Response | None],
+        answer: Callable[[HttpRequest], Response | None],
         others: Callable[[], asyncio.Protocol],
         connections: set[Connection],
     ) -> None:
@@ -142,11 +142,11 @@ class Head:
     headers: Mapping[str, str]
     length: int
 
-    def with_body(self, rest: bytes) -> Incoming:
+    def with_body(self, rest: bytes) -> HttpRequest:
         """Return the request with the body at the start of `rest`."""
         pairs = (each.partition("=") for each in reversed(self.query.split("&")))  # the first of a name counts
         query = {name: value for name, _, value in pairs if name}
-        return Incoming(self.method, self.path, self.query, query, self.headers, rest[: self.length])
+        return HttpRequest(self.method, self.path, self.query, query, self.headers, rest[: self.length])
 
 
 def parse(head: bytes) -> Head | None:

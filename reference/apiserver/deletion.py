@@ -11,7 +11,7 @@ from typing import Any
 
 from reference.apiserver import status
 from reference.apiserver.kinds import Strategy
-from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
+from reference.apiserver.registry import NAMESPACES, Call, ObjectRef, Registry
 from reference.apiserver.selectors import Selection
 from reference.apiserver.store import Stored
 from reference.client import Object
@@ -37,7 +37,7 @@ class Deleted:
     remains: bool
 
 
-def delete(registry: Registry, target: Target, options: DeleteOptions, call: Call) -> Deleted:
+def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: Call) -> Deleted:
     """Delete one object. Raises `ApiError`: 403, 404, 409 (a precondition does not hold)."""
     strategy = registry.strategy(target.resource)
     with registry.store.lock:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver.schema import ListRule, ListRules
+from reference.apiserver.merge_rules import ListRule, ListRules
 from reference.client import Object
 
 FieldPath = tuple[str, ...]

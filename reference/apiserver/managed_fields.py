@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reference.apiserver.field_sets import FieldPath, decode, encode, flatten
-from reference.apiserver.schema import list_rules
+from reference.apiserver.merge_rules import list_rules
 from reference.client import Object
 from reference.objects.timestamps import timestamp
 

@@ -1,8 +1,8 @@
 """OpenAPI documents of all that is served: what kubectl needs to check a manifest and to explain a field, and more.
 
 Fields, types and descriptions are read from the models of the `kubernetes` package, which were made from Kubernetes'
-own document; merge keys come from `schema`. Importing the models takes about half a second, so it happens when a client
-first asks.
+own document; merge keys come from `merge_rules`. Importing the models takes about half a second, so it happens at the
+first request.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 import orjson
 
 from reference.apiserver import media, openapi_proto, patches, status
-from reference.apiserver.kinds import Resource, Strategy, View, releases
+from reference.apiserver.kinds import Resource, Strategy, View, versioned_fields
+from reference.apiserver.merge_rules import ListRule, list_rules
 from reference.apiserver.operations import Operation, of_resource, of_server, type_of
 from reference.apiserver.registry import Registry
-from reference.apiserver.schema import ListRule, list_rules
 from reference.client import Object
 from reference.features import Version
 
@@ -58,7 +58,7 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
         }
     }
 }
-"""Fields that releases had once and the models have no longer, by kind and path."""
+"""Fields that versioned_fields had once and the models have no longer, by kind and path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class _Models:
                 properties[path[-1]] |= _extensions(rule)
         for path, schema in _LOST.get(served.resource.kind, {}).items():
             self._beside(model, path)[path[-1]] = schema
-        for path in releases.absent(served.resource.kind, *self._release):
+        for path in versioned_fields.absent(served.resource.kind, *self._release):
             self._beside(model, path).pop(path[-1], None)
 
     def _add(self, model: str) -> None:

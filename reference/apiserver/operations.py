@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from reference.apiserver.authz import reviews
 from reference.apiserver.kinds import Resource
-from reference.apiserver.manners import reviews
 
 Body = Literal["", "object", "patch", "DeleteOptions", "Eviction", "any"] | reviews.Review
 

@@ -12,8 +12,8 @@ import jsonpatch
 import jsonpointer
 import orjson
 
-from reference.apiserver import status, strategic
-from reference.apiserver.schema import ListRules
+from reference.apiserver import status, strategic_merge
+from reference.apiserver.merge_rules import ListRules
 from reference.client import Object
 
 JSON = "application/json-patch+json"
@@ -42,7 +42,7 @@ def apply_patch(obj: Object, content_type: str, patch: Any, rules: ListRules) ->
         return merged
     if content_type == STRATEGIC:
         try:
-            return strategic.merge(obj, patch, rules)
+            return strategic_merge.merge(obj, patch, rules)
         except ValueError as error:
             raise status.bad_request(str(error)) from None
     raise status.unsupported_media(content_type, PATCH_TYPES)

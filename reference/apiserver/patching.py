@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from reference.apiserver import status, writes
+from reference.apiserver.merge_rules import list_rules
 from reference.apiserver.patches import apply_patch
-from reference.apiserver.registry import Call, Registry, Target
-from reference.apiserver.schema import list_rules
+from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
 
 
-def patch(registry: Registry, target: Target, content_type: str, value: Any, call: Call) -> Stored:
+def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, call: Call) -> Stored:
     """Patch an object; `value` must be private to this call. Raises `ApiError`: 400, 404, 409, 415, 422."""
     strategy = registry.strategy(target.resource)
     with registry.store.lock:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reference.apiserver import status
-from reference.apiserver.kinds import Allocations, Strategy, View, releases
+from reference.apiserver.kinds import Allocations, Strategy, View, versioned_fields
 from reference.apiserver.pools import Pools
 from reference.apiserver.store import Served, Store, Stored
 from reference.client import Object
@@ -36,7 +36,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ObjectRef:
     """The object that a request is about; `view` when it is addressed under a second group and version."""
 
     resource: str
@@ -123,5 +123,7 @@ class Registry:
 def _served(strategies: Mapping[str, Strategy], features: Features) -> dict[str, Served]:
     """Return, for each resource whose objects a release may not know in full, what it knows of them."""
     release = features.version, features.asked_for
-    lacks = {plural: releases.absent(each.resource.kind, *release) for plural, each in strategies.items()}
-    return {plural: functools.partial(releases.without, paths=paths) for plural, paths in lacks.items() if paths}
+    lacks = {plural: versioned_fields.absent(each.resource.kind, *release) for plural, each in strategies.items()}
+    return {
+        plural: functools.partial(versioned_fields.without, paths=paths) for plural, paths in lacks.items() if paths
+    }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reference.apiserver import status
 from reference.apiserver.kinds import Strategy, View
-from reference.apiserver.registry import Registry, Target
+from reference.apiserver.registry import ObjectRef, Registry
 
 _OF_NAMESPACE_ITSELF = frozenset({"status", "finalize"})
 
@@ -32,8 +32,8 @@ class Route:
         return self.view.api_version if self.view else self.strategy.resource.api_version
 
     @property
-    def target(self) -> Target:
-        return Target(self.resource, self.namespace, self.name, self.subresource, self.view)
+    def target(self) -> ObjectRef:
+        return ObjectRef(self.resource, self.namespace, self.name, self.subresource, self.view)
 
 
 class Routes:

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import trustme
 
 from reference.apiserver.api import ApiServer
-from reference.apiserver.gateway import Gateway
-from reference.apiserver.incoming import RequestRecord
-from reference.apiserver.manners.users import User, Users
+from reference.apiserver.authz.users import User, Users
+from reference.apiserver.http_frontend import HttpFrontend
+from reference.apiserver.http_request import RequestRecord
+from reference.apiserver.listening_port import LOOPBACK, ListeningPort, free_loopback
 from reference.apiserver.pod_access.pod_location import OpenSocket
-from reference.apiserver.port import LOOPBACK, Port, free_loopback
 from reference.client import Object
 
 _LOGGED_REQUESTS = 10_000
@@ -64,8 +64,8 @@ class HttpServer:
         self._open_socket: OpenSocket | None = None
         self._kubelet_tls = kubelet_tls
         self._users = Users(self.token)
-        self._gateway: Gateway | None = self._new_gateway(api)
-        self._ports: list[Port] = []
+        self._frontend: HttpFrontend | None = self._new_frontend(api)
+        self._ports: list[ListeningPort] = []
 
     def start(self) -> None:
         """Listen on a free port of loopback; `url` is set when this returns."""
@@ -76,7 +76,7 @@ class HttpServer:
 
     def listen(self, sock: socket.socket) -> None:
         """Serve one TCP socket more. The caller made and bound it; it belongs to the server from now on."""
-        self._call(self._listen(Port(sock)))
+        self._call(self._listen(ListeningPort(sock)))
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
         """Pass requests on to pods and kubelets (`pods/NAME:PORT/proxy`, `pods/NAME/log` and the like).
@@ -87,8 +87,8 @@ class HttpServer:
         get 503.
         """
         self._open_socket = open_socket
-        if (gateway := self._gateway) is not None:
-            gateway.reach_pods(open_socket)
+        if (frontend := self._frontend) is not None:
+            frontend.reach_pods(open_socket)
 
     def add_user(self, name: str, rules: Sequence[Object] = (), *, seconds: float = float("inf")) -> str:
         """Return a token for a user who may do what `rules` say in the whole cluster.
@@ -110,7 +110,7 @@ class HttpServer:
         if self.thread.is_alive():
             self._call(self._replace(api))
         else:
-            self._gateway = self._new_gateway(api)
+            self._frontend = self._new_frontend(api)
 
     def stop(self) -> None:
         """End all watches and connections, and the thread. Once is enough, more does no harm."""
@@ -128,8 +128,8 @@ class HttpServer:
 
     def end_watches(self) -> None:
         """End every watch as a server does when it goes away for a moment; clients are expected to come back."""
-        if (gateway := self._gateway) is not None:
-            self._loop.call_soon_threadsafe(gateway.hub.end_all)
+        if (frontend := self._frontend) is not None:
+            self._loop.call_soon_threadsafe(frontend.hub.end_all)
 
     def kubeconfig(self, *, url: str = "", token: str = "") -> dict[str, Any]:
         """A kubeconfig for this server; `url` when the client reaches it at one of the other sockets.
@@ -158,10 +158,10 @@ class HttpServer:
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def _new_gateway(self, api: ApiServer | None) -> Gateway | None:
+    def _new_frontend(self, api: ApiServer | None) -> HttpFrontend | None:
         if api is None:
             return None
-        return Gateway(
+        return HttpFrontend(
             api,
             self._loop,
             log=self._log,
@@ -172,25 +172,25 @@ class HttpServer:
             kubelet_tls=self._kubelet_tls,
         )
 
-    async def _listen(self, port: Port) -> None:
+    async def _listen(self, port: ListeningPort) -> None:
         self._ports.append(port)
-        if self._gateway is None:
+        if self._frontend is None:
             await port.rest()
         else:
-            await port.listen(self._gateway.protocol, self._tls)
+            await port.listen(self._frontend.protocol, self._tls)
 
     async def _replace(self, api: ApiServer | None) -> None:
         await self._end()
-        self._gateway = self._new_gateway(api)
-        if self._gateway is not None:
+        self._frontend = self._new_frontend(api)
+        if self._frontend is not None:
             for port in self._ports:
-                await port.listen(self._gateway.protocol, self._tls)
+                await port.listen(self._frontend.protocol, self._tls)
 
     async def _end(self) -> None:
         for port in self._ports:
             await port.rest()
-        if self._gateway is not None:
-            await self._gateway.close()
+        if self._frontend is not None:
+            await self._frontend.close()
         for port in self._ports:
             await port.hang_up()
 

@@ -2,7 +2,7 @@
 
 Four can decide: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
 and KEP-3015 (each endpoint is for its own place), a plug-in that the field names, or nobody. The annotation wins over
-the field. For its own place an endpoint needs only itself; heuristics need all of a family at once, see `hinting`.
+the field. For its own place an endpoint needs only itself; heuristics need all of a family at once, see `hinters`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A write of a slice is sent to every node of a cluster, so a slice is rewritten only when something in it changed, and
 new endpoints go first where a rewrite is due anyway, then into one slice with room for all that is left, and only then
-into new ones. Slices are never evened out. Which hints endpoints have is decided afterwards: see `hinting`.
+into new ones. Slices are never evened out. Which hints endpoints have is decided afterwards: see `hinters`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from reference.client import Object
 from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.desired import Desired, LeftOut, Memo, desired_endpoints
 from reference.endpointslice.endpoints import AddressType, address_types, port_key
-from reference.endpointslice.hinting import hinter
+from reference.endpointslice.hinters import hinter
 from reference.endpointslice.hints import Mechanism, NoHints, Plugin, mechanism
 from reference.endpointslice.labels import slice_labels
 from reference.endpointslice.node_level import GATE, NodeHints, NodeLevel

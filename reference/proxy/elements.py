@@ -12,14 +12,14 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reference.proxy import uapi
+from reference.proxy.balancing_chains import chain_name, ranges_name
+from reference.proxy.base_rules import SetSpec
 from reference.proxy.changes import Element, EndpointElement, IdentityElement, MarkElement, RangesElement
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict, verdict_data
 from reference.proxy.flows import AWAITED
 from reference.proxy.netlink import attribute, attributes, nested, number
 from reference.proxy.ruleset import Endpoint, ServiceAddress
-from reference.proxy.selection import chain_name, ranges_name
-from reference.proxy.skeleton import SetSpec
 
 MOST_BYTES = 0xFFFF - 4
 """The most bytes in one list of elements: the length of an attribute has 16 bits."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 from reference.proxy import uapi
+from reference.proxy.balancing_chains import action_chain, ranges_chain
+from reference.proxy.base_rules import MARK, TABLE, Chain, SetSpec, fixed_chains, set_specs
 from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, RangesElement, forwarding
 from reference.proxy.decision import Family
 from reference.proxy.elements import (
@@ -26,8 +28,6 @@ from reference.proxy.elements import (
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number, text
 from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky, first_index, mark, marks
-from reference.proxy.selection import action_chain, ranges_chain
-from reference.proxy.skeleton import MARK, TABLE, Chain, SetSpec, fixed_chains, set_specs
 from reference.proxy.table import actions
 
 MOST_ELEMENT_BYTES = 2 * 96

@@ -21,14 +21,14 @@ from reference.proxy.acknowledgement import Acknowledgement
 from reference.proxy.decision import Behaviour, Decision, Family
 from reference.proxy.health import TIMEOUT_SECONDS, Health
 from reference.proxy.kernel import Kernel
-from reference.proxy.listening import HEALTH_PORT, METRICS_PORT, Listening
+from reference.proxy.listeners import HEALTH_PORT, METRICS_PORT, Listeners
 from reference.proxy.locator_labels import LocatorLabels
 from reference.proxy.metrics import Metrics
 from reference.proxy.netlink import KernelError, NftSocket
+from reference.proxy.nft_text import text
 from reference.proxy.nftables import KernelTable
 from reference.proxy.objects import UNREADABLE
 from reference.proxy.state import State
-from reference.proxy.text import text
 from reference.serving import Serving
 
 RESOURCES = ("services", "endpointslices", "nodes")
@@ -80,7 +80,7 @@ class ServiceProxy:
         self._own_serving = None
         if serving is None:
             serving = self._own_serving = Serving()
-        self._listening = Listening(serving, self._health.healthy, self._fail)
+        self._listeners = Listeners(serving, self._health.healthy, self._fail)
         self.registry = self._metrics.registry
         self._lock = threading.Lock()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -173,13 +173,13 @@ class ServiceProxy:
             self._fail("the proxy ends, through a fault of its own", error)
             raise
         finally:
-            self._listening.close()
+            self._listeners.close()
 
     def _follow(self) -> None:
         waiting = False
         if self._subscription is not None:
-            self._listening.serve(HEALTH_PORT, self._health.answer)
-            self._listening.serve(METRICS_PORT, self._metrics.answer)
+            self._listeners.serve(HEALTH_PORT, self._health.answer)
+            self._listeners.serve(METRICS_PORT, self._metrics.answer)
         while True:
             events = self._take(self._patience(waiting))
             if None in events:
@@ -245,7 +245,7 @@ class ServiceProxy:
         self._health.updated(self._in_work)
         self._in_work = 0
         health_checks, self._state.health_checks = self._state.health_checks, {}
-        self._listening.follow(health_checks)
+        self._listeners.follow(health_checks)
         if self._acknowledgement is not None:
             self._acknowledgement.in_kernel()
 

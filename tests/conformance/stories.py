@@ -19,7 +19,7 @@ from reference.client import Client, Event, Object
 from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy import proxy as proxies
-from reference.proxy.listening import Listening
+from reference.proxy.listeners import Listeners
 from reference.proxy.ruleset import RuleAction, Sticky
 from reference.proxy.state import FAMILIES, State
 
@@ -251,7 +251,7 @@ def _no_system() -> Iterator[None]:
     """Proxies that are made in here have no kernel, no sockets and no thread."""
     with (
         mock.patch.object(proxies, "Kernel", _Kernel),
-        mock.patch.object(Listening, "_listen", lambda self, port: self._open.setdefault(port, [])),
+        mock.patch.object(Listeners, "_listen", lambda self, port: self._open.setdefault(port, [])),
         mock.patch.object(proxies.threading, "Thread", _Thread),
     ):
         yield
@@ -300,7 +300,7 @@ def _seen(proxy: ServiceProxy, *, told: bool) -> Seen:
         for service, ranges in rules.ranges.items():
             found["source ranges", service] = ranges
     found["stale",] = frozenset(proxy._kernel.stale)  # type: ignore[attr-defined]
-    for port, handlers in proxy._listening._wanted.items():
+    for port, handlers in proxy._listeners._wanted.items():
         for each, handler in handlers.items():
             code, headers, body = handler("/")
             found["health check port", port, each] = code, {**headers}, json.loads(body)["localEndpoints"]

@@ -18,9 +18,9 @@ from mutants import BENIGN, MUTANTS, Mutant
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
+from reference.proxy.balancing_chains import action_chain
+from reference.proxy.base_rules import fixed_chains
 from reference.proxy.ruleset import LOCAL_LIST
-from reference.proxy.selection import action_chain
-from reference.proxy.skeleton import fixed_chains
 from reference.proxy.state import FAMILIES
 from tests.conformance.seen import ROOT, Outcome, Seen, folder, summary
 from tests.conformance.trials import SCENARIOS, Trial, fewer_probes, time_scaled

@@ -15,9 +15,9 @@ import pytest
 
 from mutants import MUTANTS, Mutant
 from reference.proxy import ServiceProxy
+from reference.proxy.balancing_chains import action_chain
+from reference.proxy.base_rules import Chain, fixed_chains
 from reference.proxy.ruleset import LOCAL_LIST
-from reference.proxy.selection import action_chain
-from reference.proxy.skeleton import Chain, fixed_chains
 from reference.proxy.state import FAMILIES
 from tests.conformance import test_differences, test_differences_of_changes, test_rates
 from tests.conformance.answers import REFERENCE

@@ -9,7 +9,6 @@ from typing import Any
 from reference.apiserver.kinds import addresses, columns, errors, metadata, names, ports
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.releases import NODE_HINTS
 from reference.apiserver.kinds.shapes import (
     BOOLEAN,
     INTEGER,
@@ -20,6 +19,7 @@ from reference.apiserver.kinds.shapes import (
     of_object,
 )
 from reference.apiserver.kinds.strategy import NEWEST, Resource, Strategy
+from reference.apiserver.kinds.versioned_fields import NODE_HINTS
 from reference.client import Object
 from reference.features import Features
 

@@ -1,4 +1,4 @@
-"""The fields of a Service; `releases` has those that not every release has."""
+"""The fields of a Service; `versioned_fields` has those that not every release has."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from reference.apiserver.kinds import (
     errors,
     metadata,
     names,
-    releases,
     service_defaults,
     service_update,
     service_validation,
+    versioned_fields,
 )
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.service_fields import (
@@ -30,7 +30,7 @@ from reference.client import Object
 from reference.features import Features
 
 _DISTRIBUTION = "spec.trafficDistribution"
-_GATED = tuple(field for field in releases.fields_of("Service") if field.gate)
+_GATED = tuple(field for field in versioned_fields.fields_of("Service") if field.gate)
 
 
 class Services(Strategy):

@@ -2,7 +2,7 @@
 
 Without this a misspelt field would be stored, and a number where a text belongs would be found out by a crash. The
 released server drops what it does not know (and warns, or refuses when asked to be strict), and answers 400 to a wrong
-type; an older server drops the fields of newer ones in the same way (`releases` has the table).
+type; an older server drops the fields of newer ones in the same way (`versioned_fields` has the table).
 """
 
 from __future__ import annotations

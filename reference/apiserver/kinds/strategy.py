@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from reference.apiserver.kinds import columns, metadata, names, releases, shapes
+from reference.apiserver.kinds import columns, metadata, names, shapes, versioned_fields
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.client import Object
@@ -166,7 +166,7 @@ def _shape_in(kind: type[Strategy], features: Features) -> tuple[shapes.Shape, C
     key = kind, features.version, features.asked_for
     found = _SHAPES.get(key)
     if found is None:
-        shape = releases.without(kind.shape, releases.absent(kind.resource.kind, *key[1:]))
+        shape = versioned_fields.without(kind.shape, versioned_fields.absent(kind.resource.kind, *key[1:]))
         found = _SHAPES[key] = shape, shapes.fits(shape)
     return found
 

@@ -7,11 +7,11 @@ import pytest
 from reference.apiserver import ApiServer
 from reference.apiserver.apply import apply
 from reference.apiserver.field_sets import decode, encode
-from reference.apiserver.registry import Call, Target
+from reference.apiserver.registry import Call, ObjectRef
 from reference.apiserver.writes import private
 from reference.client import ApiError
 
-TARGET = Target("services", "default", "web")
+TARGET = ObjectRef("services", "default", "web")
 
 
 def service(**spec: Any) -> dict[str, Any]:

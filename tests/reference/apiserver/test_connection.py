@@ -6,14 +6,14 @@ import pytest
 
 from reference.apiserver.connection import MAX_BODY_BYTES, Connection, encode, parse
 from reference.apiserver.handlers import Response
-from reference.apiserver.incoming import Incoming
+from reference.apiserver.http_request import HttpRequest
 from tests.reference.apiserver.transports import Others, Recorder
 
 GET = b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-def connected(answered: list[Incoming], others: Others) -> tuple[Connection, Recorder]:
-    def answer(asked: Incoming) -> Response | None:
+def connected(answered: list[HttpRequest], others: Others) -> tuple[Connection, Recorder]:
+    def answer(asked: HttpRequest) -> Response | None:
         answered.append(asked)
         return None if asked.streams else Response(200, b"{}")
 
@@ -58,7 +58,7 @@ def test_a_plain_request_is_read_with_its_first_value_of_a_name() -> None:
 
 
 def test_requests_in_pieces_and_several_at_once_are_answered_in_order() -> None:
-    answered: list[Incoming] = []
+    answered: list[HttpRequest] = []
     connection, transport = connected(answered, Others())
     stream = GET + b"PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody" + GET
     for at in range(0, len(stream), 7):
@@ -76,7 +76,7 @@ def test_a_read_goes_on_where_the_one_before_it_ended() -> None:
 
 
 def test_a_watch_and_all_after_it_go_to_aiohttp() -> None:
-    answered: list[Incoming] = []
+    answered: list[HttpRequest] = []
     connection, transport = connected(answered, others := Others())
     watch = b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: a\r\n\r\n"
     receive(connection, GET + watch + GET)
@@ -86,7 +86,7 @@ def test_a_watch_and_all_after_it_go_to_aiohttp() -> None:
 
 
 def test_nothing_is_worked_on_while_the_client_does_not_read() -> None:
-    answered: list[Incoming] = []
+    answered: list[HttpRequest] = []
     connection, transport = connected(answered, Others())
     connection.pause_writing()
     receive(connection, GET + GET)

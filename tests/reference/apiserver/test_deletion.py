@@ -6,7 +6,7 @@ import pytest
 
 from reference.apiserver import ApiServer
 from reference.apiserver.deletion import DeleteOptions, delete, delete_collection
-from reference.apiserver.registry import Call, Target
+from reference.apiserver.registry import Call, ObjectRef
 from reference.apiserver.selectors import select
 from reference.client import ApiError
 
@@ -77,14 +77,14 @@ def test_object_stays_until_its_last_finalizer_is_gone(api: ApiServer) -> None:
 def test_precondition_that_does_not_hold_is_a_conflict(api: ApiServer, options: DeleteOptions) -> None:
     api.create("configmaps", "default", config())
     with pytest.raises(ApiError, match="precondition") as refused:
-        delete(api.registry, Target("configmaps", "default", "c"), options, Call())
+        delete(api.registry, ObjectRef("configmaps", "default", "c"), options, Call())
     assert refused.value.code == 409
     assert not gone(api, "configmaps", "default", "c")
 
 
 def test_dry_deletion_deletes_nothing(api: ApiServer) -> None:
     api.create("configmaps", "default", config())
-    delete(api.registry, Target("configmaps", "default", "c"), DeleteOptions(), Call(dry_run=True))
+    delete(api.registry, ObjectRef("configmaps", "default", "c"), DeleteOptions(), Call(dry_run=True))
     assert not gone(api, "configmaps", "default", "c")
 
 

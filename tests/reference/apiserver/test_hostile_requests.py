@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reference.apiserver import ApiServer
-from reference.apiserver.answers import Answers
+from reference.apiserver.authz.users import User, Users
+from reference.apiserver.dispatcher import Dispatcher
 from reference.apiserver.handlers import Response
-from reference.apiserver.incoming import Incoming
-from reference.apiserver.manners.users import User, Users
+from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.server import HttpServer
 from reference.client import Event
 from reference.endpointslice.index import ClusterIndex
@@ -42,11 +42,11 @@ class Asking:
     def __init__(self) -> None:
         self.api = ApiServer()
         self.users = Users("token")
-        self._answers = Answers(self.api.registry, deque(maxlen=1), self.users)
+        self._answers = Dispatcher(self.api.registry, deque(maxlen=1), self.users)
 
     def __call__(self, sent: Sent, *, accept: str = "", token: str = "token") -> Response:
         headers = {"authorization": f"Bearer {token}", "content-type": sent.content_type, "accept": accept}
-        answer = self._answers.answer(Incoming(sent.method, sent.path, "", sent.query, headers, sent.body))
+        answer = self._answers.answer(HttpRequest(sent.method, sent.path, "", sent.query, headers, sent.body))
         assert answer is not None
         return answer
 

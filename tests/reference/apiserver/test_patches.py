@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from reference.apiserver import patches
+from reference.apiserver.merge_rules import list_rules
 from reference.apiserver.patches import apply_patch
-from reference.apiserver.schema import list_rules
 from reference.client import ApiError
 
 RULES = list_rules("Service")

@@ -13,7 +13,7 @@ import pytest
 from reference.apiserver import ApiServer
 from reference.apiserver.apply import apply
 from reference.apiserver.kinds import strategies
-from reference.apiserver.registry import Call, Target
+from reference.apiserver.registry import Call, ObjectRef
 from reference.client import ApiError
 
 Object = dict[str, Any]
@@ -51,7 +51,7 @@ def by_patch(api: ApiServer, plural: str, live: Object, change: Object) -> Objec
 def by_apply(api: ApiServer, plural: str, live: Object, change: Object) -> Object:
     meta = live["metadata"]
     config = {"apiVersion": live["apiVersion"], "kind": live["kind"], **change}
-    target = Target(plural, meta.get("namespace", ""), meta["name"], "status")
+    target = ObjectRef(plural, meta.get("namespace", ""), meta["name"], "status")
     return apply(api.registry, target, config, Call(manager="me"), force=True).stored.object
 
 

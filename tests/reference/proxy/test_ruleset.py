@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reference.proxy import ruleset
 from reference.proxy.decision import Endpoint, Place, ServicePort, decide
+from reference.proxy.nft_text import text
 from reference.proxy.ruleset import (
     LOCAL_LIST,
     MOST_ENDPOINTS,
@@ -24,7 +25,6 @@ from reference.proxy.ruleset import (
     place,
     render,
 )
-from reference.proxy.text import text
 
 HERE, ELSEWHERE = Endpoint("10.244.1.2", 8080, node="a1"), Endpoint("10.244.3.2", 8080, node="b1")
 PORT = ServicePort("default", "web", "", "TCP", 80, cluster_ips=("10.96.0.1",))

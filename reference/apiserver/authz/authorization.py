@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reference.apiserver import status
-from reference.apiserver.manners.users import ADMIN, User
+from reference.apiserver.authz.users import ADMIN, User
 from reference.apiserver.routes import Route
 from reference.client import ApiError, Object
 

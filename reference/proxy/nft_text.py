@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from reference.proxy.balancing_chains import action_chain, chain_name, ranges_chain, ranges_name
+from reference.proxy.base_rules import FAMILY_WORD, TABLE, Chain, SetSpec, fixed_chains, set_specs
 from reference.proxy.changes import EndpointElement, IdentityElement, MarkElement, RangesElement
 from reference.proxy.ruleset import Ruleset, ServiceAddress, marks
-from reference.proxy.selection import action_chain, chain_name, ranges_chain, ranges_name
-from reference.proxy.skeleton import FAMILY_WORD, TABLE, Chain, SetSpec, fixed_chains, set_specs
 from reference.proxy.table import elements
 
 

@@ -42,7 +42,7 @@ class _Listener(socket.socket):
         return sock, address
 
 
-class Port:
+class ListeningPort:
     """The port of one bound TCP socket, which belongs to it from now on. For use in one event loop."""
 
     def __init__(self, sock: socket.socket) -> None:

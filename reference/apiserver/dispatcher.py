@@ -13,12 +13,12 @@ from typing import Any
 import orjson
 
 from reference.apiserver import handlers, media, metrics, status
+from reference.apiserver.authz import authorization, reviews
+from reference.apiserver.authz.authorization import Attributes, attributes_of
+from reference.apiserver.authz.users import ADMIN, User, Users
 from reference.apiserver.discovery import Discovery
 from reference.apiserver.handlers import Request, Response
-from reference.apiserver.incoming import Incoming, RequestRecord
-from reference.apiserver.manners import authorization, reviews
-from reference.apiserver.manners.authorization import Attributes, attributes_of
-from reference.apiserver.manners.users import ADMIN, User, Users
+from reference.apiserver.http_request import HttpRequest, RequestRecord
 from reference.apiserver.pod_access import pod_location
 from reference.apiserver.registry import Registry
 from reference.apiserver.routes import Routes
@@ -29,7 +29,7 @@ HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 _log = logging.getLogger(__name__)
 
 
-class Answers:
+class Dispatcher:
     """Answers requests from a registry, as far as the user may send them."""
 
     def __init__(self, registry: Registry, log: deque[RequestRecord], users: Users) -> None:
@@ -40,7 +40,7 @@ class Answers:
         self._discovery = Discovery(registry)
         self._users = users
 
-    def answer(self, asked: Incoming) -> Response | None:
+    def answer(self, asked: HttpRequest) -> Response | None:
         """Return the answer, errors included; None for a request that is answered later, and recorded then."""
         if asked.streams or asked.path.startswith("/openapi/") or pod_location.wanted(asked.path):
             return None
@@ -51,18 +51,18 @@ class Answers:
         self.record(asked, answer.code)
         return answer
 
-    def record(self, asked: Incoming, code: int = 0) -> None:
+    def record(self, asked: HttpRequest, code: int = 0) -> None:
         """Note a request."""
         agent = asked.headers.get("user-agent", "")
         self._log.append(
             RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent, code, time.monotonic())
         )
 
-    def authenticate(self, asked: Incoming) -> User:
+    def authenticate(self, asked: HttpRequest) -> User:
         """Return the user that a request is from; health checks need none. Raises `ApiError` (401)."""
         return ADMIN if asked.path in HEALTH else self._users.authenticate(asked.headers.get("authorization", ""))
 
-    def resource_request(self, asked: Incoming, user: User) -> Request:
+    def resource_request(self, asked: HttpRequest, user: User) -> Request:
         """Return what the handlers need to answer a request for a resource. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
         if user is not ADMIN:
@@ -80,7 +80,7 @@ class Answers:
             body=asked.body,
         )
 
-    def _answer(self, asked: Incoming) -> Response:
+    def _answer(self, asked: HttpRequest) -> Response:
         user = self.authenticate(asked)
         if asked.method == "GET" and asked.path in HEALTH:
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
@@ -94,7 +94,7 @@ class Answers:
         return handlers.handle(self._registry, self.resource_request(asked, user))
 
 
-def failure(error: Exception, asked: Incoming) -> Response:
+def failure(error: Exception, asked: HttpRequest) -> Response:
     """Return the answer to a request that failed; an error that is not part of the API is logged."""
     if isinstance(error, ApiError):
         return _json(error.code, error.status)

@@ -13,10 +13,7 @@ from zlib import crc32
 
 from reference.proxy import expressions as nft
 from reference.proxy import uapi
-from reference.proxy.decision import Family
-from reference.proxy.expressions import Verdict
-from reference.proxy.ruleset import LOCAL_LIST, Mark, SourceRanges
-from reference.proxy.skeleton import (
+from reference.proxy.base_rules import (
     FAMILY_WORD,
     Chain,
     Rule,
@@ -26,6 +23,9 @@ from reference.proxy.skeleton import (
     second_field,
     service_registers,
 )
+from reference.proxy.decision import Family
+from reference.proxy.expressions import Verdict
+from reference.proxy.ruleset import LOCAL_LIST, Mark, SourceRanges
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 

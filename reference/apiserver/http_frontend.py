@@ -17,13 +17,13 @@ from typing import Any
 from aiohttp import web
 
 from reference.apiserver import handlers, openapi, status, watch
-from reference.apiserver.answers import Answers, failure
 from reference.apiserver.api import ApiServer
+from reference.apiserver.authz import authorization
+from reference.apiserver.authz.users import User, Users
 from reference.apiserver.connection import Connection, abort
+from reference.apiserver.dispatcher import Dispatcher, failure
 from reference.apiserver.handlers import Request, Response
-from reference.apiserver.incoming import Incoming, RequestRecord
-from reference.apiserver.manners import authorization
-from reference.apiserver.manners.users import User, Users
+from reference.apiserver.http_request import HttpRequest, RequestRecord
 from reference.apiserver.pod_access import pod_location
 from reference.apiserver.pod_access.kubelets import Kubelets
 from reference.apiserver.pod_access.pod_location import OpenSocket, Wanted
@@ -37,7 +37,7 @@ _GRACE = 0.005
 """Seconds in which a watch may end as it should, when the server goes away; then its connection is cut."""
 
 
-class Gateway:
+class HttpFrontend:
     """Serves HTTP for one API server until it is closed; runs in the loop. `log` gets a record of each request."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Gateway:
         self._registry = api.registry
         self._loop = loop
         self._bookmark_seconds = bookmark_seconds
-        self.answers = Answers(api.registry, log, users)
+        self.dispatcher = Dispatcher(api.registry, log, users)
         self._pods = PodProxy(api.registry, open_socket)
         self._kubelets = Kubelets(api.registry, open_socket, kubelet_tls)
         self._plain: set[Connection] = set()
@@ -78,7 +78,7 @@ class Gateway:
         """A protocol for one connection."""
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._silence / 2, self._end_silent)
-        return Connection(self.answers.answer, self._server, self._plain)
+        return Connection(self.dispatcher.answer, self._server, self._plain)
 
     async def close(self) -> None:
         """End all watches, then all connections."""
@@ -106,23 +106,23 @@ class Gateway:
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY_BYTES)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        asked = Incoming(request.method, request.path, request.query_string, request.query, request.headers)
+        asked = HttpRequest(request.method, request.path, request.query_string, request.query, request.headers)
         try:
-            user = self.answers.authenticate(asked)
+            user = self.dispatcher.authenticate(asked)
             if wanted := pod_location.wanted(asked.path):
-                self.answers.record(asked)
+                self.dispatcher.record(asked)
                 for each in wanted.attributes(request.method, self._registry.features.version):
                     authorization.check(user, each)
                 return await self._to_pod(request, wanted)
             asked = replace(asked, body=await request.read())
-            if (answer := self.answers.answer(asked)) is None:
-                self.answers.record(asked)
+            if (answer := self.dispatcher.answer(asked)) is None:
+                self.dispatcher.record(asked)
                 return await self._answer_later(request, asked, user)
         except web.HTTPRequestEntityTooLarge:
             answer = failure(status.failure(413, "RequestEntityTooLarge", "the request is too large"), asked)
         except ConnectionError:
             raise
-        except Exception as error:  # noqa: BLE001 - as in `Answers.answer`
+        except Exception as error:  # noqa: BLE001 - as in `Dispatcher.answer`
             answer = failure(error, asked)
         return _response(answer)
 
@@ -131,13 +131,13 @@ class Gateway:
             return await self._pods.pass_on(request, wanted)
         return await self._kubelets.pass_on(request, wanted)
 
-    async def _answer_later(self, request: web.BaseRequest, asked: Incoming, user: User) -> web.StreamResponse:
+    async def _answer_later(self, request: web.BaseRequest, asked: HttpRequest, user: User) -> web.StreamResponse:
         if asked.path.startswith("/openapi/"):
             if request.method != "GET":
                 raise status.method_not_allowed(request.method)
             document = await asyncio.to_thread(openapi.document, self._registry, asked.path, asked.accept)
             return web.Response(body=document.body, headers={"Content-Type": document.content_type})
-        return await self._watch(request, self.answers.resource_request(asked, user))
+        return await self._watch(request, self.dispatcher.resource_request(asked, user))
 
     async def _watch(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         seconds = handlers.integer(asked.query, "timeoutSeconds") or 0

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from reference.apiserver import media, status
-from reference.apiserver.incoming import Incoming
-from reference.apiserver.manners.authorization import Attributes, allows
-from reference.apiserver.manners.users import User
+from reference.apiserver.authz.authorization import Attributes, allows
+from reference.apiserver.authz.users import User
+from reference.apiserver.http_request import HttpRequest
 from reference.client import Object
 
 Review = Literal["SelfSubjectAccessReview", "SelfSubjectReview"]
 
 
-def review(asked: Incoming, user: User) -> Object | None:
+def review(asked: HttpRequest, user: User) -> Object | None:
     """The answer to a POST of a review, None when the path is not one. Raises `ApiError` (400)."""
     answer = SERVED.get(asked.path)
     if answer is None:

@@ -22,7 +22,7 @@ METRICS_PORT = 10249
 _SOCKET_FAMILY: dict[Family, int] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 
-class Listening:
+class Listeners:
     """The listening sockets of one proxy. What cannot be opened is told to `fail` once, and tried again."""
 
     def __init__(self, serving: Serving, healthy: Callable[[], bool], fail: Callable[[str, Exception], None]) -> None:

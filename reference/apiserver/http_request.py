@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class HttpRequest:
     """A request as it came, read to its end. `headers` finds lower-case names; `raw_query` is for the record."""
 
     method: str

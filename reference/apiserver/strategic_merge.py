@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference.apiserver.schema import ListRule, ListRules
+from reference.apiserver.merge_rules import ListRule, ListRules
 from reference.client import Object
 
 Path = tuple[str, ...]
