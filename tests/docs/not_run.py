@@ -66,6 +66,7 @@ NOT_RUN = {
     "trafficdist proxy check mine.yaml": _MINE,
     "trafficdist proxy init mine.yaml": "tests/harness/commands/test_proxy_init.py runs it",
     "trafficdist run --options-file acme.yaml": _MINE,
+    "trafficdist run --options-file acme.yaml -n 2": _MINE,
     "trafficdist shelf add latest --shelf reports": _WHOLE,
     "trafficdist shelf check reports/1.37/acme-acme-proxy/1.2.3-nftables": _SUBMISSION,
     "git add reports/1.37/acme-acme-proxy": _SUBMISSION,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator.kubelet.images import REGISTRY
 from tests.docs.not_run import EXIT_CODES, NOT_RUN, SAYS
 from tests.docs.pages import PAGES, ROOT, commands
 
@@ -58,10 +59,12 @@ class Session:
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
         """Run a command line. Its exports apply to the next ones."""
         text = "\n".join(["set -eu", *self._exports, command])
+        on_cluster = "--backend kubeconfig" in command or "--probe" in command
+        registry = {"TRAFFICDIST_IMAGE_REGISTRY": REGISTRY} if on_cluster else {}  # the cluster pulls no images
         done = subprocess.run(
             ["bash", "-c", text],
             cwd=self.folder,
-            env=self._environment,
+            env=self._environment | registry,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
