@@ -8,7 +8,7 @@ from explain.causes import Cause, causes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/explain.md"
 _BEGIN = "## Causes\n"
-_WORDS = {"fails": "connections fail", "crosses": "crosses zones", "as_asked": "as asked", "note": "a note"}
+_WORDS = {"fails": "connections fail", "crosses": "crosses zones", "as_asked": "as requested", "note": "a note"}
 
 
 def stale() -> list[str]:
