@@ -1,4 +1,4 @@
-"""A cluster in the background: booted, entered, listed, ended; and nothing left of one that was killed."""
+"""A cluster in the background boots, runs commands, is listed and stops; a killed one leaves nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASK = "import urllib.request as r; print(r.urlopen('http://{clusterIP}:{port}/ho
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """State goes to a folder of the test's own, and no cluster outlives it."""
+    """Keep the state in the test's folder; no cluster outlives the test."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     yield tmp_path / "trafficdist"
     for state in cluster_state.running():
@@ -292,7 +292,7 @@ def test_what_goes_wrong_at_boot_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temp folder and a home of the test's own, and no folder that the system keeps for this user."""
+    """A temp folder and home of the test, without XDG_RUNTIME_DIR."""
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

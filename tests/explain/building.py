@@ -1,4 +1,4 @@
-"""Builders of a small cluster: nodes a1 a2 b1 b2 c1, a Service that asks for its zone, an endpoint in each zone."""
+"""Builders of a small cluster: nodes a1 a2 b1 b2 c1, a Service that prefers its zone, an endpoint in each zone."""
 
 from __future__ import annotations
 

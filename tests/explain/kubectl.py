@@ -1,4 +1,4 @@
-"""The kubectl of tests: it runs the commands that a remedy consists of, by the API alone."""
+"""A small kubectl for tests, which runs the commands of remedies through the API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RESOURCES = {"service": "services", "node": "nodes", "pod": "pods"}
 
 
 def run(command: str, api: Api) -> None:
-    """Run commands with `;` between them. Raises `ValueError` for one that is not known here."""
+    """Run commands separated by `;`. Raises `ValueError` for an unknown one."""
     for each in command.split(";"):
         _run(shlex.split(each), api)
 

@@ -1,4 +1,4 @@
-"""Causes on a cluster that runs: how each is made, what is told, and how its remedy is applied."""
+"""Causes on a running cluster: how each is made, what `explain` reports, and how its remedy is applied."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ def _not_again(shop: Shop) -> None:
 
 
 def by_older_controller(shop: Shop, finding: Finding) -> None:
-    """Do what is told, and let the controller look."""
+    """Run the remedy, and make the controller process the Service."""
     commands(shop, finding)
     shop.start_controller()
 
 
 def _two_slices(shop: Shop) -> None:
-    """A slice of the controller that it has not given hints, as one that it has just written."""
+    """A slice of the controller without hints, as if it had just been written."""
     shop.serve(on=EACH_ZONE)
     shop.stop_controller()
     first = shop.cluster.slices(shop.service)[0]

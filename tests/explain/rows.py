@@ -1,4 +1,4 @@
-"""Clusters as a recording has them, and the cause that is told first of each, or beside it as a note."""
+"""Recorded clusters, and the first cause of each, or the note beside it."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Shop:
             self.cluster.begin_termination(each)
 
     def stop_controller(self) -> None:
-        """Stop it once it has worked on everything."""
+        """Stop the controller when it is idle."""
         self.cluster.settle()
         self.cluster.stop(Component.CONTROLLER)
 
@@ -118,7 +118,7 @@ class Shop:
             self.api.patch("nodes", "", each, info, subresource="status")
 
     def diagnosis(self) -> Diagnosis:
-        """What is said of web now."""
+        """The diagnosis of Service web."""
         self.cluster.settle()
         seen = objects.of_service(self.api, self.namespace, "web")
         ours = [each for each in seen.nodes if each["metadata"]["name"] in ZONES]  # the harness has one of its own
@@ -149,7 +149,7 @@ Heal = Callable[[Shop, Finding], None]
 
 
 def commands(shop: Shop, finding: Finding) -> None:
-    """Run the commands of the remedy as they stand there, with the zone of the node for ZONE."""
+    """Run the commands of the remedy, with the zone of the node for ZONE."""
     run(shop, finding.remedy)
 
 

@@ -1,4 +1,4 @@
-"""Each cause is told by its name, with the nodes that it concerns and what helps."""
+"""`explain` reports each cause by its id, with its nodes and remedy."""
 
 from __future__ import annotations
 

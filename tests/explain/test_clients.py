@@ -1,4 +1,4 @@
-"""`trafficdist explain --probe`: what client pods see of a Service, on an embedded cluster with a kubelet."""
+"""`trafficdist explain --probe` on an embedded cluster with a kubelet."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Explain = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def backend(netns_allowed: None) -> Iterator[NetnsBackend]:
-    """Somebody's cluster: Services shop/web and shop/closed have pods on a1, b1 and c1."""
+    """A cluster where Services shop/web and shop/closed have pods on a1, b1 and c1."""
     with NetnsBackend(release=Release(follows="released")) as booted, Kubelet(booted.kubeconfig(), booted.network):
         open_shop(booted, "web", "closed")
         service(booted.api, "headless", clusterIP="None")
@@ -68,7 +68,7 @@ def _acknowledged(api: Api) -> bool:
 
 
 def run_pods(backend: NetnsBackend, name: str, *nodes: str) -> None:
-    """Pods of a Service as a user makes them: their hostnames are their names."""
+    """Run pods of a Service without a hostname of their own."""
     for node in nodes:
         made = pods.server(WantedPod(f"{name}-{node}", node), "td-x", {"app": name}, REGISTRY)
         del made["spec"]["readinessGates"], made["spec"]["hostname"]
@@ -166,7 +166,7 @@ def test_proxies_and_controller_of_kubernetes_are_seen_to_do_as_expected(tmp_pat
 
 @pytest.fixture
 def without_proxy(backend: NetnsBackend) -> Iterator[None]:
-    """The proxy of c1 stays behind while the pod there goes."""
+    """Stop the proxy of c1, and delete the pod there."""
     backend.stop_component(Component.PROXY, ["c1"])
     backend.api.delete("pods", "shop", "web-c1", grace_seconds=0)
     backend.settle()
@@ -226,7 +226,7 @@ def test_what_is_no_address_of_a_service_of_this_cluster_is_not_asked(
 def test_an_address_that_the_service_has_given_up_is_not_asked(
     backend: NetnsBackend, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the explanation and the question somebody makes the Service anew."""
+    """Recreate the Service between the explanation and the probe."""
     before, make = snapshot(backend.api), Clients.make
 
     def make_and_lose(clients: Clients) -> None:

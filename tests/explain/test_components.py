@@ -1,4 +1,4 @@
-"""Feature gates from metrics: where they are read, and what is said where they are not."""
+"""Feature gates from metrics: where they are read, and the reason if they are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much zones are overloaded, and how many endpoints would do."""
+"""The overload of zones, and the number of endpoints that avoids it."""
 
 from __future__ import annotations
 

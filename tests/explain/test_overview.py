@@ -25,7 +25,7 @@ def named(name: str, of: Object) -> Object:
 
 
 def shop(**more: object) -> Objects:
-    """Three Services that ask, one of them well, and one that does not ask."""
+    """Three Services that request topology, one of them healthy, and one that does not."""
     asked = service()
     services = [named("well", asked), named("one", asked), named("none", asked), named("silent", service(asks=""))]
     slices = [

@@ -1,4 +1,4 @@
-"""What is asked of a Service, and what the answers are told as."""
+"""The probes of a Service, and how their outcomes are reported."""
 
 from __future__ import annotations
 

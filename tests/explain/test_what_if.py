@@ -1,4 +1,4 @@
-"""What would become of a Service: the nodes' decisions, and what each endpoint bears."""
+"""The predicted effect of a change: the nodes' decisions, and the load of each endpoint."""
 
 from __future__ import annotations
 

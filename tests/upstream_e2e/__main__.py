@@ -38,7 +38,7 @@ def proxies(version: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the specs, and print the table. Returns the exit code: 0, 1, or 12 if something is not there."""
+    """Run the specs, and print the table. Returns the exit code: 0, 1, or 12 if a component is missing."""
     parser = argparse.ArgumentParser(
         "make upstream-e2e", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Runs Kubernetes' specs of topology on clusters with one fault each: what do they let pass?
+"""Runs Kubernetes' topology specs on clusters with one fault each, to see which faults they miss.
 
     make upstream-matrix                     # goes on where it was stopped: hours
     make upstream-matrix ARGS="--at-once 3"
@@ -27,7 +27,7 @@ from tests.upstream_e2e.specs import TOPOLOGY
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try what is left, and write the page. Returns the exit code: 0, 1 if the reference does not pass, or 12."""
+    """Run the remaining faults, and write the page. Returns 0, 1 if the reference does not pass, or 12."""
     parser = argparse.ArgumentParser(
         "make upstream-matrix", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 def _tried(
     suite: running.Suite, specs: Sequence[str], faults: Sequence[str], *, at_once: int
 ) -> Iterator[records.Trial | None]:
-    """Yield what becomes of each, as soon as it is known; None for one that could not be tried."""
+    """Yield the trial of each fault as soon as it ends; None for one that could not run."""
     with ThreadPoolExecutor(at_once) as pool:
         tries = [pool.submit(_try, suite, specs, fault) for fault in faults]
         try:

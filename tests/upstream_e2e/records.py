@@ -1,4 +1,4 @@
-"""What is known of each fault: which specs of Kubernetes notice it, and which requirements of this project."""
+"""The record of each fault: which Kubernetes specs and which requirements of this project notice it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read(file: Path = MATRIX) -> dict[str, Trial]:
 
 
 def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:
-    """Write all trials, whole or not at all, in the order of `left`: several are tried at once."""
+    """Write all trials atomically, in the order of `left`: several run at once."""
     file.parent.mkdir(parents=True, exist_ok=True)
     names = [NO_FAULT, *_faults()]
     sorted_ = sorted(trials.values(), key=lambda each: names.index(each.mutant) if each.mutant in names else len(names))
@@ -93,7 +93,7 @@ def ours() -> dict[str, Ours]:
 
 
 def left(known: Mapping[str, Trial], kubernetes: str, wanted: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the faults that have not been tried with this version. `wanted` are tried whatever, and nothing beside."""
+    """Yield the faults without a trial of this version; with `wanted`, only those, even with a trial."""
     for each in _faults():
         tried = each in known and known[each].kubernetes == kubernetes
         if each in wanted or not (wanted or tried):
@@ -105,5 +105,5 @@ def _faults() -> list[str]:
 
 
 def in_real_plane(mutant: str) -> bool:
-    """Return whether a fault can stand in a cluster with a real control plane: in its proxy, or its controller."""
+    """Return whether a fault fits a cluster with a real control plane: in its proxy or controller."""
     return MUTANTS[mutant].changes <= {"proxy", "controller"}

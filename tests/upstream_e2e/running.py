@@ -1,7 +1,7 @@
 """Runs specs of Kubernetes on an embedded cluster, as `trafficdist cluster up` leaves it.
 
-Each spec is a process of its own, several at a time: most of their time they wait, and each has a namespace for itself.
-Nothing is left of a run that was killed: specs end with this process, and a watcher takes the cluster down.
+Each spec is a process with its own namespace. Several run at a time, because they mostly wait.
+A killed run leaves nothing: specs end with this process, and a watcher stops the cluster.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Suite:
 
 @contextlib.contextmanager
 def cluster(**options: Any) -> Iterator[Path]:
-    """Boot a cluster with these options of `cluster up`, and take it down. Yields its kubeconfig."""
+    """Boot a cluster with these options of `cluster up`, and stop it afterwards. Yields its kubeconfig."""
     name = f"e2e-{os.getpid()}-{next(_numbers)}"
     watcher = subprocess.Popen(
         [sys.executable, "-c", _WATCHER, name],
@@ -127,7 +127,7 @@ def cluster(**options: Any) -> Iterator[Path]:
 
 
 def run(suite: Suite, kubeconfig: Path, specs: Sequence[str], folder: Path, *, at_once: int) -> list[Result]:
-    """Run specs on a cluster, so many at once. Each leaves a folder of its number."""
+    """Run specs on a cluster, `at_once` at a time. Each writes to a folder named by its number."""
 
     def one(number: int, spec: str) -> Result:
         own = folder / str(number)

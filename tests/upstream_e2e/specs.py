@@ -45,20 +45,20 @@ class Result:
 
     @property
     def group(self) -> str:
-        """The group that it is of; "" for none."""
+        """The group of the spec; "" for none."""
         return group_of(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
 class Exempt:
-    """A spec that need not pass, and why. `with_` are the implementations of which this holds, () for all."""
+    """A spec that need not pass, and why. `with_` limits it to these implementations; () is all."""
 
     spec: str
     reason: str
     with_: tuple[str, ...] = ()
 
     def covers(self, spec: str, implementation: str) -> bool:
-        """Return whether it is about this spec, run with this implementation."""
+        """Return whether it exempts this spec with this implementation."""
         return self.spec == short(spec) and (not self.with_ or implementation in self.with_)
 
 
@@ -78,7 +78,7 @@ def short(spec: str) -> str:
 
 
 def results(report: Sequence[Mapping[str, Any]]) -> list[Result]:
-    """Return what ginkgo's JSON report says of the specs that were chosen, and of a set-up that failed."""
+    """Parse the results of the chosen specs, and of a failed set-up, from ginkgo's JSON report."""
     return [result for suite in report for each in suite.get("SpecReports") or () if (result := _result(each))]
 
 
@@ -111,7 +111,7 @@ def read_exempt(file: Path = EXEMPT) -> list[Exempt]:
 
 
 def unmet(implementation: str, ends: Iterable[Result], exempt: Sequence[Exempt]) -> Iterator[Result]:
-    """Yield what had to pass and has not: a skip counts as little as a failure."""
+    """Yield the required specs that did not pass; a skip is not a pass."""
     for each in ends:
         excused = each.group == SERVICES and any(one.covers(each.spec, implementation) for one in exempt)
         if each.end != PASSED and not excused:

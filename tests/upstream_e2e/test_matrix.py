@@ -1,4 +1,4 @@
-"""The matrix goes on where it was stopped, and the page says what it has, and no more."""
+"""The matrix continues where it stopped, and the page shows its content."""
 
 from __future__ import annotations
 

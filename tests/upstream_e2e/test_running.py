@@ -1,4 +1,4 @@
-"""Specs run in processes of their own, and nothing is left of a run that was killed."""
+"""Specs run in separate processes, and a killed run leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ginkgo's reports are read, specs are chosen, and what had to pass and has not is told apart from what is exempt."""
+"""Ginkgo's reports are parsed, specs are chosen, and exempt specs may fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of kubelet and agnhost share: a sandbox, and a network of two nodes."""
+"""Fixtures for tests of the kubelet: a sandbox, and a network of two nodes."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def kubelet(backend: NetnsBackend) -> Iterator[Kubelet]:
 
 
 def run(backend: NetnsBackend, name: str, **container: Any) -> str:
-    """Run a pod until it is ready; its address."""
+    """Run a pod, wait until it is ready, and return its address."""
     spec = {"nodeName": "a1", "containers": [{"name": "c", "image": IMAGE, **container}]}
     backend.api.create("pods", "default", {"metadata": {"name": name}, "spec": spec})
 

@@ -1,4 +1,4 @@
-"""What containers write is kept by line, with its time, up to a size."""
+"""A container log keeps lines with their times, up to a size."""
 
 from __future__ import annotations
 

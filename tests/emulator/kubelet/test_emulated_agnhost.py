@@ -1,4 +1,4 @@
-"""The emulated agnhost answers what the backend `kubeconfig` asks, as the real one does where that is in the cache."""
+"""The emulated agnhost answers the requests of the backend `kubeconfig`, as the real one does if it is in the cache."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def get(pod: Host, path: str, port: int = 8080) -> HttpAnswer:
 
 
 def dial(pod: Host, address: str, port: int = 8080, *, request: str = "hostname", **more: object) -> dict[str, Any]:
-    """What came of connections that a pod was asked to make."""
+    """The result of `/dial`."""
     rest = "".join(f"&{name}={value}" for name, value in more.items())
     answer = get(pod, f"/dial?host={address}&port={port}&request={request}{rest}")
     assert answer.code == 200, answer.text
@@ -257,7 +257,7 @@ _PATHS = ("/hostname", "/clientip", "/healthz", "/shell?cmd=cat%20/proc/sys/net/
 
 
 def without_numbers(answer: HttpAnswer, pod: Host) -> tuple[int, str]:
-    """What is the same of two pods: not their addresses, nor the ports that the kernel chose."""
+    """The answer without the pod's addresses and the ports that the kernel chose."""
     text = answer.text
     for address in pod.addresses.values():
         text = text.replace(address, "SELF")

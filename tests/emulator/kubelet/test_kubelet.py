@@ -1,4 +1,4 @@
-"""Pods that a client creates through the API run, are reported, and end as a kubelet has them end."""
+"""Pods that a client creates through the API run, have a status, and end as with Kubernetes' kubelet."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def backend() -> Iterator[NetnsBackend]:
 
 @pytest.fixture
 def hosts() -> dict[tuple[str, str], Host]:
-    """The pods that have a netns, kept up to date by the kubelet."""
+    """The pods with a netns, updated by the kubelet."""
     return {}
 
 
@@ -65,7 +65,7 @@ def api(backend: NetnsBackend, hosts: dict[tuple[str, str], Host]) -> Iterator[A
 
 
 def server(name: str, node: str = "a1", *arguments: str, **spec: Any) -> Object:
-    """A pod with one container that serves, and is ready as soon as it does."""
+    """A pod with one container, a server with a readiness probe."""
     container = {
         "name": "server",
         "image": EMULATED_AGNHOST,
@@ -85,7 +85,7 @@ def has_ready(wanted: str, pod: Object) -> bool:
 
 
 def becomes(api: Api, name: str, check: Callable[[Object], Any]) -> Object:
-    """The pod, once the check is true of it."""
+    """Wait until a pod passes the check, and return it."""
 
     def look() -> Object | None:
         pod = api.get("pods", "default", name)

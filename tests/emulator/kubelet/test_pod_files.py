@@ -1,4 +1,4 @@
-"""The resolver of a pod is configured as its dnsPolicy and dnsConfig say."""
+"""A pod's resolver follows its dnsPolicy and dnsConfig."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers are started again as a kubelet does it."""
+"""Containers restart as with Kubernetes' kubelet."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Ended:
 
 
 class Runs:
-    """A sandbox, and programs to their end in it."""
+    """Runs programs in a sandbox to their end."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox

@@ -61,7 +61,7 @@ class State:
 
 
 class Container:
-    """A container named `c`; `programs` are those that run."""
+    """A container named `c`; `programs` are its running programs."""
 
     name = "c"
 
@@ -96,7 +96,7 @@ class Pods:
 
 @pytest.fixture
 def address() -> str:
-    """An address of loopback for the node: the port is always the same."""
+    """A loopback address for the node, because the port is fixed."""
     number = os.getpid() % (1 << 16)
     return f"127.{100 + os.urandom(1)[0] % 100}.{number >> 8}.{number & 255 or 1}"
 

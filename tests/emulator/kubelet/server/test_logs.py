@@ -1,4 +1,4 @@
-"""Logs of containers, as kubectl asks for them, and what is refused."""
+"""Logs of containers for kubectl, and refused requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports of pods, as kubectl (by WebSocket and by SPDY) and the official Python client ask for them."""
+"""port-forward by kubectl (over WebSocket and SPDY) and by the official Python client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BY_WEBSOCKET, BY_SPDY = "true", "false"  # KUBECTL_PORT_FORWARD_WEBSOCKETS
 
 @pytest.fixture
 def listening() -> Iterator[socket.socket]:
-    """What the pod's server is."""
+    """The pod's server."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.settimeout(20)
         yield sock
@@ -149,7 +149,7 @@ def test_who_may_not_is_told_so(server: HttpServer, rights: tuple[str, ...], cod
 def kubectl_forward(
     request: pytest.FixtureRequest, kubeconfig: Path, tmp_path: Path, kubectl: Any
 ) -> Iterator[Callable[[int], int]]:
-    """Forward a port by kubectl, and return that on this machine."""
+    """Forward a port with kubectl, and return the local port."""
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
     with contextlib.ExitStack() as running:
 

@@ -1,4 +1,4 @@
-"""A SPDY connection reads frames however the bytes are cut, answers pings, and refuses what is broken."""
+"""A SPDY connection reads split frames, answers pings, and refuses malformed frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADERS = {"streamtype": "data", "port": "8080", "requestid": "0"}
 
 
 class Wire:
-    """Bytes that a client sends, and those that it gets."""
+    """The bytes that a client sends and receives."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
         self.left = list(chunks)
@@ -51,7 +51,7 @@ def data(stream: int, text: bytes, *, last: bool = False) -> bytes:
 
 
 def served(chunks: Sequence[bytes]) -> tuple[Wire, list[SpdyStream], list[bytes]]:
-    """Serve these bytes; what the client gets, and the streams, with what came for each."""
+    """Serve these bytes; return the wire, the opened streams, and the bytes of each."""
 
     async def serve() -> tuple[Wire, list[SpdyStream], list[bytes]]:
         connection = SpdyConnection(wire := Wire(chunks))
