@@ -25,7 +25,6 @@ from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.state import READY, ClusterState
 from harness.commands.arguments import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
-from harness.model.extras import require
 from harness.model.texts import as_table
 from harness.settings.claims import REFERENCE
 from harness.settings.implementations import of_settings
@@ -44,7 +43,6 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
     `options` are those of `run` that choose the components: proxy, mode, control_plane and so on. The kubeconfig is
     also written to the file `kubeconfig`.
     """
-    require("aiohttp", extra="emulator", feature="`trafficdist cluster`")
     settings = _settings({"topology": topology, "families": families, **options})
     of_settings(settings, whole=True)  # reports what is missing before anything starts
     began = time.monotonic()
