@@ -25,10 +25,11 @@ class _Finder:
 
 def find_first() -> None:
     """Let our packages be found first, once. Raises `ImportError` if a package of another project has taken a name."""
-    taken = [name for name in PACKAGES & sys.modules.keys() if not _is_ours(sys.modules[name])]
+    known = {name: module for name in PACKAGES if (module := sys.modules.get(name)) is not None}
+    taken = [name for name, module in known.items() if not _is_ours(module)]
     if taken:
         name = min(taken)
-        place = getattr(sys.modules[name], "__file__", None) or "a folder without __init__.py"
+        place = getattr(known[name], "__file__", None) or "a folder without __init__.py"
         raise ImportError(f"package {name!r} of trafficdist cannot be imported: {place} has been imported by that name")
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)
