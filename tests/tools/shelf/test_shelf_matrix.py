@@ -23,7 +23,7 @@ def of_features(**cells: str) -> dict[str, dict[str, str]]:
 
 
 def test_a_cell_tells_what_is_not_claimed_from_what_did_not_run() -> None:
-    one = entry(features=of_features(ApiRequest="✗ 0/2"), unclaimed=("Asked", "NotClaimed"))
+    one = entry(features=of_features(Asked="✗ 0/2"), unclaimed=("Asked", "NotClaimed"))
     cells = {name: cell(one, "DNS", name) for name in ("Asked", "NotClaimed", "NotRun")}
     assert cells == {"Asked": "✗ 0/2, not claimed", "NotClaimed": "·", "NotRun": "-"}
 
