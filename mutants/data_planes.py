@@ -180,7 +180,7 @@ _register(
     "leaves-udp-flows",
     "UDP flows to an endpoint that is gone are left as they are.",
     "kubernetes#105657, kubernetes PR#139629",
-    "^server of the flow",
+    "server of the flow",
     state=LeavesUdpFlows,
 )
 

@@ -397,7 +397,7 @@ def _nothing_to_refuse(port: ServicePort, decision: Decision, node: str, address
     return NOTHING if unserved else render(port, decision, node, addresses)
 
 
-_FLOWS = "^server of the flow"
+_FLOWS = "server of the flow"
 _register(
     "leaves-udp-flows-over-ipv6",
     "Over IPv6, UDP flows to an endpoint that is gone are left as they are.",
