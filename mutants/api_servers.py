@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from mutants.mutant import WRITTEN, Mutant
@@ -37,9 +37,9 @@ def _not_about(found: list[FieldError], *fields: str, but: str = "") -> list[Fie
 
 @_fault("loses-the-field", "trafficDistribution is taken out of Services.", "kube-apiserver before 1.30")
 class _LosesTheField(Services):
-    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
+    def decode(self, obj: Object, features: Features) -> list[str]:
         (obj.get("spec") or {}).pop("trafficDistribution", None)
-        return super().decode(obj, features, known)
+        return super().decode(obj, features)
 
 
 @_fault("refuses-new-values", "PreferSameZone and PreferSameNode are refused.", "kube-apiserver before 1.34")
@@ -59,11 +59,11 @@ class _AcceptsEveryValue(Services):
 
 @_fault("drops-what-is-no-text", "A trafficDistribution that is no text is taken out, and nobody is told.")
 class _DropsWhatIsNoText(Services):
-    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
+    def decode(self, obj: Object, features: Features) -> list[str]:
         spec = obj.get("spec") or {}
         if not isinstance(spec.get("trafficDistribution", ""), str):
             del spec["trafficDistribution"]
-        return super().decode(obj, features, known)
+        return super().decode(obj, features)
 
 
 @_fault("names-no-field", "A refusal does not say which field it is about.")
@@ -132,36 +132,30 @@ class _ExternalPolicyAnywhere(Services):
 
 @_fault("loses-node-hints", "Hints for nodes are taken out of slices.", "kube-apiserver before 1.34")
 class _LosesNodeHints(EndpointSlices):
-    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
+    def decode(self, obj: Object, features: Features) -> list[str]:
         for endpoint in obj.get("endpoints") or []:
             (endpoint.get("hints") or {}).pop("forNodes", None)
-        return super().decode(obj, features, known)
+        return super().decode(obj, features)
 
 
 @_fault("unlimited-hints", "Any number of hints is stored, and any name.")
 class _UnlimitedHints(EndpointSlices):
-    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [
-            each
-            for each in super().validate(obj, features, known=known)
-            if ".hints" not in each.field or each.type == "Duplicate"
+            each for each in super().validate(obj, features) if ".hints" not in each.field or each.type == "Duplicate"
         ]
 
 
 @_fault("unlimited-endpoints", "A slice takes any number of endpoints.")
 class _UnlimitedEndpoints(EndpointSlices):
-    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
-        return [each for each in super().validate(obj, features, known=known) if each.field != "endpoints"]
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        return [each for each in super().validate(obj, features) if each.field != "endpoints"]
 
 
 @_fault("slices-of-any-syntax", "Of a slice only hints and the number of its endpoints are looked at.")
 class _SlicesOfAnySyntax(EndpointSlices):
-    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
-        return [
-            each
-            for each in super().validate(obj, features, known=known)
-            if ".hints" in each.field or each.field == "endpoints"
-        ]
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        return [each for each in super().validate(obj, features) if ".hints" in each.field or each.field == "endpoints"]
 
 
 @_fault("slices-change-their-type", "The type of a slice's addresses can be changed.")
@@ -172,11 +166,9 @@ class _SlicesChangeTheirType(EndpointSlices):
 
 @_fault("hints-may-repeat", "An endpoint may be hinted for the same place twice.")
 class _HintsMayRepeat(EndpointSlices):
-    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [
-            each
-            for each in super().validate(obj, features, known=known)
-            if ".hints" not in each.field or each.type != "Duplicate"
+            each for each in super().validate(obj, features) if ".hints" not in each.field or each.type != "Duplicate"
         ]
 
 

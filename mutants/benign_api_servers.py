@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,8 +42,8 @@ class _WordedServices(Services):
 
 
 class _WordedSlices(EndpointSlices):
-    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
-        return _reworded(super().validate(obj, features, known=known))
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        return _reworded(super().validate(obj, features))
 
 
 # What is stored and shown
@@ -86,11 +85,11 @@ def _turned(value: Any) -> Any:
 class _Named(Strategy):
     """Ends generated names with ten hexadecimal digits."""
 
-    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
+    def decode(self, obj: Object, features: Features) -> list[str]:
         metadata = obj["metadata"]
         if metadata.get("generateName") and not metadata.get("name"):
             metadata["name"] = f"{metadata['generateName'][:50]}{uuid.uuid4().hex[:10]}"
-        return super().decode(obj, features, known)
+        return super().decode(obj, features)
 
 
 class _Admitted(Strategy):

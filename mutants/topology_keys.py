@@ -386,9 +386,9 @@ _lenient(
 
 @_api_fault("loses-topology-keys", "topologyKeys are taken out of Services.")
 class _LosesTopologyKeys(Services):
-    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
+    def decode(self, obj: Object, features: Features) -> list[str]:
         (obj.get("spec") or {}).pop("topologyKeys", None)
-        return super().decode(obj, features, known)
+        return super().decode(obj, features)
 
 
 @_api_fault("sorts-topology-keys", "Topology keys are stored in the order of the alphabet, and * last.")

@@ -1,4 +1,4 @@
-"""One complete, plain implementation of every component that the KEPs touch.
+"""A plain implementation of every component that the KEPs touch.
 
-It stands alone: it imports neither the harness that runs it nor the suite that judges it.
+It imports neither the harness that runs it nor the suite that judges it.
 """

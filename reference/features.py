@@ -1,7 +1,7 @@
-"""Kubernetes versions and feature gates: what a component of a given release does by default.
+"""Kubernetes versions and feature gates: the defaults of each release.
 
-Every reference component takes a `Features` and asks it by gate name, so that version skew is two components with two
-values, in one process. The table covers the gates of the behaviour that this project is about, and when each changed.
+Every reference component takes a `Features` and reads gates by name, so version skew is two components with two values
+in one process. The table has the gates that this project tests, and when each changed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Reading = Literal["kep", "released"]
 class Gate:
     """The minor versions in which a gate appeared, was on by default, was locked, and was removed.
 
-    `on_request`: what it stands for was given up, and a component that is told of the gate has it again, in each
-    release since it appeared. That is how the whole of a KEP runs beside what came after it.
+    `on_request`: setting a removed gate enables its behaviour again, in each release since it appeared. So a whole KEP
+    can run beside later releases.
     """
 
     introduced: int
@@ -45,7 +45,7 @@ GATES: Mapping[str, Gate] = {
 
 
 def parse_version(text: str) -> Version:
-    """Read "1.34", "v1.34" or "v1.34.2" as (1, 34). Raises `ValueError` that lists what exists."""
+    """Parse "1.34", "v1.34" or "v1.34.2" as (1, 34). Raises `ValueError` with the known versions."""
     match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", text)
     version = (int(match[1]), int(match[2])) if match else None
     if version is None or not OLDEST <= version <= NEWEST:
@@ -58,9 +58,9 @@ def parse_version(text: str) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """A Kubernetes version and the gates set on top of its defaults. Raises `ValueError` on what does not exist.
+    """A Kubernetes version and the gates set on top of its defaults. Raises `ValueError` if one does not exist.
 
-    `follows`: whose behaviour, where the text of a KEP and released Kubernetes contradict each other.
+    `follows`: which behaviour holds where a KEP text and released Kubernetes contradict each other.
     """
 
     version: Version = NEWEST
@@ -105,7 +105,7 @@ def _can_be_set(gate: Gate, minor: int) -> bool:
 
 
 def _known(minor: int) -> str:
-    """The gates of a release, and those that can be asked for."""
+    """List the gates of a release, and those that can be requested."""
     known = sorted(name for name, gate in GATES.items() if _exists(gate, minor))
     asked = sorted(name for name, gate in GATES.items() if not _exists(gate, minor) and _can_be_set(gate, minor))
     return "; on request ".join(", ".join(names) for names in (known, asked) if names)

@@ -1,6 +1,6 @@
-"""The API server as an object in this process: what controllers, proxies and tests of the reference talk to.
+"""The API server as an object in this process, for controllers, proxies and tests.
 
-HTTP (`reference.apiserver.server`) is another way in to the same registry; both see the same objects and events.
+`reference.apiserver.server` serves the same registry over HTTPS; both show the same objects and events.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reference.apiserver import deletion, patching, reads, writes
+from reference.apiserver import deletion, patches, reads, writes
 from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.kinds import Strategy, strategies
 from reference.apiserver.patches import MERGE
@@ -24,16 +24,16 @@ SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 
 
 class ApiServer:
-    """A Kubernetes API server in memory; thread-safe. It is a `reference.client.Client`, with some verbs more.
+    """A Kubernetes API server in memory; thread-safe. It is a `reference.client.Client` with further verbs.
 
-    `service_cidrs`: at most one for each IP family, the default family first. `window`: how many changes of each
-    resource are remembered, at least, for watches that resume and for pages of lists.
+    `service_cidrs`: at most one for each IP family, the default family first. `window`: the minimum number of changes
+    of each resource that are remembered, for watches that resume and for pages of lists.
 
-    `predecessor`: an API server whose place this one takes, at another version or with other gates. It goes on with the
-    same objects, resource versions, kinds and allocated addresses (`service_cidrs` and `window` are the predecessor's);
-    the predecessor answers everything with 503. Fields that this version does not know are not served. They stay stored
-    until it writes the object, so a later server that knows them serves them again (KEP-4444, the manual test of the
-    rollback). Watches cannot resume across this, as with a server that has just started: they get 410.
+    `predecessor`: an API server that this one replaces, at another version or with other gates. It keeps the objects,
+    resource versions, kinds and allocated addresses (`service_cidrs` and `window` are the predecessor's); the
+    predecessor then answers 503. Fields that this version does not have are not served. They stay stored until it
+    writes the object, so a later server that has them serves them again (KEP-4444, manual test of the rollback).
+    Watches cannot resume across the replacement, as with a server that has just started: they get 410.
     """
 
     def __init__(
@@ -58,15 +58,14 @@ class ApiServer:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 
     def add_kind(self, strategy: Strategy) -> None:
-        """Serve one kind more, as a CustomResourceDefinition would."""
         self.registry.add(strategy)
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
-        """An object. It is shared: copy it before you change it."""
+        """Return an object. It is shared: copy it before changing it."""
         return self.registry.get(resource, namespace, name).object
 
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Object]:
-        """Objects by namespace and name; all namespaces for "". They are shared: copy what you change."""
+        """Return objects by namespace and name, of all namespaces for "". They are shared: copy before changing."""
         selection = select(self.registry.strategy(resource), namespace, labels, fields)
         return [each.object for each in reads.page(self.registry, resource, selection, reads.Query()).items]
 
@@ -80,18 +79,25 @@ class ApiServer:
         return writes.update_status(self.registry, resource, namespace, writes.private(obj), Call()).object
 
     def patch(
-        self, resource: str, namespace: str, name: str, patch: Any, *, content_type: str = MERGE, subresource: str = ""
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        content_type: str = MERGE,
+        subresource: str = "",
     ) -> Object:
-        """Change an object by a JSON patch, a JSON merge patch or a strategic merge patch, told by its media type."""
+        """Apply a JSON patch, a JSON merge patch or a strategic merge patch, by `content_type`."""
         target = ObjectRef(resource, namespace, name, subresource)
-        return patching.patch(self.registry, target, content_type, writes.private(patch), Call()).object
+        return patches.patch(self.registry, target, content_type, writes.private(patch), Call()).object
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
-        """Delete an object; one that has a grace period (a pod on a node) is marked, and gone with a grace of 0."""
+        """Delete an object. One with a grace period (a pod on a node) is only marked, until a delete with grace 0."""
         deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Call())
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
-        """See `reference.client.Client.subscribe`; ends with `Subscription.close`."""
+        """See `reference.client.Client.subscribe`."""
 
         def observe(change: Change) -> None:
             sink(Event(change.type, change.resource, change.new.object))
@@ -116,5 +122,5 @@ class Subscription:
     observer: Callable[[Change], None]
 
     def close(self) -> None:
-        """End it: when this has returned, the sink is not called again."""
+        """End the watch; the sink is not called after this returns."""
         self.registry.store.forget(self.observer)

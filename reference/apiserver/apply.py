@@ -1,8 +1,8 @@
-"""Server-side apply: a client sends all fields that it wants, the server merges them and remembers the owner of each.
+"""Server-side apply: a client sends all fields that it wants, the server merges them and records the owner of each.
 
-Three things beyond a merge patch (KEP-555): a field that another manager owns and wants otherwise is a conflict, unless
-forced; a field that this manager applied before and now leaves out is removed, if nobody else owns it; and lists merge
-by their keys.
+Beyond a merge patch (KEP-555): a field that another manager owns with another value is a conflict, unless forced; a
+field that this manager applied before and now leaves out is removed, unless another manager owns it; lists merge by
+key.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _without(obj: Object, paths: Iterable[FieldPath], rules: ListRules) -> Objec
 
 
 def _remove(node: Any, path: FieldPath, names: tuple[str, ...], rules: ListRules) -> None:
-    """Take one field out; objects on the way that become empty go too."""
+    """Remove one field, and the objects above it that become empty."""
     element, rest = path[0], path[1:]
     if isinstance(node, list):
         _remove_item(node, element, rest, names, rules)

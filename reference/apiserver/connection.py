@@ -1,9 +1,8 @@
-"""Connections of clients that send ordinary requests: each is answered in the read that brought its end.
+"""Connections whose clients send ordinary requests: each is answered in the read that completed it.
 
-aiohttp serves everything that HTTP can be, with a task, its wakings and a dozen objects for each request.
-Nearly all requests are plain: whole, of known length, nothing special in them. Those are
-taken here. At the first one that is not (a watch, chunks, an upgrade, a large body, odd syntax), the connection
-and all that was not answered yet become aiohttp's, for good.
+aiohttp handles all of HTTP, with a task and a dozen objects for each request. Nearly all requests are plain: complete,
+of known length, without special headers. Those are handled here. At the first other one (a watch, chunks, an upgrade, a
+large body, unusual syntax) the connection moves to aiohttp, with everything not answered yet, and stays there.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ _NAME = re.compile(r"[A-Za-z0-9-]+")
 class Connection(asyncio.BufferedProtocol):
     """One connection while all its requests are plain.
 
-    `answer` answers one, or says that it is not plain (None). `others` makes the protocol for all that is not.
-    `connections` has those that are open and plain.
+    `answer` returns None for a request that is not plain. `others` makes the protocol for those. `connections` holds
+    the open connections that are plain.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._leave()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return the buffer to read into; without it, asyncio gets and shrinks 256 KiB for each read."""
+        """Return the buffer to read into; by default asyncio allocates and shrinks 256 KiB for each read."""
         return self._buffer
 
     def end_if_silent(self, since: float) -> None:
@@ -74,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection at once: a close would wait for the client's half of the TLS shutdown."""
+        """Close the connection at once: `close` would wait for the client's half of the TLS shutdown."""
         if self._transport is not None:
             abort(self._transport)
 
@@ -84,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def pause_writing(self) -> None:
-        """The client does not read its answers: until it does, its requests wait."""
+        """Stop reading requests until the client reads its answers."""
         self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
@@ -126,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
 def abort(transport: asyncio.Transport) -> None:
     """Close a connection at once.
 
-    A transport that was closed twice has let go of its TLS protocol; the first releases of Python 3.11 trip over that.
+    A transport that was closed twice no longer has its TLS protocol; early releases of Python 3.11 fail on that.
     """
     with contextlib.suppress(AttributeError):
         transport.abort()
@@ -134,7 +133,7 @@ def abort(transport: asyncio.Transport) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Of a plain request, all but its body."""
+    """A plain request without its body."""
 
     method: str
     path: str
@@ -143,14 +142,13 @@ class Head:
     length: int
 
     def with_body(self, rest: bytes) -> HttpRequest:
-        """Return the request with the body at the start of `rest`."""
         pairs = (each.partition("=") for each in reversed(self.query.split("&")))  # the first of a name counts
         query = {name: value for name, _, value in pairs if name}
         return HttpRequest(self.method, self.path, self.query, query, self.headers, rest[: self.length])
 
 
 def parse(head: bytes) -> Head | None:
-    """The head of a plain request, None of any other."""
+    """Parse the head of a plain request; None for any other."""
     first, _, lines = head.partition(b"\r\n")
     wanted, fields = _REQUEST_LINE.fullmatch(first), _fields(lines)
     if wanted is None or fields is None:
@@ -161,7 +159,7 @@ def parse(head: bytes) -> Head | None:
 
 @functools.lru_cache(maxsize=512)  # a client's headers seldom change (14 us)
 def _fields(head: bytes) -> tuple[Mapping[str, str], int] | None:
-    """Header fields, and the length that they tell."""
+    """Return the header fields and the content length."""
     if _ODD_HEAD.search(head):
         return None
     headers: dict[str, str] = {}
@@ -178,7 +176,6 @@ def _fields(head: bytes) -> tuple[Mapping[str, str], int] | None:
 
 
 def encode(response: Response) -> bytes:
-    """A response as HTTP/1.1."""
     warnings = "".join(f"Warning: {each}\r\n" for each in response.warning_headers())
     head = (
         f"{_status_line(response.code)}Content-Type: {response.content_type}\r\n"

@@ -1,7 +1,7 @@
-"""Deletion: at once, gracefully, or when the last finalizer is gone; and namespaces with all that is in them.
+"""Deletion: immediate, graceful, or when the last finalizer is gone; and namespaces with their contents.
 
-A graceful deletion only marks the object: `deletionTimestamp` says when it should be gone, and whoever runs it (for a
-pod: its node) deletes it again with a grace period of 0 when it is.
+A graceful deletion only marks the object: `deletionTimestamp` is when it should be gone, and the component that runs it
+(for a pod: the kubelet) deletes it again with a grace period of 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The object as it is now or last was, and whether it is still there (grace period or finalizers)."""
+    """The object as it is now or last was, and whether it still exists (grace period or finalizers)."""
 
     stored: Stored
     remains: bool
@@ -51,7 +51,6 @@ def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: 
 def delete_collection(
     registry: Registry, resource: str, selection: Selection, options: DeleteOptions, call: Call
 ) -> list[Stored]:
-    """Delete all selected objects; returns them as they are now or last were."""
     strategy = registry.strategy(resource)
     with registry.store.lock:
         chosen = [each for each in registry.store.items(resource) if selection.matches(each.object)]
@@ -59,7 +58,7 @@ def delete_collection(
 
 
 def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
-    """Take an object out for good: its addresses are free again, and its namespace may go now if it was to go."""
+    """Remove an object: free its addresses, and remove its namespace if that was waiting for it."""
     registry.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.plural, obj)
     if namespace := obj["metadata"].get("namespace"):
@@ -95,7 +94,7 @@ def _delete(registry: Registry, strategy: Strategy, current: Stored, options: De
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
-    """Seconds. Only kinds that something runs have any, and not while nothing runs them (pods without a node)."""
+    """Return the grace period in seconds; 0 for kinds that no component runs, and for pods without a node."""
     spec, phase = obj.get("spec") or {}, (obj.get("status") or {}).get("phase")
     if not strategy.grace_seconds or not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
         return 0
@@ -106,7 +105,7 @@ def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
 
 
 def _mark(meta: dict[str, Any], grace: int) -> None:
-    """Say when the object should be gone; a second deletion can only make that earlier."""
+    """Set the deletion time; a second deletion can only move it forward."""
     before = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (before is None or grace >= before):
         return

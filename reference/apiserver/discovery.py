@@ -1,7 +1,6 @@
-"""Discovery, the documents about what is served: /version, /api, /apis, and a list for each group and version.
+"""Discovery documents: /version, /api, /apis, and the resources of each group and version.
 
-Clients ask for each group in turn. The aggregated form, for which new ones (Kubernetes 1.26 on) ask first, is not
-served, and they do without it.
+The aggregated form, which clients request first since Kubernetes 1.26, is not served; clients fall back to these.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ _EVICTION = {"group": "policy", "version": "v1", "kind": "Eviction"}  # what `ku
 
 
 class Discovery:
-    """Documents about what a registry serves now."""
+    """The discovery documents of a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def find(self, path: str) -> Object | None:
-        """The document at a path; None when there is none."""
         parts = path.strip("/").split("/")
         found: Object | None = None
         match parts:
@@ -87,7 +85,7 @@ class Discovery:
         return {**head, "resources": resources}
 
     def _groups(self) -> dict[str, dict[str, list[Strategy]]]:
-        """Group, version, kinds; with the second groups under which some kinds are served."""
+        """Return the kinds by group and version, including the second groups that serve some kinds."""
         found: dict[str, dict[str, list[Strategy]]] = {"": {"v1": []}}
         for strategy in self._registry.strategies.values():
             places: tuple[Resource | View, ...] = (strategy.resource, *strategy.views)

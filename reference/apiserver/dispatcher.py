@@ -1,6 +1,7 @@
-"""Answers every request at once, but for watches, requests that go on to pods, and the large OpenAPI documents.
+"""Answers each request at once, except watches, requests forwarded to pods and kubelets, and the large OpenAPI
+documents.
 
-It knows nothing of connections, so it is the same whether aiohttp read a request or `connection` did.
+It does not depend on the connection: aiohttp and `connection` both call it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import handlers, media, metrics, status
+from reference.apiserver import handlers, media, status
 from reference.apiserver.authz import authorization, reviews
 from reference.apiserver.authz.authorization import Attributes, attributes_of
 from reference.apiserver.authz.users import ADMIN, User, Users
@@ -23,6 +24,7 @@ from reference.apiserver.pod_access import pod_location
 from reference.apiserver.registry import Registry
 from reference.apiserver.routes import Routes
 from reference.client import ApiError
+from reference.features import GATES, Features, Gate
 
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
@@ -30,10 +32,10 @@ _log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Answers requests from a registry, as far as the user may send them."""
+    """Answers requests from a registry, within the permissions of the user."""
 
     def __init__(self, registry: Registry, log: deque[RequestRecord], users: Users) -> None:
-        """`log` gets a record of each request."""
+        """`log` receives a record of each request."""
         self._log = log
         self._registry = registry
         self._routes = Routes(registry)
@@ -41,7 +43,7 @@ class Dispatcher:
         self._users = users
 
     def answer(self, asked: HttpRequest) -> Response | None:
-        """Return the answer, errors included; None for a request that is answered later, and recorded then."""
+        """Return the answer, errors included. None: the request is answered later, and recorded then."""
         if asked.streams or asked.path.startswith("/openapi/") or pod_location.wanted(asked.path):
             return None
         try:
@@ -52,18 +54,17 @@ class Dispatcher:
         return answer
 
     def record(self, asked: HttpRequest, code: int = 0) -> None:
-        """Note a request."""
         agent = asked.headers.get("user-agent", "")
         self._log.append(
             RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent, code, time.monotonic())
         )
 
     def authenticate(self, asked: HttpRequest) -> User:
-        """Return the user that a request is from; health checks need none. Raises `ApiError` (401)."""
+        """Return the user of a request; health checks need none. Raises `ApiError` (401)."""
         return ADMIN if asked.path in HEALTH else self._users.authenticate(asked.headers.get("authorization", ""))
 
     def resource_request(self, asked: HttpRequest, user: User) -> Request:
-        """Return what the handlers need to answer a request for a resource. Raises `ApiError`: 403, 404, 406."""
+        """Return the handlers' view of a request for a resource. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
         if user is not ADMIN:
             authorization.check(user, attributes_of(asked.method, route, watch=asked.streams))
@@ -88,9 +89,9 @@ class Dispatcher:
             return _json(200, found)
         if asked.method == "POST" and (answer := reviews.review(asked, user)):
             return _json(201, answer)
-        if asked.method == "GET" and asked.path == metrics.PATH:
+        if asked.method == "GET" and asked.path == _METRICS:
             authorization.check(user, Attributes(asked.method.lower(), path=asked.path))
-            return Response(200, metrics.text(self._registry.features), content_type=metrics.CONTENT_TYPE)
+            return Response(200, _metrics(self._registry.features), content_type=_METRICS_TYPE)
         return handlers.handle(self._registry, self.resource_request(asked, user))
 
 
@@ -104,3 +105,30 @@ def failure(error: Exception, asked: HttpRequest) -> Response:
 
 def _json(code: int, value: Any) -> Response:
     return Response(code, orjson.dumps(value))
+
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METRICS = "/metrics"
+_GATES = "kubernetes_feature_enabled"
+_GATES_HEAD = f"# HELP {_GATES} [BETA] The stage of a feature gate, and whether it is on.\n# TYPE {_GATES} gauge\n"
+
+
+def _metrics(features: Features) -> bytes:
+    """Return all gates of this version, and those that were set, as Prometheus text."""
+    minor = features.version[1]
+    there = {
+        name: gate
+        for name, gate in GATES.items()
+        if name in features.gates or (gate.introduced <= minor and (gate.removed is None or minor < gate.removed))
+    }
+    lines = [
+        f'{_GATES}{{name="{name}",stage="{_stage(gate, minor)}"}} {int(features.enabled(name))}\n'
+        for name, gate in sorted(there.items())
+    ]
+    return (_GATES_HEAD + "".join(lines)).encode()
+
+
+def _stage(gate: Gate, minor: int) -> str:
+    if gate.locked is not None and minor >= gate.locked:
+        return ""  # generally available
+    return "BETA" if gate.on_by_default is not None and minor >= gate.on_by_default else "ALPHA"

@@ -1,7 +1,7 @@
-"""Sets of fields of an object, as server-side apply keeps them: paths, and their FieldsV1 form.
+"""Sets of fields of an object for server-side apply: paths, and their FieldsV1 form.
 
 A path is a tuple of FieldsV1 keys: `f:NAME` for a field, `k:{"port":80}` for an item of a keyed list, `v:VALUE` for an
-item of a set. A list that does not merge is one field, whatever is in it.
+item of a set. A list that does not merge is one field.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOT_OWNED_METADATA = frozenset(
 
 
 def flatten(obj: Object, rules: ListRules) -> dict[FieldPath, Any]:
-    """The fields that somebody can own, with their values; an item of a keyed list is there too, with None."""
+    """Return the fields that a manager can own, with their values; items of keyed lists are included, with None."""
     owned = {key: value for key, value in obj.items() if key not in _NOT_OWNED}
     metadata = obj.get("metadata") or {}
     owned["metadata"] = {key: value for key, value in metadata.items() if key not in _NOT_OWNED_METADATA}
@@ -45,7 +45,7 @@ def flatten(obj: Object, rules: ListRules) -> dict[FieldPath, Any]:
 
 
 def encode(paths: Iterable[FieldPath]) -> Object:
-    """Paths as a FieldsV1 tree. A path that others continue is noted there as `.`."""
+    """Return paths as a FieldsV1 tree. A path that is a prefix of others is marked with `.`."""
     tree: Object = {}
     for path in sorted(paths):
         node = tree
@@ -56,23 +56,22 @@ def encode(paths: Iterable[FieldPath]) -> Object:
 
 
 def decode(tree: Object) -> set[FieldPath]:
-    """The paths of a FieldsV1 tree."""
     return set(_paths(tree, ()))
 
 
 def shown(path: FieldPath) -> str:
-    """A path as messages show it: `.spec.ports[port=80,protocol="TCP"].nodePort`."""
+    """Format a path for messages: `.spec.ports[port=80,protocol="TCP"].nodePort`."""
     return "".join(_element(each) for each in path)
 
 
 def item_key(item: Object, rule: ListRule) -> str:
-    """The path element of an item of a keyed list."""
+    """Return the path element of an item of a keyed list."""
     defaults = dict(rule.defaults)
     return "k:" + orjson.dumps({key: item.get(key, defaults.get(key)) for key in rule.map_keys}).decode()
 
 
 def value_key(value: Any) -> str:
-    """The path element of an item of a set."""
+    """Return the path element of an item of a set."""
     return "v:" + orjson.dumps(value).decode()
 
 

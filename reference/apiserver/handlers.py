@@ -1,6 +1,6 @@
-"""The verbs of the API over HTTP: from a request with a route to the bytes of its answer.
+"""The verbs of the API over HTTP: from a routed request to the bytes of its answer.
 
-Nothing here waits: a request's body is there when it is called, and the registry answers at once.
+Nothing here blocks: the request body is complete, and the registry answers at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import apply, deletion, media, patches, patching, reads, status, writes
+from reference.apiserver import apply, deletion, media, patches, reads, status, writes
 from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.kinds import shapes
 from reference.apiserver.media import Answer
@@ -57,7 +57,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer: a code, a body in the form that the client accepts, and texts for `Warning` headers."""
+    """An answer: a status code, a body in the form that the client accepts, and texts for `Warning` headers."""
 
     code: int
     body: bytes
@@ -65,7 +65,7 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """The values of the `Warning` headers. A text with control characters has none, as in Kubernetes."""
+        """Return the values of the `Warning` headers, without texts with control characters, like Kubernetes."""
         sound = [each for each in self.warnings if not _CONTROL.search(each)]
         quoted = [each.replace("\\", "\\\\").replace('"', '\\"') for each in sound]
         return [f'299 - "{each}"' for each in quoted]
@@ -135,7 +135,7 @@ def _patch(registry: Registry, request: Request) -> Response:
         raise status.unsupported_media(content_type, patches.PATCH_TYPES)
     value = request.decoded()
     if content_type != patches.APPLY:
-        return _object(request, 200, patching.patch(registry, target, content_type, value, call), call)
+        return _object(request, 200, patches.patch(registry, target, content_type, value, call), call)
     if not request.query.get("fieldManager"):
         raise status.bad_request(
             'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
@@ -162,7 +162,7 @@ def _delete_collection(registry: Registry, request: Request) -> Response:
 
 
 def _evict(registry: Registry, request: Request) -> Response:
-    """Delete a pod as its node is drained. There are no PodDisruptionBudgets here, so nothing speaks against it."""
+    """Evict a pod. There are no PodDisruptionBudgets here, so no eviction is refused."""
     route, body = request.route, request.decoded()
     if route.resource != "pods":
         raise status.no_such_path()
@@ -228,7 +228,7 @@ def _dry_run(value: str | None) -> bool:
 
 
 def integer(query: Mapping[str, str], name: str) -> int | None:
-    """A number in a query; None without one. Raises `ApiError` (400)."""
+    """Return a number from a query; None if absent. Raises `ApiError` (400)."""
     text = query.get(name)
     if not text:
         return None

@@ -1,7 +1,7 @@
-"""Takes requests from HTTP connections to the handlers, to pods, to kubelets, or to a watch.
+"""Routes requests from HTTP connections to the handlers, to pods, to kubelets, or to a watch.
 
-Plain requests are answered by `connection`, without aiohttp; the rest by its low-level server, without its router and
-middlewares, as every path of this API has the same few shapes.
+`connection` answers plain requests without aiohttp. The rest goes through aiohttp's low-level server, without its
+router and middlewares, because all paths of this API have the same few forms.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from reference.client import ApiError
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _CHUNK = 256 * 1024
 _GRACE = 0.005
-"""Seconds in which a watch may end as it should, when the server goes away; then its connection is cut."""
+"""Seconds for watches to end cleanly when the server stops; then their connections are closed."""
 
 
 class HttpFrontend:
-    """Serves HTTP for one API server until it is closed; runs in the loop. `log` gets a record of each request."""
+    """Serves HTTP for one API server until it is closed; runs in the loop. `log` receives a record of each request."""
 
     def __init__(
         self,
@@ -67,21 +67,18 @@ class HttpFrontend:
             request_factory=self._request,
             loop=loop,
             access_log=None,
-            handler_cancellation=True,  # a watch of a client that went away ends then, not at its next event
+            handler_cancellation=True,  # a watch ends when its client is gone, not at its next event
         )
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Reach pods and kubelets by sockets from `open_socket`."""
         self._pods.open_socket = self._kubelets.open_socket = open_socket
 
     def protocol(self) -> asyncio.BaseProtocol:
-        """A protocol for one connection."""
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._silence / 2, self._end_silent)
         return Connection(self.dispatcher.answer, self._server, self._plain)
 
     async def close(self) -> None:
-        """End all watches, then all connections."""
         if self._sweep is not None:
             self._sweep.cancel()
         self.hub.end_all()
@@ -97,7 +94,7 @@ class HttpFrontend:
         await asyncio.sleep(0)  # now the sockets are closed
 
     def _end_silent(self) -> None:
-        """Close connections whose clients have long sent nothing, not even a first request."""
+        """Close connections whose clients have sent nothing for a while, including those without a first request."""
         for each in list(self._plain):
             each.end_if_silent(time.monotonic() - self._silence)
         self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None
@@ -174,7 +171,7 @@ class HttpFrontend:
 
 
 class _Timers:
-    """Ends a watch after its time, and sends bookmarks until then and at its end; `every` 0 is no bookmarks."""
+    """Sends bookmarks every `every` seconds (0: none) and at the end, and ends a watch after its time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, hub: Hub, watcher: Watcher, every: float) -> None:
         self._loop, self._hub, self._watcher, self._every = loop, hub, watcher, every
@@ -212,7 +209,7 @@ def _watch_query(asked: Request) -> WatchQuery:
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines joined to writes of a good size: one object each is slow, all at once needs their memory twice."""
+    """Join lines into writes of a good size: single objects are slow, and all at once needs their memory twice."""
     gathered: list[bytes] = []
     size = 0
     for line in lines:

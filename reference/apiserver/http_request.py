@@ -1,4 +1,4 @@
-"""A request as it came over HTTP, read to its end, and what is kept of it as evidence."""
+"""An HTTP request that was read completely, and its record for evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as it came, read to its end. `headers` finds lower-case names; `raw_query` is for the record."""
+    """A request that was read completely. `headers` has lower-case names; `raw_query` is for the record."""
 
     method: str
     path: str
@@ -23,15 +23,14 @@ class HttpRequest:
 
     @property
     def streams(self) -> bool:
-        """True for a watch."""
         return self.method == "GET" and self.query.get("watch") in {"true", "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request, as evidence: `query` as it was sent, `accept` and `user_agent` from the headers.
+    """One request, as evidence: `query` as sent, `accept` and `user_agent` from the headers.
 
-    `at` is when it was answered (monotonic seconds), `code` the status code: 0 for what is answered later, in parts.
+    `at` is when it was answered (monotonic seconds); `code` is the status code, 0 for streams.
     """
 
     method: str

@@ -1,9 +1,9 @@
-"""A TCP port that is listened on at times, and stays ours in between.
+"""A TCP port that can stop listening and start again, and stays reserved in between.
 
-A server that is away refuses connections, and comes back where it was. To close its socket would give the port to the
-next who wants one, and nobody could open it again in another network namespace without privileges. So the socket is
-kept: Linux ends its listening, and resets who waits to be accepted, when its reading side is shut down; it is bound
-still, and can listen again.
+A server that is away refuses connections, and comes back at the same address. Closing the socket would free the port
+for others, and nobody could open it again in another network namespace without privileges. So the socket is kept:
+shutting down its reading side ends listening on Linux and resets connections that wait to be accepted; it stays bound,
+and can listen again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TURNS = 100
 
 
 class _Listener(socket.socket):
-    """Notes the sockets that it accepts: asyncio does not show connections whose handshake is not done yet."""
+    """Records the sockets that it accepts: asyncio does not show connections whose handshake is not complete."""
 
     __slots__ = ("_accepted", "done")
 
@@ -43,7 +43,7 @@ class _Listener(socket.socket):
 
 
 class ListeningPort:
-    """The port of one bound TCP socket, which belongs to it from now on. For use in one event loop."""
+    """The port of one bound TCP socket, which it owns. For use in one event loop."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -61,7 +61,7 @@ class ListeningPort:
         self._serving = listener, server
 
     async def rest(self) -> None:
-        """Refuse connections until it listens again. Those that were accepted are not touched."""
+        """Refuse connections until `listen` is called again. Accepted connections stay."""
         if self._serving is not None:
             listener, server = self._serving
             listener.done = True
@@ -78,7 +78,7 @@ class ListeningPort:
                 raise
 
     async def hang_up(self) -> None:
-        """End what was accepted and is still open, in whatever state; when this returns the sockets are closed."""
+        """Close accepted connections that are still open, in any state; when this returns the sockets are closed."""
         for each in self._open():
             with contextlib.suppress(OSError):  # the client was quicker
                 each.shutdown(socket.SHUT_RDWR)
@@ -88,7 +88,7 @@ class ListeningPort:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Give the port back, at rest."""
+        """Free the port, after `rest`."""
         self._socket.close()
 
     def _open(self) -> list[socket.socket]:
@@ -96,7 +96,7 @@ class ListeningPort:
 
 
 def free_loopback() -> socket.socket:
-    """A socket bound to a free port of loopback, by its number: so the kernel never lets go of it while it rests."""
+    """Return a socket bound to a free port of loopback by number, so that the kernel keeps it reserved at rest."""
     with socket.socket() as first:
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         first.bind((LOOPBACK, 0))

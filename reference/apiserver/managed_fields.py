@@ -1,7 +1,7 @@
-"""The owners of fields: `metadata.managedFields` for server-side apply.
+"""`metadata.managedFields`, the owners of fields for server-side apply.
 
-Ownership is followed from an object's first apply on. Objects that nobody applies do not pay for it: they have no
-managedFields, and at their first apply all that they have is `before-first-apply`'s, as for objects of old clusters.
+Owners are tracked from the first apply of an object on. Other objects have no managedFields, and cost nothing. At the
+first apply all present fields belong to `before-first-apply`, as in old clusters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEFORE = "before-first-apply"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One entry: the manager, how it writes ("Apply" or "Update"), of which subresource, and what is its."""
+    """One entry: the manager, its operation ("Apply" or "Update"), the subresource, and its fields."""
 
     manager: str
     operation: str
@@ -38,7 +38,6 @@ class Owner:
 
 
 def read(entries: Any) -> list[Owner]:
-    """The owners in an object's managedFields."""
     return [
         Owner(
             each.get("manager") or "",
@@ -53,7 +52,7 @@ def read(entries: Any) -> list[Owner]:
 
 
 def write(owners: Iterable[Owner]) -> list[Object]:
-    """Owners as managedFields; those that own nothing are left out."""
+    """Return managedFields; owners without fields are left out."""
     return [
         {
             "manager": each.manager,
@@ -70,18 +69,17 @@ def write(owners: Iterable[Owner]) -> list[Object]:
 
 
 def before_first_apply(live: Object) -> Owner:
-    """The owner of everything in an object that was never applied."""
+    """Return the owner of everything in an object that was never applied."""
     fields = flatten(live, list_rules(live["kind"]))
     return new_owner(BEFORE, "Update", "", fields, live)
 
 
 def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[FieldPath], obj: Object) -> Owner:
-    """An owner from now on."""
     return Owner(manager, operation, subresource, frozenset(fields), obj["apiVersion"], timestamp())
 
 
 def track(new: Object, old: Object, manager: str, *, subresource: str = "") -> None:
-    """Note in `new` that `manager` wrote what differs from `old`, if ownership of the object is followed at all."""
+    """Record in `new` that `manager` wrote what differs from `old`, if owners of this object are tracked."""
     before = old["metadata"].get("managedFields")
     if not before:
         new["metadata"].pop("managedFields", None)

@@ -1,8 +1,7 @@
 """Media types: what a client accepts, and what it sent.
 
-Reads are answered in JSON, as objects, as Tables (what kubectl prints) or as metadata only. A client that
-prefers protobuf also says what else it takes (`application/vnd.kubernetes.protobuf, */*`), and then gets JSON; what it
-sends in protobuf is read.
+Answers are JSON: objects, Tables (for kubectl) or metadata only. A client that prefers protobuf also accepts JSON
+(`application/vnd.kubernetes.protobuf, */*`) and gets it; request bodies in protobuf are read.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from reference.apiserver import protobuf, status
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 READABLE = (JSON, YAML)
 MAX_DEPTH = 100
-"""Objects and lists within each other; those of Kubernetes' API have some twenty."""
+"""Nesting depth; objects of the Kubernetes API have some twenty levels."""
 
 MAX_YAML_BYTES = 256 * 1024
-"""YAML is read a hundred times more slowly than JSON, and clients send it by hand."""
+"""Parsing YAML takes a hundred times as long as JSON, and people write it by hand."""
 
 _YAML_NAMES = frozenset({YAML, "application/x-yaml", "text/yaml"})
 
@@ -47,7 +46,7 @@ class Answer:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> Answer | None:
-    """The first of the acceptable media types that this server can write; None when there is none of them."""
+    """Return the first acceptable media type that this server can write; None if there is none."""
     for entry in (accept or "*/*").split(","):
         media, parameters = parse(entry)
         version, form = parameters.get("v", "v1"), _FORMS.get(parameters.get("as", ""))
@@ -59,7 +58,7 @@ def negotiate(accept: str) -> Answer | None:
 
 
 def parse(entry: str) -> tuple[str, dict[str, str]]:
-    """`application/json;as=Table;v=v1` as its type and its parameters."""
+    """Split `application/json;as=Table;v=v1` into its type and its parameters."""
     media, *rest = (each.strip() for each in entry.split(";"))
     pairs = (each.partition("=") for each in rest)
     return media.lower(), {key.strip(): value.strip() for key, _, value in pairs}
@@ -69,7 +68,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _yaml(body: bytes) -> Any:
-    """The value of a YAML document. An alias is refused: some hundred bytes of them can stand for gigabytes."""
+    """Parse a YAML document. Aliases are refused: a few hundred bytes of them can expand to gigabytes."""
     if len(body) > MAX_YAML_BYTES:
         raise status.failure(413, "RequestEntityTooLarge", f"a body in YAML may have {MAX_YAML_BYTES} bytes")
     depth = 0
@@ -83,7 +82,7 @@ def _yaml(body: bytes) -> Any:
 
 
 def _bounded(value: Any, body: bytes) -> Any:
-    """The value, unless it is nested too deeply. Raises `ValueError`."""
+    """Return the value. Raises `ValueError` if it is nested too deeply."""
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return value
     level = [value]
@@ -104,7 +103,7 @@ def _within(value: Any) -> Iterable[Any]:
 
 
 def decode(body: bytes, content_type: str) -> Any:
-    """The value in a request's body, "" being JSON. Raises `ApiError`: 400, 415."""
+    """Return the value of a request body; an empty content type is JSON. Raises `ApiError`: 400, 415."""
     media = parse(content_type)[0]
     try:
         if media in {JSON, ""} or media.endswith("+json"):

@@ -1,7 +1,7 @@
-"""The rules by which lists inside objects merge: by a key, as a set, or not at all.
+"""The rules for merging lists inside objects: by a key, as a set, or not at all.
 
-Kubernetes says this in its Go types (`patchMergeKey`, `listMapKey`). Strategic merge patches, server-side apply and the
-OpenAPI documents all read this one table. What is not in it is replaced as a whole.
+In Kubernetes they are tags of the Go types (`patchMergeKey`, `listMapKey`). Strategic merge patches, server-side apply
+and the OpenAPI documents use this table. Lists that are not in it are replaced.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ListRule:
-    """The rule of one list. `merge_key` is the strategic one, `map_keys` those of server-side apply.
+    """The rule of one list. `merge_key` is for strategic merge patches, `map_keys` are for server-side apply.
 
-    With neither it is a list of plain values that merges as a set. `retain_keys`: a strategic patch says with
-    `$retainKeys` which fields of an item stay.
+    With neither it is a list of plain values that merges as a set. `retain_keys`: a strategic patch lists in
+    `$retainKeys` the fields of an item that stay.
     """
 
     merge_key: str = ""
@@ -79,5 +79,5 @@ _RULES: Mapping[str, ListRules] = {
 
 
 def list_rules(kind: str) -> ListRules:
-    """The rules for a kind; a kind without its own has those of metadata."""
+    """Return the rules for a kind; a kind without its own has those of metadata."""
     return {**_METADATA, **_RULES.get(kind, {})}

@@ -63,8 +63,6 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as bytes, with its media type."""
-
     body: bytes
     content_type: str = media.JSON
 
@@ -87,7 +85,7 @@ class Served:
 
 
 def document(registry: Registry, path: str, accept: str) -> Document:
-    """The document at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Slow at first: not for the event loop."""
+    """Return the document at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Slow at first: not for the event loop."""
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
     with _importing:  # the first import of the models by two threads at once is no good
@@ -164,7 +162,7 @@ class _Described:
 
     @property
     def common(self) -> Object:
-        """What both versions of OpenAPI have."""
+        """Return what both versions of OpenAPI have."""
         operation, of = self.operation, self.of
         if of is None:
             called = "".join(part.strip("{}").title() for part in re.split(r"[/.]", operation.path))
@@ -182,7 +180,7 @@ class _Described:
 
 @lru_cache(maxsize=8)
 def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[_Described]]]:
-    """The operations by document of version 3, and in it by path."""
+    """Return the operations by document of version 3, and in it by path."""
     prefixes = dict.fromkeys(each.prefix for each in served)
     found: dict[str, dict[str, list[_Described]]] = {each: {} for each in prefixes}
     everything = [_Described(each, of) for of in served for each in of_resource(f"/{of.prefix}", of.resource)]
@@ -249,7 +247,7 @@ def _media_of(operation: Operation) -> list[str]:
 
 
 def _as_v3(value: Any) -> Any:
-    """References of version 2 as version 3 has them: elsewhere, and inside `allOf` beside a description."""
+    """Convert version 2 references to version 3, inside `allOf` beside a description."""
     if isinstance(value, list):
         return [_as_v3(each) for each in value]
     if not isinstance(value, dict):
@@ -262,9 +260,10 @@ def _as_v3(value: Any) -> Any:
 
 
 class _Models:
-    """Definitions from the client's models: those of the served kinds, and all that they refer to.
+    """Definitions from the client's models, for the served kinds and all types that they refer to.
 
-    The models are those of a new release: what it lost is added, and what the served one does not have is left out.
+    The models are of a new release: fields that it removed are added, and fields that the served release lacks are
+    dropped.
     """
 
     def __init__(self, served: tuple[Served, ...], release: Release) -> None:
@@ -275,12 +274,10 @@ class _Models:
             self._add_kind(each)
 
     def of_kind(self, of: Served) -> Object:
-        """Return the reference to the schema of a kind."""
         model = _model_name(self._models, of)
         return {"$ref": f"#/definitions/{_unknown(of) if model is None else _name(model)}"}
 
     def body(self, described: _Described) -> Object | None:
-        """Return the schema of the body of an operation; None if it has none."""
         match described.operation.body:
             case "":
                 return None
@@ -340,7 +337,7 @@ class _Models:
         return dict(_PLAIN.get(written, {}))
 
     def _beside(self, model: str, path: tuple[str, ...]) -> Object:
-        """The properties among which is the one that `path` leads to; paths through unknown fields lead nowhere."""
+        """Return the properties that contain the last field of `path`; empty if the path has unknown fields."""
         for field in path[:-1]:
             inner = re.search(r"V\d\w+", self._type_of(model, field))
             if inner is None:

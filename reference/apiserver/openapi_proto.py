@@ -17,7 +17,6 @@ _METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7,
 
 
 def encode(document: Object) -> bytes:
-    """A whole document (message `Document`)."""
     info = document["info"]
     return b"".join(
         (
@@ -85,7 +84,7 @@ def _schema(schema: Object) -> bytes:
 
 
 def _extensions(field: int, source: Mapping[str, Any]) -> bytes:
-    """Fields that begin with `x-`, whose values gnostic keeps as YAML."""
+    """Fields that begin with `x-`, whose values gnostic encodes as YAML."""
     return b"".join(
         _named(field, name, _text(2, yaml.safe_dump(value))) for name, value in source.items() if name.startswith("x-")
     )

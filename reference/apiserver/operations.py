@@ -1,6 +1,6 @@
-"""The operations that the server has: paths, methods, the parameters that it reads, and what their bodies are.
+"""The operations of the server: paths, methods, parameters and bodies.
 
-For OpenAPI; a test holds this table to what the server answers.
+For OpenAPI; a test compares this table with what the server answers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _POD_METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method at one path, which may have `{namespace}`, `{name}` and `{path}` in it."""
+    """One method at one path, which may contain `{namespace}`, `{name}` and `{path}`."""
 
     path: str
     method: str
@@ -57,12 +57,10 @@ class Operation:
 
     @property
     def in_path(self) -> list[str]:
-        """The names of the parameters in the path."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
 
 def type_of(parameter: str) -> str:
-    """Return the JSON type of a parameter."""
     return _TYPES.get(parameter, STRINGS)
 
 
@@ -98,7 +96,7 @@ def _reads_and_updates(path: str, of: str) -> Iterator[Operation]:
 
 
 def of_server(prefixes: list[str]) -> Iterator[Operation]:
-    """Yield the operations that are for no kind; `prefixes` are those of the kinds, like `/apis/GROUP/VERSION`."""
+    """Yield the operations that belong to no kind; `prefixes` are those of the kinds, like `/apis/GROUP/VERSION`."""
     groups = {each.rpartition("/")[0] for each in prefixes if each.startswith("/apis/")}
     for path in ("/api", "/apis", *sorted(groups), *prefixes, "/version", "/openapi/v2", "/openapi/v3"):
         yield Operation(path, "get", "discover")

@@ -1,7 +1,6 @@
 """The patch types of Kubernetes, as functions from an object and a patch to the new object.
 
-JSON patch (RFC 6902) and JSON merge patch (RFC 7386) are the standards; the strategic merge patch is in a module of
-its own, and so is server-side apply, which needs to know who owns what.
+JSON patch (RFC 6902) and JSON merge patch (RFC 7386) are here; `strategic_merge` and `apply` have the others.
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ import jsonpatch
 import jsonpointer
 import orjson
 
-from reference.apiserver import status, strategic_merge
-from reference.apiserver.merge_rules import ListRules
+from reference.apiserver import status, strategic_merge, writes
+from reference.apiserver.merge_rules import ListRules, list_rules
+from reference.apiserver.registry import Call, ObjectRef, Registry
+from reference.apiserver.store import Stored
 from reference.client import Object
 
 JSON = "application/json-patch+json"
@@ -22,16 +23,33 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 MAX_OPERATIONS = 10_000
-"""Of a JSON patch, as kube-apiserver allows."""
+"""The most operations of a JSON patch, as in kube-apiserver."""
 
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""What the copies of a JSON patch may add up to, as kube-apiserver allows."""
+"""The most bytes that the copies of a JSON patch may add, as in kube-apiserver."""
 
 PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
 
+def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, call: Call) -> Stored:
+    """Patch an object; `value` must be private to this call. Raises `ApiError`: 400, 404, 409, 415, 422."""
+    strategy = registry.strategy(target.resource)
+    with registry.store.lock:
+        obj = registry.get(target.resource, target.namespace, target.name).copy()
+        if target.view is not None:
+            obj = target.view.from_stored(obj)
+        obj = apply_patch(obj, content_type, value, list_rules(strategy.resource.kind))
+        if target.view is not None:
+            obj = target.view.to_stored(obj)
+        if target.subresource == "status":
+            return writes.update_status(registry, target.resource, target.namespace, obj, call, name=target.name)
+        if target.subresource:
+            raise status.no_such_path()
+        return writes.update(registry, target.resource, target.namespace, obj, call, name=target.name)
+
+
 def apply_patch(obj: Object, content_type: str, patch: Any, rules: ListRules) -> Object:
-    """The patched object; `obj` may be changed. Raises `ApiError`: 400, 415, 422."""
+    """Return the patched object; `obj` may be changed. Raises `ApiError`: 400, 415, 422."""
     if content_type == JSON:
         return _json_patch(obj, patch)
     if not isinstance(patch, dict):
@@ -62,7 +80,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _applied(obj: Object, patch: list[Any]) -> Any:
-    """The patched object. A document may not double itself by copies: see `MAX_COPIED_BYTES`."""
+    """Return the patched object. Copies are bounded: see `MAX_COPIED_BYTES`."""
     copied = 0
     for each in patch:
         if isinstance(each, dict) and each.get("op") == "copy" and isinstance(each.get("from"), str):

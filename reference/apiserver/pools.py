@@ -1,8 +1,8 @@
-"""Pools of cluster addresses and node ports, from which Services get theirs.
+"""Pools of cluster IPs and node ports.
 
-A freed address is not given out again while there are others: rules, conntrack entries and caches for it may
-still be around, and a test that meets the old Service at the new Service's address proves nothing. Which Services
-want what is decided by their strategy; here it is only taken and given back.
+A freed address is not reused while others are free: rules, conntrack entries and caches for it may remain, and a test
+that reaches the old Service at the new Service's address proves nothing. A kind's strategy decides what an object
+needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
 
 
 class RefusedError(Exception):
-    """A wanted address or port cannot be had; `error` tells the field."""
+    """A requested address or port is not available; `error` names the field."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))
@@ -27,11 +27,11 @@ class RefusedError(Exception):
 
 
 class ExhaustedError(Exception):
-    """Nothing is free in a pool."""
+    """A pool has no free number."""
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, given out in order; freed ones only when nothing else is left, oldest first."""
+    """Numbers from `first` to `last`, allocated in order; freed ones only when nothing else is left, oldest first."""
 
     def __init__(self, first: int, last: int, *, start: int | None = None) -> None:
         self.first, self.last = first, last
@@ -43,7 +43,7 @@ class NumberPool:
         return self.first <= number <= self.last
 
     def take(self, number: int) -> bool:
-        """Take a certain number; False when somebody has it."""
+        """Take a certain number; False if it is taken."""
         if number in self._taken:
             return False
         self._freed.pop(number, None)
@@ -74,7 +74,7 @@ class NumberPool:
 class AddressPool:
     """The usable addresses of a CIDR, without the network address and, for IPv4, the broadcast address.
 
-    The lowest sixteenth (16 to 256 addresses, KEP-3070) is left for explicit requests until the rest is used up.
+    The lowest sixteenth (16 to 256 addresses, KEP-3070) is used for explicit requests until the rest is used up.
     """
 
     def __init__(self, cidr: str) -> None:
@@ -111,15 +111,13 @@ class AddressPool:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The addresses and ports that one object holds."""
-
     addresses: frozenset[tuple[str, str]] = frozenset()
     """Family and address."""
     ports: frozenset[int] = frozenset()
 
 
 class Ledger(Protocol):
-    """One write's dealings with the pools: keep them, or undo them."""
+    """The allocations of one write: commit or undo them."""
 
     def commit(self) -> None: ...
 
@@ -135,7 +133,7 @@ class Pools:
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT)
 
     def assign(self, new: Object, wanted: Allocations, old: Object | None, held: Allocations) -> Ledger:
-        """Write addresses and ports into `new`, keeping what `old` holds. Raises `RefusedError`, `ExhaustedError`."""
+        """Write addresses and ports into `new`, keeping those of `old`. Raises `RefusedError`, `ExhaustedError`."""
         before = _holdings(old, held) if old is not None else _Held()
         ledger = _Ledger(self, before)
         try:
@@ -146,7 +144,7 @@ class Pools:
         return ledger
 
     def release(self, old: Object, held: Allocations) -> None:
-        """Take back everything that a removed object held."""
+        """Free everything that a removed object held."""
         _Ledger(self, _holdings(old, held)).commit()
 
 
@@ -212,7 +210,7 @@ class _Ledger:
         port["nodePort"] = self._port_of[port["port"]] = asked
 
     def _shared_node_port(self, ports: list[dict[str, Any]], number: int) -> int:
-        """TCP and UDP of one service port number share a node port, whichever of the two names it."""
+        """Return the node port that TCP and UDP of one service port number share; 0 for none yet."""
         named = (each["nodePort"] for each in ports if each["port"] == number and each.get("nodePort"))
         return self._port_of.get(number) or next(named, 0)
 

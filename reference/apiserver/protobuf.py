@@ -1,8 +1,8 @@
-"""Reads objects that clients send as protobuf: those in Go prefer it since Kubernetes 1.32, kubectl's included.
+"""Reads objects that clients send as protobuf: Go clients prefer it since Kubernetes 1.32, kubectl included.
 
-Only read, never written: clients that send protobuf read JSON as well. Kubernetes' envelope is four bytes and a message
-`Unknown`, whose field 1 names the kind and whose field 2 is the object. What its fields are is in `wire.json`, which
-`tests/reference/apiserver/wire_table.py` makes.
+Answers are JSON, which these clients read as well. Kubernetes' envelope is four bytes and a message `Unknown`, whose
+field 1 names the kind and whose field 2 is the object. `wire.json` describes the fields;
+`tests/reference/apiserver/wire_table.py` generates it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 
 class UnknownKindError(ValueError):
-    """A kind that is not in the table."""
+    """A kind that `wire.json` does not have."""
 
 
 def read_object(data: bytes) -> Object:
-    """An object in Kubernetes' envelope, as JSON has it. Raises `ValueError`."""
+    """Return an object from Kubernetes' envelope. Raises `ValueError`."""
     if not data.startswith(MAGIC):
         raise ValueError("this is no object of Kubernetes in protobuf")
     envelope = dict(_parts(data[len(MAGIC) :]))
@@ -105,7 +105,7 @@ def _int_or_string(value: int | bytes) -> int | str:
 
 
 def _first(value: int | bytes) -> bytes:
-    """The only field of a message: a quantity's text, or raw JSON."""
+    """Return the only field of a message: a quantity's text, or raw JSON."""
     return _bytes(dict(_parts(_bytes(value))).get(1, b""))
 
 
@@ -123,7 +123,7 @@ _LEAVES: Mapping[str, Callable[[int | bytes], Any]] = {
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of the fields of a message."""
+    """Yield numbers and values of the fields of a message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,7 +1,7 @@
 """Lists: selection, pages with continue tokens, and older revisions.
 
-A continue token holds the revision of the first page and the last key that was sent, nothing is kept here for it. So
-pages of one list agree with each other while the store remembers that revision; after that the token is Expired.
+A continue token holds the revision of the first page and the last key that was sent; the server keeps no state for it.
+Pages of one list are consistent while the store remembers that revision; after that the token is Expired.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Selected objects as of one revision; `remaining` counts those after this page, when that is known."""
+    """Selected objects at one revision; `remaining` counts those after this page, if known."""
 
     items: list[Stored]
     revision: int
@@ -41,7 +41,7 @@ class Page:
 
 
 def page(registry: Registry, resource: str, selection: Selection, query: Query) -> Page:
-    """One page of a list. Raises `ApiError`: 400, 404, 410, 504."""
+    """Return one page of a list. Raises `ApiError`: 400, 404, 410, 504."""
     registry.strategy(resource)
     with registry.store.lock:
         start, revision = _start(registry, query)
@@ -57,7 +57,7 @@ def page(registry: Registry, resource: str, selection: Selection, query: Query) 
 
 
 def parse_revision(text: str) -> int:
-    """A resourceVersion as a number; "" is 0. Raises `ApiError` (400)."""
+    """Parse a resourceVersion; "" is 0. Raises `ApiError` (400)."""
     if not text:
         return 0
     if not text.isdecimal():
@@ -66,7 +66,7 @@ def parse_revision(text: str) -> int:
 
 
 def _start(registry: Registry, query: Query) -> tuple[Key | None, int | None]:
-    """After which key and at which revision to read; None for the newest."""
+    """Return the key to start after and the revision to read; None for the newest."""
     current = registry.store.revision
     if query.continue_token:
         if query.resource_version not in {"", "0"}:

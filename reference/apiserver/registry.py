@@ -1,7 +1,7 @@
 """The registry: the store, the strategy of each kind and the pools of one API server.
 
-One value instead of five arguments everywhere. Code that reads and then writes holds `store.lock` over both; a write
-takes some tens of microseconds, so there is nothing to win by locking less.
+Code that reads and then writes holds `store.lock` over both; a write takes some tens of microseconds, so finer locking
+gains nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that a request is about; `view` when it is addressed under a second group and version."""
+    """The object that a request addresses; `view` if it is addressed under a second group and version."""
 
     resource: str
     namespace: str
@@ -47,8 +47,6 @@ class ObjectRef:
 
 
 class Registry:
-    """The state and the rules of one API server."""
-
     def __init__(self, strategies: Iterable[Strategy], features: Features, *, store: Store, pools: Pools) -> None:
         self.features = features
         self.strategies = {each.resource.plural: each for each in strategies}
@@ -56,25 +54,23 @@ class Registry:
         self.pools = pools
 
     def hand_over(self, features: Features) -> Registry:
-        """The registry of the server that comes next, at another release or with other gates; this one has had it."""
+        """Return the registry of the next server, at another release or with other gates; this one stops."""
         store = self.store.hand_over(_served(self.strategies, features))
         return Registry(self.strategies.values(), features, store=store, pools=self.pools)
 
     def add(self, strategy: Strategy) -> None:
-        """Serve one kind more, from now on."""
         with self.store.lock:
             self.store.add_resource(strategy.resource.plural)
             self.strategies = {**self.strategies, strategy.resource.plural: strategy}
 
     def strategy(self, resource: str) -> Strategy:
-        """The rules of a resource. Raises `ApiError` (404) for one that is not served."""
+        """Return the rules of a resource. Raises `ApiError` (404) if it is not served."""
         found = self.strategies.get(resource)
         if found is None:
             raise status.no_such_path()
         return found
 
     def get(self, resource: str, namespace: str, name: str) -> Stored:
-        """An object. Raises `ApiError` (404)."""
         strategy = self.strategy(resource)
         stored = self.store.get(resource, (namespace, name))
         if stored is None:
@@ -82,7 +78,7 @@ class Registry:
         return stored
 
     def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
-        """Objects are only made in a namespace that exists (404) and is not being deleted (403)."""
+        """Require that the namespace of a new object exists (404) and is not being deleted (403)."""
         if not strategy.resource.namespaced:
             return
         if not namespace:
@@ -95,7 +91,6 @@ class Registry:
             raise status.forbidden(strategy.resource, name, why, "NamespaceTerminating")
 
     def contents(self, namespace: str) -> list[tuple[str, Stored]]:
-        """Everything in a namespace, with its resource."""
         return [
             (plural, stored)
             for plural, strategy in self.strategies.items()
@@ -105,7 +100,6 @@ class Registry:
         ]
 
     def is_empty(self, namespace: str) -> bool:
-        """Return whether a namespace has nothing in it."""
         return not any(
             key[0] == namespace
             for plural, strategy in self.strategies.items()
@@ -114,14 +108,14 @@ class Registry:
         )
 
     def release(self, strategy: Strategy, obj: Object) -> None:
-        """Take back what a removed object held of the pools."""
+        """Free what a removed object held of the pools."""
         held = strategy.allocations(obj, None)
         if held != Allocations():
             self.pools.release(obj, held)
 
 
 def _served(strategies: Mapping[str, Strategy], features: Features) -> dict[str, Served]:
-    """Return, for each resource whose objects a release may not know in full, what it knows of them."""
+    """Return, for each resource with fields that a release lacks, the function that drops them."""
     release = features.version, features.asked_for
     lacks = {plural: versioned_fields.absent(each.resource.kind, *release) for plural, each in strategies.items()}
     return {

@@ -1,4 +1,4 @@
-"""Stored objects as a client asked for them: whole, as a Table, or their metadata only; under the group it speaks."""
+"""Writes stored objects in the requested form: whole, as a Table, or metadata only, under the client's group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Renderer:
 
     @property
     def form(self) -> tuple[str, Answer, str]:
-        """Renderers of a resource for which this is equal write the same."""
+        """Renderers of a resource with equal forms write the same."""
         return self.route.api_version, self.answer, self.include
 
     @property
@@ -41,18 +41,17 @@ class Renderer:
         return self.answer.form == "object" and self.route.view is None
 
     def json(self, stored: Stored) -> bytes:
-        """One object."""
         return stored.json if self.plain else orjson.dumps(self._value(stored))
 
     def page_json(self, page: Page) -> bytes:
-        """A list. What is stored as JSON is only joined: a list of thousands costs no encoding."""
+        """Return a list. Stored JSON is only joined: a list of thousands needs no encoding."""
         if not self.plain:
             return orjson.dumps(self._page(page))
         head = orjson.dumps({**self._list_head(), "metadata": _list_metadata(page)})
         return b"".join((head[:-1], b',"items":[', b",".join([each.json for each in page.items]), b"]}"))
 
     def bookmark(self, revision: int, *, end_of_initial: bool) -> bytes:
-        """The object of a BOOKMARK event: a kind and a resourceVersion."""
+        """Return the object of a BOOKMARK event: a kind and a resourceVersion."""
         metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
         if end_of_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -66,14 +65,13 @@ class Renderer:
         return orjson.dumps({"kind": kind, "apiVersion": self.route.api_version, "metadata": metadata})
 
     def _value(self, stored: Stored) -> Object:
-        """One object, in whatever form: a Table of one row, for example."""
+        """Return one object in the requested form, for example a Table of one row."""
         obj = self._seen(stored)
         if self.answer.form == "table":
             return self._table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
         return self._metadata(obj) if self.answer.form == "metadata" else obj
 
     def _page(self, page: Page) -> Object:
-        """A list as a value."""
         seen = [self._seen(each) for each in page.items]
         metadata = _list_metadata(page)
         if self.answer.form == "table":

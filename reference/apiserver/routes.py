@@ -1,4 +1,4 @@
-"""From a URL path to the resource and object that it names."""
+"""Maps a URL path to its resource and object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_NAMESPACE_ITSELF = frozenset({"status", "finalize"})
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A collection (`name` is "") or an object; `view` when the path has a second group and version of the kind."""
+    """A collection (`name` is "") or an object; `view` if the path has a second group and version of the kind."""
 
     strategy: Strategy
     view: View | None
@@ -28,7 +28,6 @@ class Route:
 
     @property
     def api_version(self) -> str:
-        """The apiVersion that the client speaks."""
         return self.view.api_version if self.view else self.strategy.resource.api_version
 
     @property
@@ -37,7 +36,7 @@ class Route:
 
 
 class Routes:
-    """Looks paths up; follows kinds that are added later."""
+    """Finds the route of a path; includes kinds that are added later."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -45,7 +44,7 @@ class Routes:
         self._served: dict[tuple[str, str, str], tuple[Strategy, View | None]] = {}
 
     def find(self, path: str) -> Route:
-        """The route of a path below /api/VERSION or /apis/GROUP/VERSION. Raises `ApiError` (404)."""
+        """Return the route of a path below /api/VERSION or /apis/GROUP/VERSION. Raises `ApiError` (404)."""
         parts = path.strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:
             return self._route("", parts[1], parts[2:])

@@ -1,7 +1,7 @@
-"""Label and field selectors: from the text of a query to a test of one object.
+"""Label and field selectors, parsed into tests of one object.
 
-A selector is parsed once and then asked for every object and every event, so parsing gives a list of small
-functions. Syntax and the meaning of absent keys are those of apimachinery's labels and fields packages.
+A selector is parsed once and tested on every object and event, so it becomes a list of small functions. Syntax and the
+meaning of absent keys are those of apimachinery's labels and fields packages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIELD = re.compile(r"(?P<key>(?:[^\\,=!]|\\.)+)(?P<operator>==|!=|=)(?P<value>(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The objects that a list or a watch is about: a namespace ("" for all), labels and fields."""
+    """The objects that a list or a watch selects: a namespace ("" for all), labels and fields."""
 
     namespace: str = ""
     labels: tuple[Test, ...] = ()
@@ -35,7 +35,6 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """True if every object of the resource is selected."""
         return not (self.namespace or self.labels or self.fields)
 
     def matches(self, obj: Object) -> bool:
@@ -62,12 +61,12 @@ def select(strategy: Strategy, namespace: str = "", labels: str = "", fields: st
 
 
 def parse_labels(text: str) -> tuple[Test, ...]:
-    """`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1` as tests. Raises `ValueError` that shows the bad requirement."""
+    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises `ValueError` with the bad requirement."""
     return tuple(_requirement(each) for each in _split(text))
 
 
 def parse_fields(text: str, strategy: Strategy) -> tuple[Callable[[Object], bool], ...]:
-    """`metadata.name=a,spec.nodeName!=b` as tests. Raises `ValueError` for bad syntax and fields."""
+    """Parse `metadata.name=a,spec.nodeName!=b`. Raises `ValueError` for bad syntax and fields."""
     tests: list[Callable[[Object], bool]] = []
     position = 0
     while position < len(text):

@@ -1,7 +1,7 @@
 """The API server over HTTPS, for clients outside this process: kubectl, client libraries, real proxies.
 
-It listens on loopback, and on sockets that a caller made elsewhere (in a network namespace, say). It has its own thread
-and event loop; what happens there never blocks a writer in another thread for longer than it takes to queue a change.
+It listens on loopback, and on sockets that a caller made elsewhere, for example in a network namespace. It has its own
+thread and event loop; a writer in another thread only queues its change.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """Serves `api` until it is stopped. `names` are further host names or addresses that its certificate is for.
+    """Serves `api` until it is stopped. `names` are further host names or addresses of its certificate.
 
-    `kubelet_tls` is that of a client of kubelets, with a certificate of its own.
-
-    A connection whose client has sent nothing for `silence_seconds` is closed; watches are not silent.
+    `kubelet_tls` is the TLS context of a kubelet client, with its own certificate. A connection whose client has sent
+    nothing for `silence_seconds` is closed; watches are exempt.
     """
 
     def __init__(
@@ -75,37 +74,32 @@ class HttpServer:
         self.listen(listener)
 
     def listen(self, sock: socket.socket) -> None:
-        """Serve one TCP socket more. The caller made and bound it; it belongs to the server from now on."""
+        """Serve one more bound TCP socket, which the server owns from now on."""
         self._call(self._listen(ListeningPort(sock)))
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Pass requests on to pods and kubelets (`pods/NAME:PORT/proxy`, `pods/NAME/log` and the like).
+        """Forward requests to pods and kubelets (`pods/NAME:PORT/proxy`, `pods/NAME/log` and others).
 
-        By sockets that this makes inside the cluster's network.
-
-        It is called in the server's thread with a family and a type, as `socket.socket` is. Without it these requests
-        get 503.
+        `open_socket` makes a socket inside the cluster's network; it is called in the server's thread with a family and
+        a type, like `socket.socket`. Without it these requests get 503.
         """
         self._open_socket = open_socket
         if (frontend := self._frontend) is not None:
             frontend.reach_pods(open_socket)
 
     def add_user(self, name: str, rules: Sequence[Object] = (), *, seconds: float = float("inf")) -> str:
-        """Return a token for a user who may do what `rules` say in the whole cluster.
-
-        `rules` are RBAC's PolicyRules, as in a ClusterRole. The token is valid for so many seconds, or until `revoke`.
-        """
+        """Return a token for a user with these PolicyRules in the whole cluster, for `seconds` or until `revoke`."""
         return self._users.add(User(name, tuple(rules)), seconds=seconds)
 
     def revoke(self, token: str) -> None:
-        """Void a token of `add_user`: requests with it get 401."""
+        """Invalidate a token of `add_user`: requests with it get 401."""
         self._users.revoke(token)
 
     def replace(self, api: ApiServer | None) -> None:
-        """Serve `api` from now on, at the same ports, with the same certificate and token; or be away (None).
+        """Serve `api` from now on, at the same ports, with the same certificate and token; None: be away.
 
-        All watches and connections end. While it is away nothing listens, so connections are refused; the ports stay
-        reserved. Within some milliseconds, whatever clients do.
+        All watches and connections end. While the server is away nothing listens, so connections are refused; the ports
+        stay reserved. It takes some milliseconds.
         """
         if self.thread.is_alive():
             self._call(self._replace(api))
@@ -113,7 +107,7 @@ class HttpServer:
             self._frontend = self._new_frontend(api)
 
     def stop(self) -> None:
-        """End all watches and connections, and the thread. Once is enough, more does no harm."""
+        """End all watches, connections and the thread. Idempotent."""
         if self._loop.is_closed():
             return
         if self.thread.is_alive():
@@ -123,18 +117,17 @@ class HttpServer:
         self._loop.close()
 
     def requests(self) -> list[RequestRecord]:
-        """The latest requests, oldest first: evidence of who asked for what."""
+        """Return the latest requests, oldest first, as evidence."""
         return list(self._log)
 
     def end_watches(self) -> None:
-        """End every watch as a server does when it goes away for a moment; clients are expected to come back."""
+        """End every watch, as a server does that restarts; clients are expected to watch again."""
         if (frontend := self._frontend) is not None:
             self._loop.call_soon_threadsafe(frontend.hub.end_all)
 
     def kubeconfig(self, *, url: str = "", token: str = "") -> dict[str, Any]:
-        """A kubeconfig for this server; `url` when the client reaches it at one of the other sockets.
-
-        Its user is the admin, or the one with `token`.
+        """Return a kubeconfig; `url` if the client uses one of the other sockets. Its user is the admin, or has
+        `token`.
         """
         cluster: dict[str, Any] = {
             "server": url or self.url,
@@ -202,7 +195,7 @@ class HttpServer:
 
 
 def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
-    """Load them from a file in memory, as no other would be gone after `kill -9`."""
+    """Load them from a file in memory; a file on disk would remain after `kill -9`."""
     with open(os.memfd_create("tls"), "wb") as file:  # noqa: PTH123  it has no path
         file.write(key_and_certificates)
         file.flush()

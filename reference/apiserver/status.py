@@ -1,7 +1,6 @@
-"""The Status objects that Kubernetes answers refusals with.
+"""The Status objects of Kubernetes' refusals.
 
-Clients decide by `reason` and `code`, people read `message`; both are the released wordings, so that a client which
-knows Kubernetes knows this server.
+Clients decide by `reason` and `code`, people read `message`. Both are those of the released server.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from reference.client import ApiError, Object
 
 
 def failure(code: int, reason: str, message: str, details: Object | None = None) -> ApiError:
-    """A refusal as an exception; `details` names the object and the causes."""
+    """Return a refusal as an exception; `details` names the object and the causes."""
     status: Object = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -57,7 +56,7 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
-    """Somebody else changed the object since the client read it, or a precondition does not hold."""
+    """The object changed since the client read it, or a precondition does not hold."""
     why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
     return failure(409, "Conflict", message, _details(resource, name))
@@ -79,7 +78,7 @@ def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
 
 
 def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422 with one cause for each refused field."""
+    """422 with one cause for each invalid field."""
     texts = [str(each) for each in errors]
     shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = {
@@ -126,19 +125,19 @@ def unsupported_media(content_type: str, known: Sequence[str]) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
-    """The asked-for resourceVersion or continue token is older than what the server remembers."""
+    """The requested resourceVersion or continue token is older than the server's history."""
     return failure(410, "Expired", message)
 
 
 def too_large_version(asked: int, current: int) -> ApiError:
-    """The client has seen a newer state than this server: it should wait and try again."""
+    """The client has seen a newer state than this server: it should wait and retry."""
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     return failure(504, "Timeout", message, details | {"retryAfterSeconds": 1})
 
 
 def unavailable() -> ApiError:
-    """This server is on its way out; another one has its objects."""
+    """This server was replaced; another one has its objects."""
     details = {"retryAfterSeconds": 1}
     return failure(503, "ServiceUnavailable", "the server is currently unable to handle the request", details)
 

@@ -1,13 +1,13 @@
-"""Objects, one revision counter, and the recent past of every resource.
+"""Objects, one revision counter, and the recent changes of every resource.
 
-Everything that is stored is shared and never changed again: a write stores a new dict. So readers need no copy, a
-watch event is a reference, and an object is turned into JSON at most once however many watchers there are.
+Stored objects are shared and immutable: a write stores a new dict. So readers need no copy, a watch event is a
+reference, and an object is encoded at most once for all watchers.
 
-The recent past is a bounded list of changes for each resource. It serves resumed watches, and, read backwards, lists
-at an older revision, which is what continue tokens need. What has left the list is gone: 410 Expired.
+The changes of each resource are a bounded list. It serves resumed watches, and, read backwards, lists at an older
+revision for continue tokens. Older revisions are 410 Expired.
 
-A store outlives its server. The next one may be of a release that does not know all fields; what it does not know stays
-beside the object that it serves, until it writes that object.
+A store outlives its server. The next one may be of a release that lacks some fields; they stay stored beside the served
+object until that server writes it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from reference.apiserver import status
 from reference.client import Key, Object, key_of
 
 Served = Callable[[Object], Object]
-"""From an object to what a release knows of it, which is itself when it knows all."""
+"""Returns an object without the fields that a release lacks; the object itself if it lacks none."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class TooOldError(Exception):
-    """A revision that the store no longer remembers."""
+    """A revision that the store no longer has."""
 
 
 @dataclass(slots=True)
 class Stored:
-    """One version of one object; its JSON is made when first asked for."""
+    """One version of one object; it is encoded on first use."""
 
     object: Object
     revision: int
@@ -48,24 +48,24 @@ class Stored:
         return self._json
 
     def copy(self) -> Object:
-        """A private copy that may be changed."""
+        """Return a private copy that may be changed."""
         copy: Object = orjson.loads(self.json)
         return copy
 
     def in_full(self) -> Stored:
-        """The object as it was stored, with what this release does not know."""
+        """Return the object as it was stored, with fields that this release lacks."""
         return self
 
     @property
     def hides(self) -> bool:
-        """True if more is stored than this release knows."""
+        """True if more is stored than this release has."""
         return False
 
 
 class Abridged(Stored):
-    """An object that another release stored: `object` is what this one knows of it, made when first asked for.
+    """An object that another release stored; `object` has only this release's fields, and is made on first use.
 
-    A store of thousands of slices is so taken over in milliseconds, where copies of them all need a second.
+    So thousands of slices are taken over in milliseconds; copying them all takes a second.
     """
 
     __slots__ = ("_full", "_known", "_served")
@@ -92,7 +92,7 @@ class Abridged(Stored):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. `new` is the object as it is now, for DELETED as it last was, with the deletion's revision."""
+    """One write. `new` is the object after it; for DELETED its last state, with the revision of the deletion."""
 
     type: ChangeType
     resource: str
@@ -124,10 +124,9 @@ class Store:
         self._tables = {resource: _Table() for resource in resources}
 
     def hand_over(self, served: Mapping[str, Served]) -> Store:
-        """The store of the server that comes next, with the same objects and revisions, and no past.
+        """Return the store of the next server, with the same objects and revisions, and without history.
 
-        `served` is what the next release knows of the objects of a resource; all of them, without an entry. Who still
-        asks this store is told to come again later (503).
+        `served` drops the fields that the next release lacks, by resource. This store then answers 503.
         """
         with self.lock:
             successor = type(self)((), window=self._window)
@@ -139,7 +138,6 @@ class Store:
         return successor
 
     def add_resource(self, resource: str) -> None:
-        """Serve one resource more."""
         with self.lock:
             self._tables[resource] = _Table(horizon=self.revision)
 
@@ -157,7 +155,7 @@ class Store:
             return [objects[key] for key in sorted(objects)]
 
     def items_at(self, resource: str, revision: int) -> list[Stored]:
-        """Return all objects as they were at a revision. Raises `TooOldError`."""
+        """Return all objects at a revision. Raises `TooOldError`."""
         with self.lock:
             objects = dict(self._tables[resource].objects)
             for change in reversed(self.changes_since(resource, revision)):
@@ -169,7 +167,7 @@ class Store:
             return [objects[key] for key in sorted(objects)]
 
     def changes_since(self, resource: str, revision: int) -> list[Change]:
-        """The changes after a revision, oldest first. Raises `TooOldError`."""
+        """Return the changes after a revision, oldest first. Raises `TooOldError`."""
         with self.lock:
             table = self._tables[resource]
             if revision < table.horizon:
@@ -178,7 +176,7 @@ class Store:
             return table.changes[start:]
 
     def put(self, resource: str, obj: Object) -> Stored:
-        """Store a new version of `obj`, which belongs to the store from now on."""
+        """Store a new version of `obj`, which the store owns from now on."""
         with self.lock:
             table = self._tables[resource]
             key = key_of(obj)
@@ -189,7 +187,7 @@ class Store:
             return stored
 
     def remove(self, resource: str, obj: Object) -> Stored:
-        """Take an object out; `obj` is a private copy of its last state. Watchers see it with a new revision."""
+        """Remove an object; `obj` is a private copy of its last state. Watchers see it with a new revision."""
         with self.lock:
             table = self._tables[resource]
             old = table.objects.pop(key_of(obj))
@@ -204,7 +202,7 @@ class Store:
                 self._tables[resource].observers += (observer,)
 
     def forget(self, observer: Observer) -> None:
-        """Undo `observe`; when this has returned, the observer is not called again."""
+        """Undo `observe`; the observer is not called after this returns."""
         with self.lock:
             for table in self._tables.values():
                 table.observers = tuple(each for each in table.observers if each != observer)
@@ -224,7 +222,7 @@ class Store:
 
 
 class _HandedOver(dict[str, _Table]):
-    """The tables of a store that another server has."""
+    """The tables of a store that another server took over."""
 
     def __missing__(self, resource: str) -> _Table:
         raise status.unavailable()

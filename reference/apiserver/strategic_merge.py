@@ -1,8 +1,7 @@
-"""Strategic merge patch: a merge patch that knows that some lists are maps or sets.
+"""Strategic merge patch: a merge patch that treats some lists as maps or sets.
 
-kubectl writes these for `patch` and `apply`. Besides values a patch holds directives: `$patch: replace|delete|merge`,
-`$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD` and `$retainKeys`
-(design of apimachinery's strategicpatch package).
+kubectl sends these for `patch` and `apply`. Besides values a patch has directives: `$patch: replace|delete|merge`,
+`$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD` and `$retainKeys` (apimachinery's strategicpatch package).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _ORDER, _DELETE_VALUES, _RETAIN, _DIRECTIVE = "$setElementOrder/", "$deleteFromP
 
 
 def merge(target: Object, patch: Object, rules: ListRules) -> Object:
-    """The patched object. Raises `ValueError` for directives that make no sense."""
+    """Return the patched object. Raises `ValueError` for invalid directives."""
     return _merge_object(target, patch, (), rules)
 
 
@@ -103,7 +102,7 @@ def _remove_values(result: Object, patch: Object) -> None:
 
 
 def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:
-    """Bring lists into the order that the patch names; items that it does not name keep their place after them."""
+    """Sort lists in the order that the patch names; unnamed items follow in their order."""
     for name, wanted in patch.items():
         if not name.startswith(_ORDER):
             continue

@@ -1,8 +1,8 @@
 """Watches over HTTP: from changes in the store to lines for each client.
 
-A writer only puts its change into one queue, whatever the number of clients. The server's thread takes all that is
-queued in one go, makes each line once, and sends it to the clients that selected the object, a burst as one write.
-Events wait in a connection's buffer until the client reads them; a client that lets too many wait is cut off.
+A writer only queues its change, whatever the number of clients. The server's thread takes the queue in one go, makes
+each line once, and sends it to the clients that selected the object, a burst as one write. Events wait in a
+connection's buffer until the client reads them; a client that leaves too many unread is disconnected.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from reference.client import ApiError
 
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 PAUSE = 0.002
-"""Seconds between deliveries. A write after a pause is delivered at once; in a burst the writes of this time go
-together, as each delivery costs a TLS record and a system call for every watcher."""
+"""Seconds between deliveries. A write after a pause is delivered at once. In a burst the writes of this time are
+delivered together, because each delivery costs a TLS record and a system call for every watcher."""
 
 _PREFIX = {
     each: b'{"type":"%s","object":' % each.encode() for each in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -33,7 +33,7 @@ _PREFIX = {
 
 @dataclass(frozen=True, slots=True)
 class WatchQuery:
-    """The parameters of a watch besides the selection. `initial` is `sendInitialEvents`, None when not given."""
+    """The parameters of a watch besides the selection. `initial` is `sendInitialEvents`, None if not given."""
 
     resource_version: str = ""
     match: str = ""
@@ -42,10 +42,10 @@ class WatchQuery:
 
 
 class Watcher:
-    """One client's watch: what it selected, and its connection. Only the server's thread uses it.
+    """One client's watch: its selection and its connection. Only the server's thread uses it.
 
     Lines go straight to the transport, as chunks of HTTP/1.1: a task and a buffer for each client would cost more than
-    all the rest of a delivery.
+    the rest of a delivery.
     """
 
     def __init__(self, selection: Selection, renderer: Renderer, since: int, transport: asyncio.Transport) -> None:
@@ -59,14 +59,14 @@ class Watcher:
         self._early_size = 0
 
     def start(self) -> None:
-        """From now on lines are sent as they come; first those that came while the client got its initial state."""
+        """Send lines as they come from now on; first those that came while the initial state was sent."""
         self._started = True
         early, self._early = b"".join(self._early), []
         if early:
             self.send(early)
 
     def send(self, lines: bytes) -> None:
-        """Send lines, or cut a client off that does not read them."""
+        """Send lines, or disconnect a client that does not read them."""
         if self._transport.is_closing():
             return
         if self._started:
@@ -80,19 +80,18 @@ class Watcher:
             self._transport.abort()
 
     def end(self) -> None:
-        """End the stream after what was sent."""
         self.ended.set()
 
 
 class Lines:
-    """The lines of some changes of a resource, made and joined once for all watchers that see the same."""
+    """The lines of some changes of a resource, made once for all watchers with the same selection and form."""
 
     def __init__(self, changes: list[Change]) -> None:
         self._changes = changes
         self._made: dict[object, bytes] = {}
 
     def of(self, watcher: Watcher) -> bytes:
-        """Return the lines for a watcher, without changes that it does not select or knows already."""
+        """Return the lines for a watcher, without changes that it does not select or has seen."""
         if watcher.since >= self._changes[0].revision:  # it began amid these, which no other did
             return self._make(watcher)
         made = self._made.get(watcher.sees)
@@ -109,7 +108,7 @@ class Lines:
 
 
 class Hub:
-    """Brings the store's changes to the watchers of one server. Everything but the observer runs in the loop."""
+    """Sends the store's changes to the watchers of one server. All methods but the observer run in the loop."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._store, self._loop = store, loop
@@ -122,7 +121,7 @@ class Hub:
     def open(
         self, selection: Selection, renderer: Renderer, query: WatchQuery, transport: asyncio.Transport
     ) -> tuple[Watcher, Iterator[bytes]]:
-        """Start a watch: the watcher, and the lines to send before those that it will get.
+        """Start a watch; returns the watcher and the lines to send first.
 
         Raises `ApiError`: 400, 410 (to be sent as an ERROR event), 422, 503, 504.
         """
@@ -142,19 +141,19 @@ class Hub:
         self._watchers[watcher.renderer.route.resource].discard(watcher)
 
     def bookmark(self, watcher: Watcher) -> None:
-        """Tell the client up to which revision it has seen everything."""
+        """Send the revision up to which the client has seen everything."""
         with self._store.lock:
             self._deliver()
             watcher.send(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
 
     def end_all(self) -> None:
-        """End every watch; the clients come back if they want to."""
+        """End every watch; clients may watch again."""
         for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.end()
 
     def close(self) -> None:
-        """Follow no more changes, and refuse new watches: requests may still come in while the server goes away."""
+        """Stop following changes, and refuse new watches: requests may still arrive while the server stops."""
         with self._store.lock:
             self._closed = True
             self._store.forget(self._observe)
@@ -202,19 +201,18 @@ class Hub:
 
 
 def line(type_: str, json: bytes) -> bytes:
-    """One event of a stream."""
     return b"".join((_PREFIX[type_], json, b"}\n"))
 
 
 def error_line(error: ApiError) -> bytes:
-    """The event that ends a stream which cannot go on."""
+    """Return the event that ends a stream which cannot continue."""
     return line("ERROR", orjson.dumps(error.status))
 
 
 def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
-    """A change as a client with a selection sees it: an object that moves out of the selection is DELETED.
+    """Return a change as a client with a selection sees it; b"" if not at all.
 
-    b"" when they see nothing of it.
+    An object that moves out of the selection is DELETED.
     """
     seen = _seen(change, selection)
     return b"" if seen is None else line(seen[0], renderer.json(seen[1]))

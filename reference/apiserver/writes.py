@@ -2,8 +2,8 @@
 
     decode → identity → default → prepare → validate → allocate → store
 
-What is special to a kind is in its strategy; here is what all kinds share: names, uids, resourceVersions, generation,
-dry runs, and that an update which changes nothing is no write.
+Strategies have what is special to a kind. Here is what all kinds share: names, uids, resourceVersions, generation, dry
+runs, and that an update without a change is no write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrac
 
 
 def private(obj: Object) -> Object:
-    """A copy that shares nothing with what the caller keeps."""
+    """Return a deep copy."""
     copy: Object = orjson.loads(orjson.dumps(obj))
     return copy
 
@@ -79,7 +79,7 @@ def update(registry: Registry, resource: str, namespace: str, obj: Object, call:
 def update_status(
     registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = ""
 ) -> Stored:
-    """Replace an object's status, and of its metadata what the kind lets go. Raises `ApiError`: 400, 404, 409, 422."""
+    """Replace an object's status, and the metadata that the kind allows. Raises `ApiError`: 400, 404, 409, 422."""
     strategy = registry.strategy(resource)
     if not strategy.resource.has_status:
         raise status.no_such_path()
@@ -97,7 +97,7 @@ def update_status(
 
 
 def _accept(strategy: Strategy, obj: Any, namespace: str, *, name: str = "") -> dict[str, Any]:
-    """Hold what the object says of itself against where it was sent; returns its metadata."""
+    """Compare the object's identity with the request's; returns its metadata."""
     resource = strategy.resource
     if not isinstance(obj, dict) or not isinstance(obj.setdefault("metadata", {}), dict):
         raise status.bad_request(f"the object provided is not a {resource.kind}")
@@ -121,9 +121,8 @@ def _accept(strategy: Strategy, obj: Any, namespace: str, *, name: str = "") -> 
 
 def decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> None:
     """Take out the fields that the kind does not have; `call` gets the warnings. Raises `ApiError` (400)."""
-    known = _known(registry, strategy, obj["metadata"])
     try:
-        unknown = [f'unknown field "{each}"' for each in strategy.decode(obj, registry.features, known)]
+        unknown = [f'unknown field "{each}"' for each in strategy.decode(obj, registry.features)]
     except ValueError as error:
         raise status.bad_request(str(error)) from None
     if not unknown:
@@ -136,15 +135,6 @@ def decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> N
         )
     if call.validation == "Warn":
         call.warnings += unknown
-
-
-def _known(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> Object | None:
-    """Return the object stored under the name of `obj`, which may have no name, or one that is no text."""
-    namespace, name = meta.get("namespace") or "", meta.get("name") or ""
-    if not (isinstance(namespace, str) and isinstance(name, str)):
-        return None
-    stored = registry.store.get(strategy.resource.plural, (namespace, name))
-    return stored.object if stored else None
 
 
 def _choose_name(registry: Registry, resource: str, meta: dict[str, Any], namespace: str) -> None:
@@ -171,7 +161,7 @@ def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call
 
 
 def _present(registry: Registry, resource: str, obj: Object) -> Stored:
-    """The stored object that `obj` is to replace, when `obj` was made from that very version."""
+    """Return the stored object that `obj` replaces, if `obj` was made from that version."""
     meta = obj["metadata"]
     if not meta.get("name"):
         raise status.bad_request("name must be provided")
@@ -218,10 +208,10 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
 
 
 def _share(new: Object, old: Object) -> None:
-    """Let `new` have the fields of `old` that are the same, instead of copies; what is stored is never changed
-    (but for the metadata, which get a resourceVersion).
+    """Reuse the fields of `old` that are equal instead of copies; stored objects are immutable (except metadata, which
+    gets a resourceVersion).
 
-    The store remembers thousands of versions. Without this the garbage collector went through them all again and again.
+    The store remembers thousands of versions; without this the garbage collector would walk them all again and again.
     """
     for name, value in old.items():
         if name != "metadata" and name in new and same(new[name], value):

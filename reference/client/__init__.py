@@ -1,6 +1,6 @@
-"""The protocol by which components use the API server, and clients for a server elsewhere.
+"""The protocol by which components use the API server, and its clients.
 
-`informer` outlives the server it is connected to, `remote` speaks HTTPS to a server in another process.
+`informer` reconnects to servers in this process, `remote` speaks HTTPS to a server in another process.
 """
 
 from reference.client.client import (

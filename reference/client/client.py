@@ -1,8 +1,7 @@
 """The part of an API server that components need, as a protocol.
 
-Controllers and proxies take a `Client`; the in-memory API server is one, in the same process and without HTTP, because
-a watch event then costs a queue operation. Objects are Kubernetes JSON as plain dicts. They are shared between all
-readers, so nobody changes one that came from a client: copy what you change.
+Controllers and proxies take a `Client`. The in-memory API server is one, without HTTP, so a watch event costs a queue
+operation. Objects are Kubernetes JSON as plain dicts. All readers share them: copy before changing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Event:
 
 
 class ApiError(Exception):
-    """The API server refused; `status` is the Kubernetes Status object that it answered with."""
+    """A refusal of the API server; `status` is the Kubernetes Status object."""
 
     def __init__(self, status: Object) -> None:
         super().__init__(status.get("message", ""))
@@ -52,8 +51,8 @@ class Subscription(Protocol):
 class Client(Protocol):
     """Reads, writes and watches. A resource is named by its plural ("services", "endpointslices", "nodes", …).
 
-    Every call may raise `ApiError`: NotFound, AlreadyExists, Conflict (the object's resourceVersion is not the
-    current one) or Invalid. `namespace` is empty for resources that have none.
+    Every call may raise `ApiError`: NotFound, AlreadyExists, Conflict (the object's resourceVersion is not the current
+    one) or Invalid. `namespace` is empty for cluster-scoped resources.
     """
 
     def get(self, resource: str, namespace: str, name: str) -> Object: ...
@@ -69,20 +68,19 @@ class Client(Protocol):
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
         """Deliver the present state as ADDED events, then one SYNCED event, then each change, in order.
 
-        `sink` runs in the writer's thread while the store is locked: it must only hand the event on (a queue's `put`).
-        So when a write has returned, its event is in every subscriber's queue.
+        `sink` runs in the writer's thread while the store is locked: it may only queue the event. So when a write has
+        returned, its event is in every subscriber's queue.
         """
         ...
 
 
 def key_of(obj: Object) -> Key:
-    """Return the namespace and name of an object."""
     metadata = obj["metadata"]
     return metadata.get("namespace") or "", metadata["name"]
 
 
 def delete_if_there(client: Client, resource: str, key: Key) -> None:
-    """Delete an object, if it is there. Raises `ApiError`."""
+    """Delete an object; do nothing if it does not exist. Raises `ApiError`."""
     try:
         client.delete(resource, *key)
     except ApiError as error:

@@ -1,8 +1,8 @@
-"""A client that outlives its API server, and catches up with what it missed while the server was away.
+"""A client that survives restarts of its API server, and catches up with what it missed.
 
-Components in this process hold on to one `Informer` for as long as they live. While it has no server every call fails
-as a refused connection does. Once it has one again, each subscription gets the differences from what it saw last, as a
-controller or proxy of Kubernetes does from a list after a broken watch.
+Components in this process keep one `Informer`. While it has no server every call fails like a refused connection. When
+it has one again, each subscription gets the differences since its last event, like a Kubernetes controller that lists
+after a broken watch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Sink = Callable[[Event], None]
 
 
 class Informer:
-    """A `Client` of whatever API server there is at the moment. Thread-safe."""
+    """A `Client` of the current API server, if any. Thread-safe."""
 
     def __init__(self, server: Client | None = None) -> None:
         self._server = server
@@ -27,18 +27,17 @@ class Informer:
 
     @property
     def connected(self) -> bool:
-        """True if there is a server."""
         return self._server is not None
 
     def connect(self, server: Client) -> None:
-        """Use `server` from now on; subscribers have all events that they missed when this returns."""
+        """Use `server` from now on; when this returns, subscribers have all events that they missed."""
         with self._lock:
             self._server = server
             for watch in self._watches:
                 watch.begin(server)
 
     def disconnect(self) -> None:
-        """Lose the server: when this returns no call is under way, and no event comes until `connect`."""
+        """Lose the server: when this returns no call is in progress, and no event comes until `connect`."""
         with self._lock:
             self._server = None
             for watch in self._watches:
@@ -65,7 +64,7 @@ class Informer:
             server.delete(resource, namespace, name)
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> _Watch:
-        """Do as `Client.subscribe`; without a server the first events come with the next one."""
+        """See `Client.subscribe`; without a server the first events come after `connect`."""
         with self._lock:
             watch = _Watch(self, tuple(resources), sink)
             self._watches.append(watch)
@@ -74,7 +73,7 @@ class Informer:
         return watch
 
     def forget(self, watch: _Watch) -> None:
-        """End a subscription; it gets no event once this has returned."""
+        """End a subscription; it gets no event after this returns."""
         with self._lock:
             watch.end()
             if watch in self._watches:
@@ -108,7 +107,6 @@ class _Watch:
         self._subscription = server.subscribe(self._resources, self._receive)
 
     def end(self) -> None:
-        """End the watch, for now."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None

@@ -1,8 +1,8 @@
-"""A `Client` of an API server in another process: lists and watches over HTTPS, shared by all components of this one.
+"""A `Client` of an API server in another process: lists and watches over HTTPS, shared by all components here.
 
-Each resource is watched by one connection, however many proxies there are, as all nodes of an embedded cluster want the
-same. A watch that ends begins again where it was, or with a list if the API server has forgotten that revision or was
-away; subscribers then get the differences.
+Each resource has one watch connection for all proxies, because all nodes of an embedded cluster watch the same. A watch
+that ends resumes where it was, or lists again if the API server was away or no longer has that revision; subscribers
+then get the differences.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Sink = Callable[[Event], None]
 
 
 class RemoteClient:
-    """A client over HTTPS; thread-safe. Calls raise `OSError` while the server cannot be reached."""
+    """A client over HTTPS; thread-safe. Calls raise `OSError` while the server is unreachable."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
-        """Use the first cluster and user of a kubeconfig, which has a token and the certificate in it."""
+        """Use the first cluster and user of a kubeconfig with a token and an inline CA certificate."""
         cluster = kubeconfig["clusters"][0]["cluster"]
         self._token = kubeconfig["users"][0]["user"]["token"]
         place = urlsplit(cluster["server"])
@@ -65,7 +65,7 @@ class RemoteClient:
         self._ask("DELETE", _path(resource, namespace, name))
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> _Subscription:
-        """Do as `Client.subscribe`, but events come from another process: soon, not before a write returns."""
+        """See `Client.subscribe`; events arrive soon after a write, not before it returns."""
         with self._lock:
             subscription = _Subscription(self, frozenset(resources), sink)
             self._subscriptions.append(subscription)
@@ -76,15 +76,15 @@ class RemoteClient:
         return subscription
 
     def forget(self, subscription: _Subscription) -> None:
-        """End a subscription; it gets no event once this has returned."""
+        """End a subscription; it gets no event after this returns."""
         with self._lock:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)
 
     def caught_up(self) -> bool:
-        """Return whether subscribers have all events of what was written before this was called.
+        """Return whether subscribers have all events of what was written before this call.
 
-        Compares with a list of each resource. While the server is away there is nothing to catch up with.
+        Compares with a list of each resource. True while the server is away.
         """
         with self._lock:
             names = list(self._reflectors)
@@ -111,11 +111,10 @@ class RemoteClient:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Its threads, one a resource, which run from the first subscription to `close`."""
+        """The watch threads, one for each resource, from the first subscription to `close`."""
         return tuple(each.thread for each in list(self._reflectors.values()))
 
     def connect(self, *, timeout: float | None) -> http.client.HTTPSConnection:
-        """Make a connection for one caller. Raises `OSError`."""
         connection = http.client.HTTPSConnection(*self._address, timeout=_PATIENCE, context=self._tls)
         connection.connect()
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -123,7 +122,6 @@ class RemoteClient:
         return connection
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of each request."""
         return {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "User-Agent": "trafficdist"}
 
     def changed(self, resource: str, event: EventType, obj: Object) -> None:
@@ -133,7 +131,7 @@ class RemoteClient:
                 each.sink(Event(event, resource, obj))
 
     def listed(self, reflector: _Reflector, items: Mapping[Key, Object]) -> None:
-        """Send the differences that a list brought."""
+        """Send the differences between a list and the known objects."""
         with self._lock:
             before, reflector.known = reflector.known, dict(items)
             for key in before.keys() - items.keys():
@@ -212,7 +210,7 @@ class _Subscription:
 
 @dataclass(eq=False)
 class _Reflector:
-    """Keeps the objects of one resource as the API server has them, in a thread of its own."""
+    """Mirrors the objects of one resource, in its own thread."""
 
     client: RemoteClient
     resource: str
@@ -229,7 +227,7 @@ class _Reflector:
         self.thread.start()
 
     def stop(self) -> None:
-        """End the watch by shutting its connection down."""
+        """End the watch by shutting down its connection."""
         self._stopping.set()
         connection = self._connection
         if connection is not None and connection.sock is not None:

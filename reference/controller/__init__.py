@@ -1,4 +1,4 @@
-"""The parts that controllers share: an event loop in a thread, and a queue of the objects to work on."""
+"""The shared parts of controllers: an event loop in a thread, and a work queue."""
 
 from reference.controller.event_loop import EventLoop
 from reference.controller.work_queue import WorkQueue, is_hopeful

@@ -1,7 +1,7 @@
-"""The event loop of a controller: one thread that takes in events, and works while there is nothing to take in.
+"""The event loop of a controller: one thread that reads events, and works when there are none.
 
-Events go into an unbounded queue, so no writer ever waits for a controller. The thread takes in all events that are
-there before it works on the next object, so an object that changes five times at once is worked on once.
+Events go into an unbounded queue, so a writer never waits for a controller. The thread reads all queued events before
+it works on the next object, so an object that changes five times at once is worked on once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 
 class EventLoop:
-    """Calls `take_in` with each event, and `work` once after all events that have come, in a thread of its own.
+    """Calls `take_in` with each event, and `work` once all queued events are read, in its own thread.
 
-    `take_in` fills `queues`, `work` works on one object of each. `start` once, `stop` at the end; both are for one
-    thread, `caught_up` for any.
+    `take_in` fills `queues`, `work` works on one object of each. Call `start` once and `stop` at the end, from one
+    thread; `caught_up` from any.
 
-    No object ends the thread: an event that cannot be taken in is logged and left out; work that breaks off is tried
-    again, after a rest.
+    No object ends the thread: an event that cannot be read is logged and skipped; work that fails is retried after a
+    pause.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class EventLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self, client: Client, resources: Collection[str]) -> None:
-        """Begin to watch and to work. Returns at once. Raises `RuntimeError` when called again."""
+        """Begin to watch and to work; returns at once. Raises `RuntimeError` when called again."""
         self._thread.start()
         self._subscription = client.subscribe(resources, self._deliver)
 
     def stop(self) -> None:
-        """End the watch and the thread; work in progress is finished. May be called again."""
+        """End the watch and the thread after the work in progress. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -68,21 +68,21 @@ class EventLoop:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Its thread, which runs from `start` to `stop`."""
+        """The thread, which runs from `start` to `stop`."""
         return (self._thread,)
 
     @property
     def running(self) -> bool:
-        """True from `start` to `stop`, unless it has ended through a fault of its own."""
+        """True from `start` to `stop`, unless the thread crashed."""
         return self._thread.is_alive()
 
     def caught_up(self) -> bool:
-        """Return whether the initial state and every event delivered so far are taken in."""
+        """Return whether the initial state and every event delivered so far were read."""
         delivered = self._delivered
         return self.has_state and self._taken_in >= delivered
 
     def _deliver(self, event: Event) -> None:
-        """The subscription's sink: runs in the writer's thread while the store is locked, so the count is exact."""
+        """Queue an event. Runs in the writer's thread while the store is locked, so the count is exact."""
         self._delivered += 1
         self._events.put(event)
 
@@ -96,7 +96,7 @@ class EventLoop:
                 logger.exception("%s: work broke off", self._thread.name)
 
     def _take_in_events(self) -> bool:
-        """Take in all events that have come; wait for one if there is nothing to work on. False at the end."""
+        """Read all queued events; wait for one if there is nothing to work on. Returns False at the end."""
         patience = self._patience()
         if patience == 0 and self._events.empty():
             return True
@@ -113,7 +113,7 @@ class EventLoop:
         return True
 
     def _patience(self) -> float | None:
-        """Seconds until there is something to work on without another event; None if never."""
+        """Return the seconds until there is work without another event; None if never."""
         if not self.has_state:
             return None
         if self._broken_off:
@@ -124,7 +124,7 @@ class EventLoop:
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _take_in(self, event: Event) -> None:
-        """Take in one event. It is counted last, so that `caught_up` never comes before the work that it queued."""
+        """Read one event. It is counted last, so that `caught_up` is not true before its work is queued."""
         try:
             self._take_in_event(event)
         except Exception:

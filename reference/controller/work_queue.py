@@ -1,7 +1,6 @@
-"""The objects that a controller has to work on, and when: keys coalesce, failures come back later.
+"""The objects that a controller has to work on, and when: keys coalesce, failures are retried later.
 
-Pure but for its own state: time is passed in. The controller's thread is the only one that changes it; `is_idle` may be
-read from any thread.
+Time is passed in. Only the controller's thread changes it; any thread may read `is_idle`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ _HOPELESS = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "Method
 
 
 def is_hopeful(error: ApiError | OSError) -> bool:
-    """Return whether a request that failed can succeed later by itself, with nothing changed elsewhere."""
+    """Return whether a failed request can succeed later without a change elsewhere."""
     return isinstance(error, OSError) or error.reason not in _HOPELESS
 
 
 class WorkQueue:
-    """First come, first served. A key is in the queue once, however often it is added."""
+    """A FIFO queue. A key is in it once, however often it is added."""
 
     def __init__(self) -> None:
         self._ready: dict[Key, None] = {}
@@ -35,12 +34,11 @@ class WorkQueue:
 
     @property
     def is_idle(self) -> bool:
-        """True if no key is waiting or in work, hopeless retries aside (see `retry`)."""
+        """True if no key is waiting or in progress, except hopeless retries (see `retry`)."""
         return not self._unfinished
 
     @property
     def has_ready(self) -> bool:
-        """True if a key is due now."""
         return bool(self._ready)
 
     def add(self, key: Key) -> None:
@@ -50,14 +48,14 @@ class WorkQueue:
         self._ready[key] = None
 
     def add_at(self, key: Key, due: float) -> None:
-        """Make `key` due at `due`, unless it is due earlier anyway."""
+        """Make `key` due at `due`, unless it is due earlier."""
         self._unfinished.add(key)
         if key not in self._ready and self._due.get(key, due) >= due:
             self._due[key] = due
             heapq.heappush(self._later, (due, key))
 
     def pop(self, now: float) -> Key | None:
-        """The next key that is due, or None. The caller works on it and then calls `done` or `retry`."""
+        """Return the next key that is due, or None. The caller then calls `done` or `retry`."""
         while self._later and self._later[0][0] <= now:
             due, key = heapq.heappop(self._later)
             if self._due.get(key) == due:
@@ -75,16 +73,16 @@ class WorkQueue:
         return self._later[0][0] if self._later else None
 
     def done(self, key: Key) -> None:
-        """The work on `key` succeeded."""
+        """Record that the work on `key` succeeded."""
         self._failures.pop(key, None)
         self._finish(key)
 
     def retry(self, key: Key, now: float, *, hopeful: bool) -> None:
-        """The work on `key` failed: try again later, at most 15 times in a row.
+        """Retry failed work on `key` later, at most 15 times in a row.
 
-        Hopeful failures (a conflict, a server that is away) can go away by themselves: they come back soon and until
-        then the queue is not idle. Others need a change elsewhere, which adds the key again on its own: they come back
-        late, as in Kubernetes, and nobody waits for them.
+        Hopeful failures (a conflict, an unreachable server) can go away by themselves: they are retried soon, and the
+        queue is not idle until then. Others need a change elsewhere, which adds the key again: they are retried late,
+        as in Kubernetes, and the queue counts as idle.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

@@ -1,8 +1,8 @@
-"""The cluster as the DNS server has seen it, and on which answers each event has a bearing.
+"""The cluster as the DNS server has seen it, and which answers each event affects.
 
-Answers are kept as bytes, so what an event costs is what it makes worthless. An endpoint that comes or goes concerns
-its Service; a pod that is located anew concerns the Services that it is an endpoint of, and itself as a client.
-One thread uses an index; it has no locks.
+Answers are cached as bytes, so an event costs what it invalidates. An endpoint change affects its Service; a change of
+a pod's node affects the Services that it is an endpoint of, and itself as a client. One thread uses an index; it has no
+locks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from reference.objects.topology_keys import ANY, Labels
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The Services that an event concerns (a namespace is one without name), and the clients, by address.
+    """The Services that an event affects (a namespace is one without name), and the clients, by address.
 
-    `keys`: whether other labels than before tell clients apart.
+    `keys`: whether the node labels by which clients differ have changed.
     """
 
     services: Collection[Key] = ()
@@ -30,7 +30,7 @@ class Changed:
 
 
 class ClusterIndex:
-    """Services, their endpoints, and where pods are. `topology`: whether `topologyKeys` mean anything."""
+    """Services, their endpoints, and the nodes of pods. `topology`: whether `topologyKeys` are used."""
 
     def __init__(self, *, topology: bool = True) -> None:
         self.topology = topology
@@ -51,7 +51,7 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> Changed:
-        """Take in one event, other than SYNCED."""
+        """Read one event, other than SYNCED."""
         return self._take[event.resource](event.object, event.type == "DELETED")
 
     @property
@@ -60,11 +60,11 @@ class ClusterIndex:
         return tuple(sorted(self._keys))
 
     def has_namespace(self, namespace: str) -> bool:
-        """Return whether there is a Service in it; for "", which is above all of them, always."""
+        """Return whether a namespace has a Service; always for "", the parent of all namespaces."""
         return not namespace or namespace in self._namespaces
 
     def labels_at(self, address: str) -> Labels | None:
-        """Return the labels of the node of the pod that has an address; None when it is unknown."""
+        """Return the node labels of the pod with an address; None if unknown."""
         for pod in self._pods_at.get(address, ()):
             labels = self._locators[pod][1]
             if labels is not None:
@@ -72,7 +72,7 @@ class ClusterIndex:
         return None
 
     def service(self, key: Key) -> Service | None:
-        """A Service with its endpoints, where they are; None when there is none."""
+        """Return a Service with its endpoints and their labels; None if it does not exist."""
         if key not in self._services:
             return None
         if key not in self._built:
@@ -91,7 +91,7 @@ class ClusterIndex:
         return read_service(obj, self._topology_keys(obj), by_family)
 
     def _drop(self, key: Key) -> None:
-        """Build a Service anew when it is next asked for."""
+        """Invalidate a Service."""
         self._built.pop(key, None)
         for name in self._used.pop(key, ()):
             self._users[name].discard(key)

@@ -1,8 +1,7 @@
-"""DNS messages: what a query asks, and answers as bytes. dnspython reads and writes all of them.
+"""DNS messages: parsed queries, and answers as bytes, by dnspython.
 
-It takes a millisecond to write a hundred records, and as much again to read a query and begin its answer under load.
-So the records of an answer are written once and kept as a `Body`, and so is a `Reply` to one query to the last bit but
-its id; what remains for a query that came before is to join some bytes.
+Encoding a hundred records takes a millisecond, and parsing a query and building its answer takes as long under load. So
+the records of an answer are encoded once and cached as a `Body`, and a complete `Reply` is cached except its id.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _TYPES = {dns.rdatatype.A: "A", dns.rdatatype.AAAA: "AAAA", dns.rdatatype.SRV: "
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A well-formed question: its name and type, and how the answer begins and ends.
+    """A well-formed question: its name and type, and the fixed parts of its answer.
 
-    `head` and `tail` are an answer without records: header, question as it was asked, and what EDNS adds. `limit` is
-    the size of a UDP datagram that the client takes.
+    `head` and `tail` are an answer without records: header, question as asked, and EDNS. `limit` is the UDP datagram
+    size of the client.
     """
 
     name: dns.name.Name
@@ -54,7 +53,7 @@ class Query:
 class Body:
     """The records of an answer as bytes, for any query with this question.
 
-    `size` is that of one record when all answers are of one size and may stand in any order: addresses do.
+    `size` is that of one record if all answers have one size and any order is right, as for addresses.
     """
 
     rcode: int = dns.rcode.NOERROR
@@ -71,7 +70,7 @@ class Body:
 
 @dataclass(eq=False, slots=True)
 class Reply:
-    """The answer to a query, for any id. `ring` is the records twice over, so that they can begin with any of them."""
+    """The answer to a query, for any id. `ring` has the records twice, so that they can start with any of them."""
 
     body: Body
     head: bytes
@@ -82,7 +81,7 @@ class Reply:
     count: int = 0
 
     def wire(self, number: bytes) -> bytes:
-        """The message for the query with this id. Its first address is another one each time, as clients take that."""
+        """Return the message for the query with this id. Its first address varies, because clients use the first."""
         if not self.size:
             return number + self.head + self.tail
         begin = int(random.random() * self.count) * self.size  # noqa: S311  to spread load, not to keep a secret
@@ -90,9 +89,9 @@ class Reply:
 
 
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
-    """Read a packet; returns the bytes of a refusal if it asks nothing that can be answered, None if it is no query.
+    """Parse a packet; returns the bytes of an error answer if it has no valid question, None if it is no query.
 
-    `largest` is the size of the UDP datagrams that this server sends and takes.
+    `largest` is the largest UDP datagram that this server sends and accepts.
     """
     if len(packet) < _HEADER.size or packet[2] & 0x80:  # an answer: never answered, or two servers go on for ever
         return None
@@ -122,13 +121,13 @@ _TRANSFERS = frozenset({dns.rdatatype.AXFR, dns.rdatatype.IXFR})
 
 
 def refuse(query: Query) -> Reply:
-    """The answer to a query for a name outside of the server's zone."""
+    """Return the answer to a query for a name outside the zone."""
     body = Body(dns.rcode.REFUSED)
     return _reply(query, body, authoritative=False)
 
 
 def reply(query: Query, body: Body, *, over_tcp: bool) -> Reply:
-    """The answer with these records; as many as fit, and the bit that says so, where they do not fit (RFC 2181, 9)."""
+    """Return the answer with these records; if they do not fit, as many as fit and the TC bit (RFC 2181, 9)."""
     room = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
     if needed + len(body.answers) + len(body.further) <= room:
@@ -161,7 +160,6 @@ def write(
     authority: Iterable[dns.rrset.RRset] = (),
     further: Iterable[dns.rrset.RRset] = (),
 ) -> Body:
-    """Records for answers to a question, as bytes."""
     renderer = dns.renderer.Renderer(0)
     renderer.add_question(name, kind)
     ends = [renderer.output.tell()]
@@ -175,20 +173,19 @@ def write(
 
 
 def write_addresses(ips: Sequence[str], ttl: int) -> Body:
-    """Address records of the very name that is asked for, all of one family, as bytes."""
+    """Encode address records of the queried name, all of one family."""
     records = [_own_address(each, ttl) for each in ips]
     return Body(answers=b"".join(records), count=len(records), size=len(records[0]))
 
 
 @lru_cache(maxsize=65536)
 def _own_address(ip: str, ttl: int) -> bytes:
-    """A record whose name is a pointer to the question, so it is the same whatever the name is."""
+    """Encode a record whose name is a pointer to the question, so that it fits any name."""
     name = dns.name.from_text("any")
     return write(name, dns.rdatatype.A, addresses(name, ttl, [ip])).answers
 
 
 def addresses(name: dns.name.Name, ttl: int, ips: Iterable[str]) -> list[dns.rrset.RRset]:
-    """A and AAAA records of a name."""
     of_both: tuple[list[dns.rdata.Rdata], list[dns.rdata.Rdata]] = ([], [])
     for ip in ips:
         if ":" in ip:
@@ -199,11 +196,11 @@ def addresses(name: dns.name.Name, ttl: int, ips: Iterable[str]) -> list[dns.rrs
 
 
 def text_of(kind: dns.rdatatype.RdataType) -> str:
-    """The name of a record type, for those that this server has records of; "" for others."""
+    """Return the name of a record type; "" for types that this server does not serve."""
     return _TYPES.get(kind, "")
 
 
 def _bare(packet: bytes, rcode: int) -> bytes:
-    """A refusal of what cannot be read: the header alone, with the client's id, opcode and RD."""
+    """Return an error answer to an unreadable query: only the header, with the client's id, opcode and RD."""
     number, flags = struct.unpack_from("!HH", packet)
     return _HEADER.pack(number, dns.flags.QR | (flags & (0x7800 | dns.flags.RD)) | rcode, 0, 0, 0, 0)

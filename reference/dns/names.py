@@ -1,4 +1,4 @@
-"""Names below the cluster's zone: the Service, port or endpoint that each is for, whether or not it exists.
+"""Names in the cluster's zone, parsed to the Service, port or endpoint that they name, existing or not.
 
     web.shop.svc                  a Service, or all endpoints of a headless one
     _http._tcp.web.shop.svc       one of its ports
@@ -22,12 +22,12 @@ class Apex:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """`dns-version`: which version of the specification the names follow."""
+    """`dns-version`: the version of the specification."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A name that others are below of: that of all Services (""), or of those of a Kubernetes namespace."""
+    """A name with only names below it: `svc` (""), or a Kubernetes namespace."""
 
     namespace: str
 
@@ -60,7 +60,7 @@ Subject = Apex | SchemaVersion | Branch | OfService | OfPort | OfEndpoint
 
 
 def subject(labels: Sequence[str]) -> Subject | None:
-    """Return the subject of a name, None if it cannot exist; `labels` are those before the zone, in lower case."""
+    """Parse a name; None if it cannot exist. `labels` are those before the zone, in lower case."""
     found: Subject | None = None
     match tuple(labels):
         case ():
@@ -83,7 +83,7 @@ def subject(labels: Sequence[str]) -> Subject | None:
 
 
 def service_of(about: Subject | None) -> Key | None:
-    """The Service on which the answer depends; for a branch what stands for its namespace, which is no Service."""
+    """Return the Service that the answer depends on; for a branch the key of its namespace."""
     match about:
         case Branch(namespace):
             return namespace, ""

@@ -17,7 +17,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The pod and address of an endpoint, from which its place is found."""
+    """The pod and address of an endpoint, by which its node is found."""
 
     pod: Key | None
     address: str
@@ -25,10 +25,7 @@ class Origin:
 
 @lru_cache(maxsize=65536)
 def canonical(address: str) -> str:
-    """An address in the form in which sockets give it. One that maps IPv4 into IPv6 is the IPv4 address.
-
-    Raises `ValueError`.
-    """
+    """Return an address in the form that sockets use; IPv4-mapped IPv6 becomes IPv4. Raises `ValueError`."""
     parsed = ipaddress.ip_address(address)
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
     return str(mapped or parsed)
@@ -41,17 +38,16 @@ def service_key(endpoint_slice: Object) -> Key | None:
 
 
 def is_headless(service: Object) -> bool:
-    """Return whether the Service has no address of its own, so that DNS answers with its endpoints."""
     return bool(service["spec"].get("clusterIP") == "None")
 
 
 def topology_keys(service: Object) -> tuple[str, ...]:
-    """`spec.topologyKeys` of a headless Service; for others the proxy chooses, and DNS has no part in it."""
+    """Return `spec.topologyKeys` of a headless Service; for others the proxy uses them, not DNS."""
     return tuple(service["spec"].get("topologyKeys") or ()) if is_headless(service) else ()
 
 
 def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family, list[Endpoint]]) -> Service:
-    """A Service with the endpoints that `read_endpoints` gave for it."""
+    """Return a Service with the endpoints of `read_endpoints`."""
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         return Service(False, (), alias=spec.get("externalName", ""))
@@ -63,7 +59,7 @@ def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family,
 
 
 def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, Endpoint]]:
-    """The ready endpoints of slices, each address once, without knowing where they are."""
+    """Yield the ready endpoints of slices, each address once, without node labels."""
     seen: set[str] = set()
     for each in slices:
         family: Family | None = next((family for family in FAMILIES if each["addressType"] == family), None)
@@ -86,7 +82,7 @@ def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, E
 
 
 def read_locator(locator: Object) -> tuple[tuple[str, ...], Labels | None]:
-    """The addresses of a pod, and the labels of its node; None when it is on none."""
+    """Return the addresses of a pod, and the labels of its node; None if it is on no node."""
     ips = tuple(canonical(each["ip"]) for each in locator.get("ips") or ())
     return ips, frozenset((locator.get("nodeLabels") or {}).items()) if locator.get("nodeName") else None
 

@@ -1,23 +1,31 @@
 """The records at a name (addresses, ports with their targets, or another name), as a function of a Service.
 
-Everything that DNS says of a Service is decided here, over values. Where the client is plays a part in one way only:
-it selects the endpoints of a headless Service (KEP-536, DNS server changes). A name of a single endpoint is no choice
-among endpoints, and means the same for every client.
+The client matters in one case only: its node selects the endpoints of a headless Service (KEP-536, DNS server changes).
+A name of a single endpoint means the same for every client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from reference.dns.names import OfEndpoint, OfPort, OfService
-from reference.dns.selection import select
-from reference.objects.topology_keys import Labels
+from reference.objects.topology_keys import Labels, first_match
 
 Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 _FAMILY_OF: Mapping[str, Family] = {"A": "IPv4", "AAAA": "IPv6"}
+
+
+class _OnNode(Protocol):
+    """An object on a node; `labels` are those of the node, none if unknown."""
+
+    @property
+    def labels(self) -> Labels: ...
+
+
+Located = TypeVar("Located", bound=_OnNode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A ready endpoint of a headless Service, with the labels of its node (none when its node is unknown)."""
+    """A ready endpoint of a headless Service, with the labels of its node (none if unknown)."""
 
     address: str
     hostname: str
@@ -41,7 +49,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The parts of a Service that DNS needs: endpoints by family of a headless one, else cluster IPs and ports."""
+    """The parts of a Service that DNS needs: endpoints by family if headless, else cluster IPs and ports."""
 
     headless: bool
     keys: tuple[str, ...]
@@ -54,7 +62,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An A or AAAA record, by the form of the address."""
+    """An A or AAAA record, by the family of the address."""
 
     ip: str
 
@@ -69,7 +77,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A CNAME record, to a name outside of the cluster."""
+    """A CNAME record to a name outside the cluster."""
 
     name: str
 
@@ -77,9 +85,19 @@ class Alias:
 Record = Address | Target | Alias
 
 
+def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Located]) -> Sequence[Located]:
+    """Return the endpoints for a client on a node with these labels, in their order; possibly none.
+
+    A client whose node is unknown (None) gets all, and so does each client of a Service without keys.
+    """
+    if not keys or client is None:
+        return endpoints
+    return first_match(keys, client, endpoints, lambda each: each.labels)[1]
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The records at a name, none if it has others; `further` are addresses of the targets, by their host."""
+    """The records at a name, empty if it has only others; `further` are addresses of the targets, by their host."""
 
     records: tuple[Record, ...] = ()
     further: tuple[tuple[str, Address], ...] = ()
@@ -89,7 +107,7 @@ NO_DATA = Found()
 
 
 def find(about: OfService | OfPort | OfEndpoint, wanted: str, service: Service, client: Labels | None) -> Found | None:
-    """The records of type `wanted` ("A", "AAAA", "SRV", …); None when the name does not exist."""
+    """Return the records of type `wanted` ("A", "AAAA", "SRV", …); None if the name does not exist."""
     if service.headless and not any((service.endpoints or {}).values()):
         return None  # the specification's answer where nobody is told of anything, not where nothing is near to one
     if service.alias:
@@ -117,14 +135,14 @@ def _addresses(service: Service, wanted: str, client: Labels | None) -> list[str
 
 
 def _selected(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
-    """Each family chooses for itself, as a proxy's rules do."""
+    """Select endpoints; each family by itself, as in a proxy."""
     return select(service.keys, client, (service.endpoints or {}).get(family, ()))
 
 
 def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Found | None:
-    """SRV records of a port, of all ports of a protocol (`port` is ""), or of all; None when there is no such port.
+    """Return SRV records of a port, of all ports of a protocol (`port` is ""), or of all; None without such a port.
 
-    Ports exist for every client alike, so that a name does not cease to exist where nothing is near.
+    Ports exist for every client alike, so the name exists where no endpoint is near, too.
     """
     if not any(_fits(each, port, protocol) for each in _all_ports(service)):
         return None

@@ -1,8 +1,8 @@
-"""From a packet and the address that it came from to the packet that answers it. No socket, no thread, no clock.
+"""Answers a packet from a client address with a packet. No socket, no thread, no clock.
 
-Clients are grouped by the values of those node labels that some Service has among its topology keys. Two clients of one
-group get the same answer to everything, so each group has a shelf of replies by what was asked, byte for byte; and
-groups that differ by labels that a Service does not look at share its records.
+Clients are grouped by their values of the node labels that some Service has as topology keys. Clients of one group get
+the same answers, so each group has a cache of replies by query bytes; groups that differ by labels that a Service does
+not use share its records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import dns.rdatatype
 
 MOST = 100_000
-"""The most clients, and the most replies, that are remembered. Beyond that all are forgotten, and computed anew."""
+"""The most clients, and the most replies, in the cache. Beyond that it is cleared."""
 
 Group = tuple[str | None, ...] | None
 """Values of node labels, None for one that a node lacks; None for clients whose node is unknown."""
@@ -32,7 +32,7 @@ Shelf = dict[bytes | tuple[bytes], Reply]
 
 
 class Resolver:
-    """Answers queries for a zone from what events have told."""
+    """Answers queries for a zone from the events so far."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Resolver:
         largest: int = 4096,
         find: Find = find,
     ) -> None:
-        """`ttl` in seconds, for records and for their absence; `largest` is the size of the largest UDP datagram."""
+        """`ttl` in seconds, for records and negative answers; `largest` is the largest UDP datagram."""
         self._index = index
         self._zone = Zone(index, zone, ttl, find)
         self._largest = largest
@@ -54,7 +54,7 @@ class Resolver:
         self._replies = 0
 
     def apply(self, event: Event) -> None:
-        """Take in a change of the cluster; what is answered from now on follows it."""
+        """Read a change of the cluster; later answers include it."""
         changed = self._index.apply(event)
         if changed.keys:
             self._keys = self._index.label_keys
@@ -67,7 +67,7 @@ class Resolver:
                 body.stale = True
 
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
-        """The answer to a packet from a client's address; None if there is none to give."""
+        """Return the answer to a packet from a client's address; None if there is none."""
         shelf = self._shelf_of.get(client)
         if shelf is None:
             shelf = self._shelf(client)
@@ -90,7 +90,7 @@ class Resolver:
         return shelf
 
     def _reply(self, query: Query, client: str, *, over_tcp: bool) -> Reply:
-        """Make a new reply. A client that asks ever new questions only makes the server forget remembered replies."""
+        """Make a new reply. Beyond `MOST` replies the cache is cleared."""
         self._replies += 1
         if self._replies > MOST:
             self._replies = 0

@@ -1,15 +1,17 @@
-"""The DNS server: one thread that takes in changes of the cluster and answers queries between them.
+"""The DNS server: one thread that reads changes of the cluster and answers queries between them.
 
-The file of the package with a thread and sockets. Changes and queries are worked on by the same thread, so answers need
-no locks, and once `synced` says so every later answer knows of all that was written before.
+One thread does both, so answers need no locks, and once `synced` is true every later answer includes all earlier
+writes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import selectors
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +21,6 @@ from typing import Self
 from reference.client import Client, Event, Subscription
 from reference.dns.index import ClusterIndex
 from reference.dns.resolver import Resolver
-from reference.dns.tcp import IDLE_SECONDS, MOST_CONNECTIONS, Connection
 from reference.features import Features
 
 RESOURCES = ("services", "endpointslices")
@@ -29,11 +30,55 @@ _MOST_DATAGRAM = 65535
 _log = logging.getLogger(__name__)
 
 
+IDLE_SECONDS = 10.0
+"""The longest time that a connection may be without a query, or a client may leave an answer unread."""
+
+MOST_CONNECTIONS = 500
+_CHUNK = 64 << 10
+_LENGTH = struct.Struct("!H")
+
+
+class _Connection:
+    """One connection: bytes read of queries, and answers to write."""
+
+    def __init__(self, sock: socket.socket, answer: Callable[[bytes], bytes | None]) -> None:
+        self.sock = sock
+        self._answer = answer
+        self._read = bytearray()
+        self._unsent = bytearray()
+        self._ended = False
+
+    def go_on(self, events: int) -> int:
+        """Read and write without blocking; returns the events to wait for, 0 at the end. Raises `OSError`."""
+        if events & selectors.EVENT_READ:
+            data = self.sock.recv(_CHUNK)
+            self._ended = not data
+            self._read += data
+            self._answer_all()
+        if self._unsent:
+            with contextlib.suppress(BlockingIOError):
+                del self._unsent[: self.sock.send(self._unsent)]
+        if self._unsent:
+            # A client that does not read its answers is not read from until it does.
+            return selectors.EVENT_WRITE
+        return 0 if self._ended else selectors.EVENT_READ
+
+    def _answer_all(self) -> None:
+        while len(self._read) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._read)[0]
+            if len(self._read) < end:
+                return
+            answer = self._answer(bytes(self._read[_LENGTH.size : end]))
+            del self._read[:end]
+            if answer is not None:
+                self._unsent += _LENGTH.pack(len(answer)) + answer
+
+
 class DnsServer:
     """Answers for the zone of a cluster, on sockets of any netns. A context manager.
 
-    Source: KEP-536, DNS server changes; names and records as in Kubernetes' DNS-Based Service Discovery. `start` once,
-    `stop` at the end; both are for one thread, `listen` and `synced` for any.
+    Source: KEP-536, DNS server changes; names and records as in Kubernetes' DNS-Based Service Discovery. Call `start`
+    once and `stop` at the end, from one thread; `listen` and `synced` from any.
     """
 
     def __init__(
@@ -45,7 +90,7 @@ class DnsServer:
         ttl: int = 5,
         resolver: Callable[..., Resolver] = Resolver,
     ) -> None:
-        """`features`: whether `topologyKeys` are looked at (gate ServiceTopology). `ttl` of all records, in seconds."""
+        """`features`: with gate ServiceTopology, `topologyKeys` are used. `ttl` of all records, in seconds."""
         topology = (features or Features(gates={"ServiceTopology": True})).enabled("ServiceTopology")
         self._client = client
         self._resources = (*RESOURCES, POD_LOCATORS) if topology else RESOURCES
@@ -59,18 +104,18 @@ class DnsServer:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._bell, selectors.EVENT_READ)
         self._sockets: SimpleQueue[socket.socket] = SimpleQueue()  # to listen on, once there is something to say
-        self._connections: dict[Connection, float] = {}  # with the time until when; the oldest first
+        self._connections: dict[_Connection, float] = {}  # with the time until when; the oldest first
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="dns", daemon=True)
         self._stopped = False
 
     def start(self) -> None:
-        """Begin to watch; queries wait until the present state is known. Returns at once."""
+        """Begin to watch; queries wait until the initial state is known. Returns at once."""
         self._thread.start()
         self._subscription = self._client.subscribe(self._resources, self._deliver)
 
     def stop(self) -> None:
-        """End the watch and the thread, and close all sockets. Idempotent, also for one that was never started."""
+        """End the watch and the thread, and close all sockets. Idempotent, also without `start`."""
         if self._stopped:
             return
         self._stopped = True
@@ -90,11 +135,11 @@ class DnsServer:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Its thread, which runs from `start` to `stop`."""
+        """The thread, which runs from `start` to `stop`."""
         return (self._thread,)
 
     def synced(self) -> bool:
-        """Return whether every answer from now on knows of all events delivered so far."""
+        """Return whether every later answer includes all events delivered so far."""
         delivered = self._delivered
         return self._has_state and self._taken_in >= delivered
 
@@ -106,7 +151,7 @@ class DnsServer:
         self.stop()
 
     def _deliver(self, event: Event) -> None:
-        """The subscription's sink: runs in the writer's thread while the store is locked, so the count is exact."""
+        """Queue an event. Runs in the writer's thread while the store is locked, so the count is exact."""
         self._delivered += 1
         self._events.put(event)
         if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # else the bell has rung already
@@ -150,7 +195,7 @@ class DnsServer:
         self._selector.register(sock, selectors.EVENT_READ, lambda _: work(sock))
 
     def _receive(self, sock: socket.socket) -> None:
-        """Answer the datagrams that have come, up to a number."""
+        """Answer the queued datagrams, up to a number."""
         answer, receive, send = self._answer, sock.recvfrom, sock.sendto
         for _ in range(_AT_ONCE):
             try:
@@ -179,11 +224,11 @@ class DnsServer:
         sock.setblocking(False)
         while len(self._connections) >= MOST_CONNECTIONS:
             self._end(next(iter(self._connections)))
-        connection = Connection(sock, lambda packet: self._answer(packet, sender[0], over_tcp=True))
+        connection = _Connection(sock, lambda packet: self._answer(packet, sender[0], over_tcp=True))
         self._connections[connection] = time.monotonic() + IDLE_SECONDS
         self._selector.register(sock, selectors.EVENT_READ, lambda events: self._go_on(connection, events))
 
-    def _go_on(self, connection: Connection, events: int) -> None:
+    def _go_on(self, connection: _Connection, events: int) -> None:
         try:
             wanted = connection.go_on(events)
         except OSError:
@@ -201,7 +246,7 @@ class DnsServer:
         for connection in [each for each, until in self._connections.items() if until <= now]:
             self._end(connection)
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self, connection: _Connection) -> None:
         if self._connections.pop(connection, None) is not None:
             self._selector.unregister(connection.sock)
             connection.sock.close()

@@ -1,4 +1,4 @@
-"""The EndpointSlice controller: pods and Services to EndpointSlices with hints."""
+"""The EndpointSlice controller: from pods and Services to EndpointSlices with hints."""
 
 from reference.endpointslice.controller import EndpointSliceController
 

@@ -1,13 +1,13 @@
-"""Allocates endpoints to zones under the heuristic of KEP-2433, or finds that there are too few.
+"""Allocates endpoints to zones under the heuristic of KEP-2433, or refuses because there are too few.
 
-The overload of a zone is by how much its share of the CPU exceeds its share of the endpoints. Released Kubernetes knows
-one threshold: 20 %, which a zone may reach. The KEP has two: hints are added only below 20 %, and stay until 30 % is
-reached, so that a Service near the border does not go back and forth.
+The overload of a zone is the excess of its CPU share over its endpoint share. Released Kubernetes has one threshold: 20
+%, which a zone may reach. The KEP has two: hints are added only below 20 %, and stay until 30 % is reached, so that a
+Service near the limit does not flap.
 
-All numbers are integers, with `--follow released` too. kube-controller-manager computes with floating point, and so
-refuses now and then where a zone would reach just 20 %: 6 endpoints over 40, 30 and 30 % of the CPU need 2.4, 1.8 and
-1.8 of them, and 2.4 / 1.2 comes out above 2. `floating_point_refuses` knows these cases, for explanations; there are no
-others in which the two differ, and no requirement has one.
+All numbers are integers, with `--follow released` too. kube-controller-manager uses floating point, and so sometimes
+refuses where a zone would reach exactly 20 %: 6 endpoints over 40, 30 and 30 % of the CPU need 2.4, 1.8 and 1.8 of
+them, and 2.4 / 1.2 comes out above 2. `floating_point_refuses` finds these cases, for explanations; the two differ in
+no others, and no requirement has one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from reference.features import Features
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The overload in percent that a zone may come near to, and whether it may reach it."""
+    """The overload in percent that limits a zone, and whether a zone may reach it."""
 
     percent: int
     may_be_reached: bool
 
     def minimum(self, weight: int, total: int, endpoints: int) -> int:
-        """The fewest of `endpoints` that a zone of `weight` needs."""
+        """Return the fewest of `endpoints` that a zone of `weight` needs."""
         dividend, divisor = 100 * weight * endpoints, (100 + self.percent) * total
         return -(-dividend // divisor) if self.may_be_reached else dividend // divisor + 1
 
@@ -37,8 +37,8 @@ class Threshold:
 class Rules:
     """The differences between a controller of the KEP and one of a release.
 
-    `evens_out`: no zone stays short of its minimum while another has more than its own, even if that takes writes of
-    slices that were right by themselves; and endpoints of zones without ready nodes go to others.
+    `evens_out`: no zone stays below its minimum while another has spare endpoints, even if that rewrites slices that
+    were right by themselves; and endpoints of zones without ready nodes go to others.
     """
 
     to_add: Threshold
@@ -58,14 +58,14 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A portion for each zone with CPU. The minima are at most as many as there are endpoints."""
+    """A portion for each zone with CPU. The minima sum to at most the number of endpoints."""
 
     portions: Mapping[str, Portion]
     unit: int
 
 
 def rules(features: Features) -> Rules:
-    """The rules that a controller with `features` goes by."""
+    """Return the rules of a controller with `features`."""
     ready_only = features.at_least(23)
     if features.follows == "released":
         only = Threshold(20, may_be_reached=True)
@@ -75,7 +75,7 @@ def rules(features: Features) -> Rules:
 
 
 def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold) -> Allocation | Refusal:
-    """Share out `endpoints`, or say why that is impossible without overload."""
+    """Allocate `endpoints` to zones, or return why that is impossible without overload."""
     if isinstance(shares, Refusal):
         return shares
     zones = len(shares.weights)
@@ -95,7 +95,7 @@ def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold)
 
 
 def floating_point_refuses(shares: ZoneShares, endpoints: int) -> bool:
-    """Return whether the minima of all zones are more than there are endpoints, as kube-controller-manager computes it.
+    """Return whether kube-controller-manager's minima of all zones exceed the number of endpoints.
 
     Source: Kubernetes 1.21 and newer, topologycache: ceil(ratio of CPU * endpoints * (1 / (1 + 0.2))), in doubles.
     """

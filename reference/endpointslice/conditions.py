@@ -1,8 +1,8 @@
-"""The conditions on a Service that say what became of its `trafficDistribution`.
+"""The conditions on a Service that report the state of its `trafficDistribution`.
 
 Source: KEP-4444, Status Reporting, which proposes them as an expansion; no release writes them. Accepted: the value is
-understood and used. Programmed: the slices that the API server holds carry its hints. Honored: every node's proxy has
-them in its kernel. Conditions of other implementations, whose names begin with a domain, are left alone.
+known and used. Programmed: the stored slices carry its hints. Honored: every node's proxy has them in its kernel.
+Conditions of other implementations, whose names begin with a domain, are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition, without what depends on its history."""
+    """One condition, without the fields that depend on its history."""
 
     type: str
     status: Literal["True", "False", "Unknown"]
@@ -35,7 +35,7 @@ class Condition:
 
 
 def accepted(decided_by: Mechanism) -> Condition:
-    """Return condition Accepted: does the value of the field decide about hints?"""
+    """Return condition Accepted: whether the value of the field decides about hints."""
     if isinstance(decided_by, NoHints) and decided_by.unknown:
         return Condition(ACCEPTED, "False", "Unsupported", decided_by.reason)
     if isinstance(decided_by, SamePlace | Plugin):
@@ -44,7 +44,7 @@ def accepted(decided_by: Mechanism) -> Condition:
 
 
 def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[Object], failure: str) -> Condition:
-    """Return condition Programmed: has every ready endpoint hints in the stored `slices`? `failure` is the sync's."""
+    """Return condition Programmed: whether all ready endpoints of `slices` have hints. `failure` is the sync's."""
     if is_accepted.status != "True":
         return Condition(PROGRAMMED, "False", "NotAccepted", is_accepted.message)
     if failure:
@@ -70,9 +70,9 @@ def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
 
 
 def honored(is_programmed: Condition, behind: Collection[str], silent: Collection[str]) -> Condition:
-    """Return condition Honored: have all nodes the newest hints?
+    """Return condition Honored: whether all nodes have the newest hints.
 
-    `behind` are nodes whose proxies acknowledged less, `silent` those that never acknowledged anything.
+    `behind` are nodes whose proxies acknowledged an older revision, `silent` those that never acknowledged any.
     """
     if is_programmed.status != "True":
         return Condition(HONORED, "False", "NotProgrammed", is_programmed.message)
@@ -85,10 +85,10 @@ def honored(is_programmed: Condition, behind: Collection[str], silent: Collectio
 
 
 def merged(present: Sequence[Object], wanted: Sequence[Condition], *, generation: Any, now: str) -> list[Object] | None:
-    """The Service's conditions with the `wanted` ones, and none other of ours; None if nothing changes.
+    """Return the Service's conditions with `wanted` in place of ours; None if nothing changes.
 
-    Those of other writers stay as and where they are. `lastTransitionTime` changes with the status only, and an object
-    without generation has none to observe.
+    Conditions of other writers keep their place. `lastTransitionTime` changes with the status only. An object without
+    generation has no observedGeneration.
     """
     old = {str(each.get("type")): each for each in present}
     ours = {each.type: _written(each, old.get(each.type), generation, now) for each in wanted}

@@ -1,6 +1,6 @@
-"""The EndpointSlice controller: keeps slices as `plan` wants them, in the thread of an event loop.
+"""The EndpointSlice controller: keeps slices as planned by `plan`, in the thread of an event loop.
 
-A burst of pod changes is one sync, as the loop takes in all events that are there before the next Service is synced.
+A burst of pod changes is one sync, because the loop reads all queued events before the next sync.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 class SyncError(Exception):
     """A sync did not reach what the Service asks for. `hopeful`: the same sync can succeed later by itself.
 
-    `topic` is equal for failures that need no second Event; messages are not, they name slices that do not exist yet.
+    `topic` is equal for failures that share one Event; messages differ, because they name slices that do not exist yet.
     """
 
     def __init__(self, message: str, *, topic: str, hopeful: bool) -> None:
@@ -45,10 +45,10 @@ class SyncError(Exception):
 
 
 class EndpointSliceController:
-    """Makes and updates EndpointSlices for all Services with a selector, with hints as `features` says.
+    """Creates and updates EndpointSlices for all Services with a selector, with hints by `features`.
 
-    Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. `start` once, `stop` at the end; both are for one
-    thread, `synced` and `registry` for any.
+    Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. Call `start` once and `stop` at the end, from one
+    thread; `synced` and `registry` from any.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class EndpointSliceController:
         plan: Callable[..., Plan] = plan_service,
         status: Callable[..., StatusKeeper] = StatusKeeper,
     ) -> None:
-        """`heuristics` by value of `trafficDistribution`, None for those that are installed.
+        """`heuristics` by value of `trafficDistribution`; None: the installed ones.
 
-        With `conditions` the status of Services says what became of their value (KEP-4444, Status Reporting). Where
-        gate NodeLevelTopology is on, `node_level` is how Services are chosen for it; None for manual.
+        With `conditions` the status of Services reports the state of their value (KEP-4444, Status Reporting). With
+        gate NodeLevelTopology, `node_level` is how Services are chosen for it; None: manual.
         """
         self.registry = CollectorRegistry()
         self._client = client
@@ -93,29 +93,29 @@ class EndpointSliceController:
         )
 
     def start(self) -> None:
-        """Begin to watch and to write. Returns at once. Raises `RuntimeError` when called again."""
+        """Begin to watch and to write; returns at once. Raises `RuntimeError` when called again."""
         self._loop.start(self._client, _RESOURCES if self._status is None else (*_RESOURCES, "leases"))
 
     def stop(self) -> None:
-        """End the watch and the thread; slices stay. A sync in progress is finished. May be called again."""
+        """End the watch and the thread after the sync in progress; slices stay. Idempotent."""
         self._loop.stop()
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Its thread, which runs from `start` to `stop`."""
+        """The thread, which runs from `start` to `stop`."""
         return self._loop.threads
 
     @property
     def running(self) -> bool:
-        """True from `start` to `stop`, unless it has ended through a fault of its own."""
+        """True from `start` to `stop`, unless the thread crashed."""
         return self._loop.running
 
     def synced(self) -> bool:
-        """Return whether every event delivered so far is worked on, and its slices and conditions are written.
+        """Return whether every event so far is processed, and its slices and conditions are written.
 
-        A sync that failed and can succeed when tried again (a conflict, a server that is away) counts as not worked on.
-        One that cannot succeed before something else changes (a pod's Node is missing, the API server refuses the
-        slice) counts as worked on: that change is an event of its own, and to wait for it would be to wait for ever.
+        A failed sync that can succeed on retry (a conflict, an unreachable server) counts as not processed. One that
+        needs another change first (a pod's Node is missing, the API server refuses the slice) counts as processed,
+        because that change is an event of its own.
         """
         if not self._loop.caught_up():
             return False
@@ -131,7 +131,7 @@ class EndpointSliceController:
             self._status.work_on_next()
 
     def _take_in(self, event: Event) -> None:
-        """Queue the Services that an event concerns."""
+        """Queue the Services that an event affects."""
         if event.type == "SYNCED":
             for key in {*self._index.services, *self._index.slices.services()}:
                 self._work.add(key)
@@ -153,7 +153,7 @@ class EndpointSliceController:
         return self._index.zones.version, self._index.nodes_version
 
     def _check_nodes(self) -> None:
-        """Queue the Services for whose hints nodes other than their own may make a difference."""
+        """Queue the Services whose hints may depend on nodes without their endpoints."""
         versions = self._nodes_versions()
         if versions == self._judged_nodes or not self._loop.has_state:
             return
@@ -243,7 +243,7 @@ class EndpointSliceController:
             raise SyncError(str(error), topic=topic, hopeful=is_hopeful(error)) from error
 
     def _report(self, key: Key, failure: SyncError) -> None:
-        """Write an Event on the Service, once for each new topic, and have its conditions say so if it lasts."""
+        """Write an Event on the Service, once for each new topic, and update its conditions if the failure lasts."""
         if self._status is not None and not failure.hopeful:
             self._status.synced(key, str(failure))
         service = self._index.services.get(key)

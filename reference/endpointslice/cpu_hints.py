@@ -1,9 +1,9 @@
-"""Hints in proportion to CPU, for all endpoints of one address family: the heuristic behind the topology annotation.
+"""Hints in proportion to CPU, for all endpoints of one address family: the heuristic of the topology annotation.
 
-Each zone gets its share of the endpoints, its own ones first. Slices that are right stay as they are, so only slices
-that are written anyway share endpoints out anew, in order of slices and endpoints: equal input, equal hints.
-Source: KEP-2433, EndpointSlice Controller; the steps are those of released Kubernetes, to which the KEP's rules add
-that no zone is left short (see `allocation.Rules`).
+Each zone gets its share of the endpoints, its own ones first. Slices with valid hints stay unchanged; only slices that
+are written anyway get new allocations, in order of slices and endpoints, so equal input gives equal hints. Source:
+KEP-2433, EndpointSlice Controller. The steps are those of released Kubernetes; the KEP adds that no zone stays below
+its minimum (see `allocation.Rules`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from reference.objects.endpoints import is_ready
 
 @dataclass(frozen=True, slots=True)
 class CpuOutcome:
-    """The outcome of the heuristic for one family, with so many endpoints to share out.
+    """The outcome of the heuristic for one family with this number of endpoints.
 
-    `zones` counts the endpoints hinted for each zone; `refusal` says why there are none. `had_hints`: the slices
-    carried hints before.
+    `zones` counts the endpoints hinted for each zone; `refusal` is why there are none. `had_hints`: the slices carried
+    hints before.
     """
 
     endpoints: int
@@ -36,7 +36,7 @@ class CpuOutcome:
 
 @dataclass(slots=True)
 class _Open:
-    """A slice that is written anyway: the zone that each endpoint is to be hinted for, None for those without hint."""
+    """A slice that is written anyway: the hinted zone of each endpoint, None for those without hint."""
 
     draft: Draft
     zones: list[str | None]
@@ -44,7 +44,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _State:
-    """The endpoints given out so far, by zone, in slices that stay, and the slices that are open."""
+    """The number of endpoints allocated to each zone, the slices that stay, and the open ones."""
 
     standing: list[Draft] = field(default_factory=list)
     open: list[_Open] = field(default_factory=list)
@@ -54,9 +54,9 @@ class _State:
 def hint_by_cpu(
     drafts: Sequence[Draft], existing: Iterable[Object], shares: ZoneShares | Refusal, rules: Rules
 ) -> CpuOutcome:
-    """Give hints to the endpoints of all `drafts`, which are those of one family, or take all away.
+    """Set hints on the endpoints of all `drafts`, which are those of one family, or remove all.
 
-    `existing` are the family's slices as they are; whether they carry hints decides which threshold counts.
+    `existing` are the family's stored slices; whether they carry hints decides which threshold applies.
     """
     had_hints = any("hints" in endpoint for each in existing for endpoint in each.get("endpoints") or ())
     endpoints = sum(_counts(endpoint, rules) for draft in drafts for endpoint in draft.endpoints)
@@ -72,7 +72,7 @@ def hint_by_cpu(
 
 
 def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) -> bool:
-    """Return whether a sync under other `shares` could change hints: too few somewhere, or possible at last."""
+    """Return whether a sync under other `shares` could change hints: too few somewhere, or possible now."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
     if isinstance(found, Refusal) or not hinted:
@@ -110,7 +110,7 @@ def _own_zone(endpoint: Object, rules: Rules) -> str | None:
 
 
 def _hinted_zone(endpoint: Object) -> str | None:
-    """The one zone that `endpoint` is hinted for; None without hints; empty for hints of any other form."""
+    """Return the one zone that `endpoint` is hinted for; None without hints; empty for hints of any other form."""
     if "hints" not in endpoint:
         return None
     hints = endpoint["hints"] or {}
@@ -119,7 +119,7 @@ def _hinted_zone(endpoint: Object) -> str | None:
 
 
 def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: Rules) -> bool:
-    """Return whether a slice can stay, as all hints are there and none is too many; if so, add them to `counts`."""
+    """Return whether a slice can stay, with all hints set and none too many; if so, add them to `counts`."""
     mine: Counter[str] = Counter()
     for endpoint in draft.endpoints:
         zone = _hinted_zone(endpoint)
@@ -138,7 +138,7 @@ def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: R
 def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
     """Return how many endpoints each zone gives and receives: one at a time, from the fullest zone to the emptiest.
 
-    It stops when an endpoint more would make as much too much as was too little before.
+    It stops when one more endpoint would make the surplus as large as the deficit was.
     """
     unit = allocation.unit
     over = {zone: counts[zone] * unit - portion.desired for zone, portion in allocation.portions.items()}
@@ -192,7 +192,7 @@ def _hand_over(state: _State, holder: _Open, number: int, receiver: str) -> None
 
 
 def _rehome(state: _State, allocation: Allocation) -> None:
-    """Endpoints in zones without a share are given to the zones that have too few."""
+    """Give endpoints in zones without a share to the zones that have too few."""
     for each in state.open:
         for number, zone in enumerate(each.zones):
             if zone is not None and zone not in allocation.portions:
@@ -204,7 +204,7 @@ def _rehome(state: _State, allocation: Allocation) -> None:
 
 
 def _fill_up(state: _State, allocation: Allocation) -> None:
-    """Give every zone its minimum. Slices that could have stayed are opened only when no other has an endpoint left."""
+    """Give every zone its minimum. Slices that could have stayed are opened only if no other has a spare endpoint."""
     needy = [zone for zone, portion in allocation.portions.items() if state.counts[zone] < portion.minimum]
     if not needy:
         return
@@ -232,6 +232,6 @@ def _offer(holder: _Open, supply: dict[str, list[tuple[_Open, int]]]) -> None:
 
 
 def _reopen(state: _State) -> _Open:
-    """The next slice that was to stay. There is one: the minima are no more than there are endpoints."""
+    """Open the next slice that was to stay. There is one: the minima are no more than there are endpoints."""
     draft = state.standing.pop(0)
     return _Open(draft, [_hinted_zone(each) for each in draft.endpoints])

@@ -1,7 +1,7 @@
-"""The Services whose hints go by CPU: the outcome of their last sync, and what was reported to their users.
+"""The Services with hints by CPU: the outcome of their last sync, and what was reported to their users.
 
-So a change of the nodes costs a comparison of a few numbers for each, and a sync only for those whose hints can
-change by it; and an Event is written when hints come, go, or are refused for another reason, not at every sync.
+So a node change costs a comparison of a few numbers for each, and a sync only where hints can change; and an Event is
+written when hints appear, disappear, or are refused for another reason, not at every sync.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENABLED = "Enabled"
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """News for the users of a Service: hints by CPU are there, or not and why."""
+    """News for the users of a Service: hints by CPU are enabled, or disabled and why."""
 
     enabled: bool
     message: str
@@ -41,9 +41,9 @@ class CpuServices:
         self._services: dict[Key, _Service] = {}
 
     def note(self, key: Key, plan: Plan, *, first_look: bool) -> list[Notice]:
-        """Take in what a sync came to. Returns what is news.
+        """Record the outcome of a sync. Returns the news.
 
-        Hints that were there before this controller first looked at the Service are no news when they stay.
+        Hints that existed before the first sync of this controller are no news.
         """
         outcomes = {
             family: each.outcome for family, each in plan.families.items() if isinstance(each.outcome, CpuOutcome)
@@ -69,11 +69,10 @@ class CpuServices:
         return notices
 
     def forget(self, key: Key) -> None:
-        """The Service is gone."""
         self._services.pop(key, None)
 
     def affected(self, shares: ZoneShares | Refusal) -> Iterator[Key]:
-        """The Services whose hints could change, now that zones weigh this."""
+        """Yield the Services whose hints could change with these zone weights."""
         for key, service in self._services.items():
             if any(may_change(outcome, shares, self._rules) for outcome in service.outcomes.values()):
                 yield key

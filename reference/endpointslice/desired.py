@@ -1,7 +1,6 @@
-"""The endpoints that the slices of a Service should hold together, grouped by the ports that they offer.
+"""The endpoints that the slices of a Service should hold together, grouped by their ports.
 
-Slices of one Service share nothing but its name, so the desired state is a set for each address family and port set,
-and how it is cut into slices (`packing`) is another question.
+The desired state is a set for each address family and port set; `packing` distributes it over slices.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class PortGroup:
-    """The endpoints that offer one and the same set of ports, so that they can share slices."""
+    """The endpoints that offer the same set of ports, so that they can share slices."""
 
     ports: list[Object]
     endpoints: dict[Identity, Object] = field(default_factory=dict)
@@ -68,17 +67,16 @@ class _Result:
 
 @dataclass(slots=True)
 class Memo:
-    """Results for pods that are the very same objects as the last time. It saves work and never changes a result.
+    """Results for unchanged pods. It saves work and never changes a result.
 
-    Objects of a client are never changed, so the same object means the same endpoint, as long as Service and zone are
-    the same too.
+    Objects of a client are immutable, so the same object means the same endpoint while Service and zone are the same.
     """
 
     service: Object | None = None
     results: dict[AddressType, dict[str, _Result]] = field(default_factory=dict)
 
     def take(self, service: Object, address_type: AddressType) -> dict[str, _Result]:
-        """The results of the last time, by pod name; none for another Service."""
+        """Return the results of the last sync, by pod name; none for another Service."""
         if self.service is not service:
             if self.service is None or not _same_to_endpoints(self.service, service):
                 self.results.clear()
@@ -86,13 +84,13 @@ class Memo:
         return self.results.get(address_type, {})
 
     def renew(self, address_type: AddressType) -> dict[str, _Result]:
-        """Return an empty dict for the results of this time; those of pods that are gone are forgotten."""
+        """Return an empty dict for the results of this sync."""
         results = self.results[address_type] = {}
         return results
 
 
 def _same_to_endpoints(one: Object, other: Object) -> bool:
-    """Return whether two versions of a Service make the same endpoints of pods; its status has no influence."""
+    """Return whether two versions of a Service give the same endpoints; its status has no influence."""
     return bool(one["spec"] == other["spec"] and one["metadata"]["name"] == other["metadata"]["name"])
 
 
@@ -103,7 +101,7 @@ def desired_endpoints(
     address_type: AddressType,
     memo: Memo | None = None,
 ) -> Desired:
-    """Endpoints of all `pods` in one family, grouped by port set.
+    """Return the endpoints of all `pods` in one family, grouped by port set.
 
     A pod whose Node is missing is left out, unless the Service publishes addresses that are not ready: then it is kept
     without a zone. A port set stays in the result when its last pod has no address of this family.
@@ -136,7 +134,7 @@ def _add(desired: Desired, result: _Result) -> None:
 
 
 def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
-    """From pod and zone to result. Ports are looked up once if no pod can differ, that is without named targets."""
+    """Return a function from pod and zone to result. Ports are resolved once if no port has a named target."""
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
     common = _keyed([] if named else endpoint_ports(service, {}))

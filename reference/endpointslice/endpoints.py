@@ -1,8 +1,7 @@
-"""From pod to endpoint: what a slice says of one pod, for one Service and one address family.
+"""From pod to endpoint, for one Service and one address family.
 
-Everything that decides what an endpoint looks like stands here, and nothing that decides which pods get one
-(`desired`), in which slice it goes (`packing`) or which hints it carries (`hints`). Endpoints are EndpointSlice JSON,
-built without hints.
+`desired` decides which pods get an endpoint, `packing` in which slice, and `hints` with which hints. Endpoints are
+EndpointSlice JSON without hints.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ ADDRESS_TYPES: tuple[AddressType, ...] = ("IPv4", "IPv6")
 
 
 def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -> Object:
-    """One endpoint. ready = publishNotReadyAddresses, or serving and not terminating; `zone` is empty if unknown."""
+    """Return one endpoint. It is ready if published anyway, or serving and not terminating; `zone` may be ""."""
     metadata, spec = pod["metadata"], pod["spec"]
     serving = is_ready(pod)
     terminating = metadata.get("deletionTimestamp") is not None
@@ -63,7 +62,7 @@ def identity(endpoint: Object) -> Identity:
 
 
 def address_types(service: Object) -> tuple[AddressType, ...]:
-    """The families of `service`; without ipFamilies that of its cluster IP, and both if it is headless."""
+    """Return the families of `service`; without ipFamilies that of its cluster IP, and both if it is headless."""
     families = service["spec"].get("ipFamilies") or ()
     named = tuple(family for family in ADDRESS_TYPES if family in families)
     if named:
@@ -74,7 +73,7 @@ def address_types(service: Object) -> tuple[AddressType, ...]:
 
 
 def endpoint_ports(service: Object, pod: Object) -> list[Object]:
-    """The ports of `service` on `pod`, in the Service's order; a name that the pod does not have is left out."""
+    """Return the ports of `service` on `pod`, in the Service's order; unresolved names are left out."""
     found = []
     for service_port in service["spec"].get("ports") or ():
         number = _target_port(service_port, pod)
@@ -92,7 +91,7 @@ def endpoint_ports(service: Object, pod: Object) -> list[Object]:
 
 
 def port_key(ports: Iterable[Object] | None) -> PortKey:
-    """Equal for equal port sets, whatever their order and whether defaults are spelled out."""
+    """Return a key that is equal for equal port sets, in any order and with or without defaults."""
     return tuple(
         sorted(
             (
@@ -107,7 +106,7 @@ def port_key(ports: Iterable[Object] | None) -> PortKey:
 
 
 def pod_addresses(pod: Object, address_type: AddressType) -> list[str]:
-    """The pod's IPs of one family, in canonical form."""
+    """Return the pod's IPs of one family, in canonical form."""
     status = pod["status"]
     addresses = []
     for pod_ip in status.get("podIPs") or ({"ip": status.get("podIP", "")},):
@@ -156,7 +155,7 @@ def _target_port(service_port: Object, pod: Object) -> int | None:
 
 
 def _serving_containers(pod: Object) -> Iterable[Object]:
-    """Containers, then sidecars: init containers that run on beside them."""
+    """Yield containers, then sidecars: init containers with restartPolicy Always."""
     yield from pod["spec"].get("containers") or ()
     for container in pod["spec"].get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
@@ -165,7 +164,7 @@ def _serving_containers(pod: Object) -> Iterable[Object]:
 
 @lru_cache(maxsize=65536)
 def _canonical(text: str) -> tuple[str, str]:
-    """("IPv4" or "IPv6", canonical text); ("", "") if it is no address. Old clients wrote zeros before IPv4 parts."""
+    """Return the family and canonical text; ("", "") if invalid. Old clients wrote zeros before IPv4 parts."""
     if "." in text and ":" not in text:
         text = ".".join(part.lstrip("0") or "0" for part in text.split("."))
     try:

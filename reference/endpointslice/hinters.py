@@ -1,7 +1,6 @@
-"""Put the hints that the mechanism asks for into the slices of one family, before they are written.
+"""Sets the hints of the selected mechanism on the slices of one family, before they are written.
 
-What a mechanism is stands in `hints`; this is the one place where slices and mechanisms meet. A slice whose hints are
-right already is not touched.
+A slice whose hints are right is not changed.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from reference.features import Features
 from reference.heuristics.heuristic import Heuristic
 
 Outcome = CpuOutcome | Broken | None
-"""The outcome of a heuristic that covers a family as a whole; None without such a heuristic."""
+"""The outcome of a heuristic over a whole family; None without such a heuristic."""
 
 Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
-"""Gives hints to the drafts of one family, whose slices are now the second argument, and tells how that went."""
+"""Sets hints on the drafts of one family, whose stored slices are the second argument; returns the outcome."""
 
 
 def hinter(
@@ -41,7 +40,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """Return a function that gives hints as `decided_by` says. `zones` are the sums over `nodes`, if kept."""
+    """Return a function that sets hints as `decided_by` says. `zones` are the sums over `nodes`, if kept."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares

@@ -1,8 +1,8 @@
-"""The mechanism that decides about topology hints for a Service, and the hints that an endpoint then gets.
+"""The mechanism that decides about topology hints for a Service, and the hints of an endpoint.
 
-Four can decide: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
-and KEP-3015 (each endpoint is for its own place), a plug-in that the field names, or nobody. The annotation wins over
-the field. For its own place an endpoint needs only itself; heuristics need all of a family at once, see `hinters`.
+There are four: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
+and KEP-3015 (each endpoint is hinted for its own zone and node), a plug-in that the field names, or none. The
+annotation wins over the field. Heuristics need all endpoints of a family at once: see `hinters`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CpuHeuristic:
 class SamePlace:
     """`trafficDistribution` decides: ready endpoints are hinted for their own zone, and with `nodes` for their node.
 
-    `names_unknown_zone`: an endpoint without zone gets the empty zone name, as releases before 1.33 wrote it.
+    `names_unknown_zone`: an endpoint without zone gets the empty zone name, as in releases before 1.33.
     """
 
     value: str
@@ -39,7 +39,7 @@ class SamePlace:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """`trafficDistribution` names a heuristic that is installed beside the controller (see `reference.heuristics`)."""
+    """`trafficDistribution` names an installed heuristic (see `reference.heuristics`)."""
 
     value: str
     reason: str
@@ -59,7 +59,7 @@ Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
     """Return the mechanism that decides about hints for `service` in a controller with `features`.
 
-    `heuristics` are the values that plug-ins stand for, as far as they have a domain: others are the standard's.
+    `heuristics` are the values of plug-ins; only those with a domain count.
     """
     annotation, asked = topology_annotation(service, features)
     if asked in {"Auto", "auto"}:
@@ -81,9 +81,9 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
 
 def topology_annotation(service: Object, features: Features) -> tuple[str, str | None]:
-    """Key and value of the topology annotation that counts; None if the Service does not have it.
+    """Return key and value of the topology annotation in force; None if the Service does not have it.
 
-    The old key, if present at all, hides the new one, which is known from 1.27 on.
+    The old key hides the new one, which exists since 1.27.
     """
     annotations = service["metadata"].get("annotations") or {}
     key = TOPOLOGY_MODE if features.at_least(27) and TOPOLOGY_AWARE_HINTS not in annotations else TOPOLOGY_AWARE_HINTS
@@ -91,7 +91,7 @@ def topology_annotation(service: Object, features: Features) -> tuple[str, str |
 
 
 def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:
-    """The hints that `endpoint` should have; None for none. Only ready endpoints have any."""
+    """Return the hints that `endpoint` should have; None for none. Only ready endpoints have any."""
     if isinstance(decided_by, SamePlace) and is_ready(endpoint):
         return _own_place(endpoint, decided_by)
     return None
@@ -115,7 +115,7 @@ def _by_annotation(annotation: str, features: Features) -> Mechanism:
 
 
 def _takes_plugins(features: Features) -> bool:
-    """Released controllers take none; their API servers refuse such values."""
+    """Return whether plug-ins are used; released API servers refuse such values."""
     return features.follows == "kep" and features.enabled("ServiceTrafficDistribution")
 
 

@@ -1,8 +1,8 @@
 """The cluster as the controller has seen it, arranged so that one event finds its Services without a search.
 
-A pod change must not cost a look at every Service, nor a sync a look at every pod. So selectors and pods are bucketed
-by label, and the pods of each Service are kept up to date event by event. Objects are the client's, and never changed.
-One thread uses an index; it has no locks.
+A pod change must not look at every Service, nor a sync at every pod. So selectors and pods are bucketed by label, and
+the pods of each Service are updated event by event. Objects are the client's, and immutable. One thread uses an index;
+it has no locks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Member = TypeVar("Member")
 class ClusterIndex:
     """Services, pods, nodes and managed slices, with the links between them.
 
-    `zones` sums the nodes up as a controller with `features` counts them.
+    `zones` sums up the nodes that count for a controller with `features`.
     """
 
     def __init__(self, features: Features | None = None) -> None:
@@ -48,13 +48,12 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Take in one event, other than SYNCED. Returns the Services whose slices may have to change."""
+        """Read one event, other than SYNCED. Returns the Services whose slices may have to change."""
         if event.resource == "endpointslices":
             return self.slices.apply(event)
         return self._take[event.resource](key_of(event.object), None if event.type == "DELETED" else event.object)
 
     def pods_of(self, service: Key) -> Iterable[Object]:
-        """The pods that the selector of `service` matches."""
         return self._members.get(service, {}).values()
 
     def _take_service(self, key: Key, service: Object | None) -> Collection[Key]:
@@ -123,7 +122,7 @@ class ClusterIndex:
         return services
 
     def _take_node(self, key: Key, node: Object | None) -> Collection[Key]:
-        """Only existence and zone matter to endpoints; what else matters to hints is seen by `zones`."""
+        """Only existence and zone matter to endpoints; `zones` handles the rest for hints."""
         name = key[1]
         self.zones.put(name, node)
         old = self.nodes.pop(name, None)
@@ -139,12 +138,12 @@ class ClusterIndex:
 
 
 def _selector(service: Object | None) -> Mapping[str, str]:
-    """The selector as far as the controller follows it: empty for Services that it skips."""
+    """Return the selector; empty for Services that the controller skips."""
     return service["spec"]["selector"] if service is not None and selects_pods(service) else {}
 
 
 def _says(service: Object) -> tuple[object, ...]:
-    """Return the parts of a Service that slices depend on; its status is none of them."""
+    """Return the parts of a Service that slices depend on; its status is not one."""
     metadata = service["metadata"]
     parts = ("uid", "deletionTimestamp", "labels", "annotations")
     return service["spec"], *(metadata.get(part) for part in parts)
@@ -155,7 +154,7 @@ def _labels(obj: Object) -> Mapping[str, str]:
 
 
 def _remove(sets: dict[Member, set[Key]], member: Member, key: Key) -> None:
-    """Take `key` out of a set of sets, which keeps no empty ones."""
+    """Remove `key` from a set, and the set if it becomes empty."""
     keys = sets.get(member)
     if keys is not None:
         keys.discard(key)

@@ -1,7 +1,6 @@
 """The labels and annotations by which EndpointSlices, Services and Nodes refer to each other.
 
-They are the only link between a slice and its Service that other readers (kube-proxy, kubectl, users) rely on, so they
-stand in one place. Source: facts of `k8s.io/api/discovery/v1` and `k8s.io/api/core/v1`.
+Source: `k8s.io/api/discovery/v1` and `k8s.io/api/core/v1`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ RESERVED = frozenset({MANAGED_BY, SERVICE_NAME, HEADLESS})
 
 
 def slice_labels(service: Object) -> dict[str, str]:
-    """The labels of every slice of `service`: the Service's own, except reserved ones, and the reserved ones."""
+    """Return the labels of every slice of `service`: the Service's own, except reserved ones, and the reserved ones."""
     own: dict[str, str] = service["metadata"].get("labels") or {}
     labels = {key: value for key, value in own.items() if key not in RESERVED}
     if is_headless(service):
@@ -33,21 +32,21 @@ def slice_labels(service: Object) -> dict[str, str]:
 
 
 def is_headless(service: Object) -> bool:
-    """Return whether the Service has no cluster IP (also one that was not given yet, as in Kubernetes)."""
+    """Return whether the Service has no cluster IP (also one that was not allocated yet, as in Kubernetes)."""
     return service["spec"].get("clusterIP", "") in {"", "None"}
 
 
 def is_managed(endpoint_slice: Object) -> bool:
-    """Return whether this controller manages the slice; others belong to somebody else and stay as they are."""
+    """Return whether this controller manages the slice; others stay unchanged."""
     labels = endpoint_slice["metadata"].get("labels") or {}
     return bool(labels.get(MANAGED_BY) == CONTROLLER)
 
 
 def service_name(endpoint_slice: Object) -> str:
-    """The name of the Service that the slice belongs to; empty if it names none."""
+    """Return the Service that the slice belongs to; empty if it names none."""
     return str((endpoint_slice["metadata"].get("labels") or {}).get(SERVICE_NAME, ""))
 
 
 def node_zone(node: Object) -> str:
-    """The zone of a Node; empty if it has none."""
+    """Return the zone of a Node; empty if it has none."""
     return str((node["metadata"].get("labels") or {}).get(ZONE, ""))

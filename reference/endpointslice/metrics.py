@@ -1,8 +1,7 @@
-"""The controller's metrics, named and labelled as the release has them.
+"""The controller's metrics, named and labelled as in the release.
 
-Numbers are kept in plain attributes and turned into samples when somebody asks: a sync pays a few additions, and the
-library's labelled children and locks are not in its way. Source: `endpoint_slice_controller_*` of
-kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
+Numbers are plain attributes and become samples on collection, so that a sync costs only a few additions. Source:
+`endpoint_slice_controller_*` of kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics(Collector):
-    """Written by the controller's thread, read by any."""
+    """The metrics of one controller. The controller's thread writes them, any thread reads them."""
 
     def __init__(self, features: Features) -> None:
         self._features = features
@@ -63,11 +62,10 @@ class Metrics(Collector):
         self._distribute(key, self._counted_as(plan.mechanism))
 
     def wrote(self, operation: Literal["create", "update", "delete"]) -> None:
-        """Count a write of a slice."""
         self._changes[operation] += 1
 
     def applied(self, plan: Plan) -> None:
-        """Count that a plan was written, one observation for each family, also of nothing."""
+        """Count the writes of a plan, one observation for each family, also of nothing."""
         if not plan.families:
             return
         labels = self._change_labels(plan.mechanism)
@@ -78,17 +76,16 @@ class Metrics(Collector):
             histogram.observe(family.changed_slices)
 
     def synced(self, result: Result) -> None:
-        """Count a sync. A stale one worked on slices that were not the newest."""
+        """Count a sync. A stale one used slices that were not the newest."""
         self._syncs[self._failure if result == "failure" else result] += 1
 
     def forget(self, key: Key) -> None:
-        """The Service is gone."""
         self._resize(key, (0, 0, 0))
         self._sizes.pop(key, None)
         self._distribute(key, "")
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics that the release has; those without a value yet are left out, as in Kubernetes."""
+        """Yield the metrics of the release; those without a value yet are left out, as in Kubernetes."""
         yield _histogram("endpoints_added_per_sync", "Number of endpoints added on each Service sync", self._added)
         yield _histogram(
             "endpoints_removed_per_sync", "Number of endpoints removed on each Service sync", self._removed
@@ -135,7 +132,7 @@ class Metrics(Collector):
             self._distribution[key] = value
 
     def _counted_as(self, mechanism: Mechanism) -> str:
-        """Releases that knew one value counted every other one too; later ones count what they know."""
+        """Releases with one value counted every other value too; later ones count the known values."""
         match mechanism:
             case SamePlace(value=value):
                 return value

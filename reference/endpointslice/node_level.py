@@ -1,9 +1,8 @@
-"""Node-level topology after the text of KEP-3015 of 2022: which Services it is for, and the node hints that it gives.
+"""Node-level topology of the KEP-3015 text of 2022: which Services it applies to, and its node hints.
 
-That text, which no release implements, leaves open how Services are chosen, and weighs approaches: they say so
-themselves, the controller finds out, or a bit of both. All of them are here, and the controller's configuration says
-which one is in force. Node hints come on top of what the mechanism for hints gives (see `hints`), so that a node
-without an endpoint does what it would do without them.
+No release implements that text. It leaves open how Services are chosen, and compares approaches: Services opt in, the
+controller decides, or a mix. All are implemented, and the controller's configuration selects one. Node hints come on
+top of the hints of the mechanism (see `hints`), so a node without an endpoint behaves as without them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ class Missing:
     percent: bool = False
 
     def allows(self, missing: int, nodes: int) -> bool:
-        """Return whether `missing` out of all `nodes` may be without one."""
         return missing * 100 <= self.most * nodes if self.percent else missing <= self.most
 
     def __str__(self) -> str:
@@ -47,9 +45,9 @@ class Missing:
 class NodeLevel:
     """The way a controller chooses Services (KEP-3015 of 2022, Choosing Services to Apply Node-Level Topology To).
 
-    manual: those whose topology annotation says `Node`. automatic: those whose endpoints meet all criteria. opt-in and
-    opt-out: the same, for Services that have the annotation, or that do not. The criteria: nearly all nodes have an
-    endpoint, ready or not (`missing`, None if that is no criterion), and all pods belong to one DaemonSet.
+    manual: those whose topology annotation is `Node`. automatic: those whose endpoints meet all criteria. opt-in and
+    opt-out: the same, for Services with the annotation, or without. The criteria: nearly all nodes have an endpoint,
+    ready or not (`missing`, None if that is no criterion), and all pods belong to one DaemonSet.
     """
 
     approach: Approach = "manual"
@@ -58,9 +56,9 @@ class NodeLevel:
 
     @classmethod
     def parse(cls, text: str) -> NodeLevel:
-        """Read "automatic", or with criteria in place of the default ones "opt-in:missing=10%,daemonset".
+        """Parse "automatic", or with criteria in place of the default ones "opt-in:missing=10%,daemonset".
 
-        Raises `ValueError` that says what can be written.
+        Raises `ValueError` with the syntax.
         """
         approach, colon, listed = text.partition(":")
         criteria = listed.split(",") if colon else []
@@ -78,7 +76,7 @@ class NodeLevel:
 
 
 class NodeHints:
-    """Node hints for one Service in one sync. `said` collects why its families have them or not, for people."""
+    """Node hints for one Service in one sync. `said` collects the reasons, for people."""
 
     def __init__(
         self,
@@ -97,11 +95,11 @@ class NodeHints:
 
     @property
     def counts_nodes(self) -> bool:
-        """True if the number of nodes matters, those without endpoints included."""
+        """True if the number of nodes matters, including those without endpoints."""
         return not self._excluded and self._config.approach != "manual" and self._config.missing is not None
 
     def on_top_of(self, hint: Hinter) -> Hinter:
-        """Return a function that gives the hints of `hint`, and those for nodes to families that are to have them."""
+        """Return a function that sets the hints of `hint`, and node hints on families that should have them."""
 
         def both(drafts: Sequence[Draft], existing: Sequence[Object]) -> Outcome:
             due = [draft.changed for draft in drafts]
@@ -140,7 +138,7 @@ class NodeHints:
 
 
 def daemon_set_of(pod: Object) -> str:
-    """The uid of the DaemonSet that a pod belongs to; empty if to none."""
+    """Return the uid of the DaemonSet that a pod belongs to; empty if none."""
     for owner in pod["metadata"].get("ownerReferences") or ():
         if owner.get("kind") == "DaemonSet" and owner.get("apiVersion", "").startswith("apps/"):
             return str(owner.get("uid", ""))
@@ -165,7 +163,7 @@ def _of(endpoint_slice: Object) -> list[Object]:
 
 
 def _without_node_hints(endpoints: list[Object]) -> list[Object]:
-    """The list itself when there are none."""
+    """Return the list without node hints; the list itself if it has none."""
     if not any("forNodes" in (each.get("hints") or ()) for each in endpoints):
         return endpoints
     return [_with_hints(each, forNodes=None) for each in endpoints]
@@ -184,7 +182,7 @@ def _with_hints(endpoint: Object, **changes: object) -> Object:
 
 
 def _settle(draft: Draft, was_due: bool) -> None:
-    """A slice in which all is as it was after all is not written."""
+    """Do not write a slice whose endpoints are as before."""
     if not was_due and draft.base is not None:
         draft.changed = draft.endpoints != _of(draft.base)
         if not draft.changed:

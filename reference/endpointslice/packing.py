@@ -1,8 +1,8 @@
-"""Into which slice each endpoint goes, with as few writes as possible.
+"""Distributes endpoints over slices, with as few writes as possible.
 
-A write of a slice is sent to every node of a cluster, so a slice is rewritten only when something in it changed, and
-new endpoints go first where a rewrite is due anyway, then into one slice with room for all that is left, and only then
-into new ones. Slices are never evened out. Which hints endpoints have is decided afterwards: see `hinters`.
+A write of a slice is sent to every node of a cluster. So a slice is rewritten only when something in it changed. New
+endpoints go first into slices that are rewritten anyway, then into one slice with room for all that are left, and only
+then into new ones. Slices are never rebalanced. `hinters` sets hints afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Draft:
     changed: bool = True
 
     def set_hints(self, wanted: Sequence[Object | None]) -> None:
-        """Give each endpoint its hints, None for none. Only if that changes one is the slice written because of it."""
+        """Set the hints of each endpoint, None for none. The slice is written only if that changes one."""
         wrong = [
             number
             for number, (endpoint, hints) in enumerate(zip(self.endpoints, wanted, strict=True))
@@ -46,7 +46,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Packed:
-    """Drafts for all slices that stay or come, and the existing slices that nothing is left in.
+    """Drafts for all slices that stay or are new, and the existing slices that are empty now.
 
     `added` and `removed` count endpoints.
     """
@@ -60,8 +60,7 @@ class Packed:
 def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packed:
     """Distribute the endpoints of one port group over its existing slices and new ones of at most `max_endpoints`.
 
-    A slice that already holds more keeps what it has, as in Kubernetes. The result depends only on the values, not on
-    the order of pods.
+    A slice that already holds more keeps them, as in Kubernetes. The result does not depend on the order of pods.
     """
     packed = Packed()
     missing = dict(group.endpoints)
@@ -75,7 +74,7 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
 
 
 def same_beyond_hints(one: Object, other: Object) -> bool:
-    """Return whether two endpoints of one identity are equal in what the controller writes, hints aside."""
+    """Return whether two endpoints of one identity are equal in what the controller writes, except hints."""
     return bool(
         one.get("conditions") == other.get("conditions")
         and one.get("nodeName") == other.get("nodeName")
@@ -85,14 +84,14 @@ def same_beyond_hints(one: Object, other: Object) -> bool:
 
 
 def _same_target(one: Object | None, other: Object | None) -> bool:
-    """Old releases wrote the pod's resourceVersion too, which would make every pod update a write."""
+    """Compare targetRefs without resourceVersion, which old releases wrote: else every pod update is a write."""
     if one == other or one is None or other is None:
         return one == other
     return {**one, "resourceVersion": ""} == {**other, "resourceVersion": ""}
 
 
 def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packed) -> None:
-    """Take from `missing` what `existing` holds already; what it holds of others goes."""
+    """Move from `missing` the endpoints that `existing` holds already; its others are removed."""
     present: list[Object] = existing.get("endpoints") or []
     kept = []
     changed = False
@@ -116,7 +115,7 @@ def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str
 
 
 def _fill_rewritten(drafts: Sequence[Draft], rest: list[Object], max_endpoints: int) -> None:
-    """Put endpoints where a write is due anyway, the fullest slice first."""
+    """Add endpoints to slices that are written anyway, the fullest first."""
     for draft in sorted((draft for draft in drafts if draft.changed), key=lambda draft: -len(draft.endpoints)):
         _move(rest, draft, max_endpoints)
 
@@ -134,7 +133,7 @@ def _place(drafts: list[Draft], rest: list[Object], ports: list[Object], max_end
 
 
 def _tightest(drafts: Sequence[Draft], count: int, max_endpoints: int) -> Draft | None:
-    """The unchanged slice that `count` more endpoints fill best; None if they fit in none."""
+    """Return the unchanged slice that `count` more endpoints fill best; None if they fit in none."""
     fitting = [draft for draft in drafts if not draft.changed and len(draft.endpoints) + count <= max_endpoints]
     return max(fitting, key=lambda draft: len(draft.endpoints), default=None)
 

@@ -1,7 +1,7 @@
 """The plan of one sync: which slices to create, update and delete, and why.
 
-Pure: a plan depends on the Service, its pods, the nodes and the slices that exist, and on nothing else. So everything
-that the controller decides can be tested as a table, and an applied plan must lead to an empty one.
+Pure: a plan depends on the Service, its pods, the nodes and the existing slices. So everything that the controller
+decides can be tested as a table, and an applied plan must lead to an empty one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MAX_ENDPOINTS_PER_SLICE = 100
 class Family:
     """The plan for one address family. Numbers are those of the controller's metrics.
 
-    `slices` holds the endpoints of each slice as it will be; `ideal_slices` is how many slices would do. `outcome` is
-    what a heuristic said that looked at the family as a whole.
+    `slices` holds the endpoints of each slice after the plan; `ideal_slices` is the least number of slices. `outcome`
+    is that of a heuristic over the whole family.
     """
 
     slices: tuple[Sequence[Object], ...]
@@ -43,7 +43,7 @@ class Family:
 
     @property
     def refusal(self) -> str:
-        """The reason why a heuristic gave no hints, in a sentence; empty if it did, or if none was asked."""
+        """The reason why a heuristic gave no hints, in a sentence; empty if it did, or if there is no heuristic."""
         match self.outcome:
             case Broken(message) | CpuOutcome(refusal=Refusal(message=message)):
                 return message
@@ -53,12 +53,12 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Writes in the order in which they are to be made, so that endpoints appear before others go.
+    """Writes in the order in which they are to be made, so that endpoints appear before others are removed.
 
     `create` holds new slices (generateName, no name), `update` existing ones with their resourceVersion, `delete` the
-    existing slices to delete. `left_out` names the pods that got no endpoint, `mechanism` who decided about hints,
-    and `families` what became of each family. `node_level` says what came of node-level topology, and `counts_nodes`
-    whether nodes other than those of the endpoints make a difference.
+    existing slices to delete. `left_out` names the pods without endpoint, `mechanism` is what decided about hints, and
+    `families` has the plan of each family. `node_level` has the reasons of node-level topology, and `counts_nodes` is
+    whether nodes without endpoints matter.
     """
 
     create: tuple[Object, ...]
@@ -72,12 +72,11 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to write."""
         return not (self.create or self.update or self.delete)
 
     @property
     def missing_nodes(self) -> tuple[LeftOut, ...]:
-        """Pods left out because their Node is not there: the sync is an error, and is tried again."""
+        """Pods left out because their Node does not exist: the sync fails, and is retried."""
         return tuple(each for each in self.left_out if each.why == "NodeNotFound")
 
     @property
@@ -118,13 +117,13 @@ def plan_service(
     heuristics: Mapping[str, Heuristic] | None = None,
     node_level: NodeLevel | None = None,
 ) -> Plan:
-    """The plan for one Service.
+    """Return the plan for one Service.
 
-    `pods` are those that its selector matches, `nodes` all nodes by name, `existing` the slices that carry this
-    controller's managed-by label and the Service's name. Nothing that is passed in is changed, but for `memo`, which a
-    caller keeps for each Service to be faster the next time. `zones` sums up `nodes`, if the caller keeps that too.
-    `heuristics` are plug-ins by value of `trafficDistribution`; `node_level` is how Services are chosen for node-level
-    topology where its gate is on, None for manual.
+    `pods` are those that its selector matches, `nodes` all nodes by name, `existing` the slices with this controller's
+    managed-by label and the Service's name. Arguments are not changed, except `memo`, which a caller keeps for each
+    Service to be faster next time. `zones` sums up `nodes`, if the caller keeps that. `heuristics` are plug-ins by
+    value of `trafficDistribution`; `node_level` is how Services are chosen for node-level topology with its gate on,
+    None for manual.
     """
     left_out: dict[LeftOut, None] = {}
     heuristics = heuristics or {}
@@ -172,9 +171,9 @@ def plan_service(
 
 
 def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
-    """The plan for a Service that is gone: its slices go too, those without an owner stay.
+    """Return the plan for a deleted Service: its slices are deleted, those without an owner stay.
 
-    In a full cluster that is the garbage collector's work, and the controller leaves it to it.
+    In a full cluster the garbage collector does this.
     """
     orphans = tuple(
         each
@@ -194,7 +193,7 @@ def selects_pods(service: Object) -> bool:
 
 
 def _divide(service: Object, existing: Iterable[Object]) -> tuple[dict[AddressType, list[Object]], list[Object]]:
-    """Slices of this very Service by family, and those of an earlier one of the same name."""
+    """Return slices of this Service by family, and those of an earlier Service of the same name."""
     owned: dict[AddressType, list[Object]] = {}
     foreign: list[Object] = []
     for each in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
@@ -242,14 +241,14 @@ def _family(packed: Packed, desired: Desired, max_endpoints: int, outcome: CpuOu
 
 
 def _reuse(packed: Packed) -> None:
-    """Make new slices out of those that would go: one write instead of two."""
+    """Use slices that would be deleted as new ones: one write instead of two."""
     for draft in packed.drafts:
         if draft.base is None and packed.spare:
             draft.base = packed.spare.pop(0)
 
 
 def _ensure_one(packed: Packed, labels: Mapping[str, str]) -> None:
-    """A family without endpoints keeps one empty slice without ports, so that readers see that there are none."""
+    """Keep one empty slice without ports for a family without endpoints, so that readers see that there are none."""
     if packed.drafts:
         return
     spare = sorted(packed.spare, key=lambda each: not _is_placeholder(each, labels))

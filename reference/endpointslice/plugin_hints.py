@@ -1,8 +1,8 @@
-"""Hints by a heuristic that somebody else wrote: what it gets to see, and what becomes of its answer.
+"""Hints by a plug-in heuristic: its input, and the validation of its answer.
 
-Nothing that it does may harm the rest. If it fails, or answers what makes no sense, the family has no hints, its
-slices are right otherwise, and the sync says what went wrong and whose fault it is. What the API server would refuse
-makes no sense either: it would refuse the endpoints with the hints (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
+A plug-in cannot harm the rest. If it fails or its answer is invalid, the family has no hints, its slices are right
+otherwise, and the sync reports the plug-in and the error. Answers that the API server would refuse are invalid, because
+it would refuse the endpoints with them (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST = {"zone": 63, "node": 253}
 
 
 class NodeView(Mapping[str, Node]):
-    """All nodes as heuristics see them, each made when it is read: there may be thousands."""
+    """All nodes in the form for heuristics, each made when it is read: there may be thousands."""
 
     def __init__(self, nodes: Mapping[str, Object]) -> None:
         self._nodes = nodes
@@ -52,7 +52,7 @@ class Broken:
 def hint_by_plugin(
     drafts: Sequence[Draft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
 ) -> Broken | None:
-    """Give the hints of heuristic `value` to the endpoints of all `drafts`, which are those of one family."""
+    """Set the hints of heuristic `value` on the endpoints of all `drafts`, which are those of one family."""
     known = [_known(endpoint) for draft in drafts for endpoint in draft.endpoints]
     ready = [each for each in known if each is not None]
     try:
@@ -77,7 +77,7 @@ def _known(endpoint: Object) -> Endpoint | None:
 def _ask(
     value: str, heuristics: Mapping[str, Heuristic], endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]
 ) -> Mapping[Endpoint, Object | None]:
-    """Hints by endpoint as slices carry them. Raises `HeuristicError` whatever goes wrong."""
+    """Return hints by endpoint in the form of slices. Raises `HeuristicError` for any failure."""
     if not endpoints:
         return {}
     try:

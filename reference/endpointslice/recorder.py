@@ -1,6 +1,6 @@
-"""Events on Services: what a user of the controller gets to read without its log.
+"""Events on Services, for users of the controller.
 
-Names and texts are those of Kubernetes' controller, so that people and alerts that know it know this one.
+Names and texts are those of Kubernetes' controller, so that alerts on them work here too.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ logger = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Writes Events. A lost Event is no reason to fail."""
+    """Writes Events. A lost Event is no failure."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def sync_failed(self, service: Object, message: str) -> None:
-        """Slices of `service` could not be brought up to date."""
         metadata = service["metadata"]
         text = f"Error updating Endpoint Slices for Service {metadata['namespace']}/{metadata['name']}: {message}"
         self._write(service, "Warning", "FailedToUpdateEndpointSlices", text)
 
     def cpu_hints(self, service: Object, notice: Notice) -> None:
-        """Hints in proportion to CPU came, went, or are refused."""
+        """Hints in proportion to CPU were added, removed, or refused."""
         if notice.enabled:
             self._write(service, "Normal", "TopologyAwareHintsEnabled", notice.message)
         else:
@@ -42,7 +41,7 @@ class Recorder:
 
 
 def event(service: Object, kind: str, reason: str, message: str) -> Object:
-    """An Event about `service`; `kind` is Normal or Warning."""
+    """Return an Event about `service`; `kind` is Normal or Warning."""
     metadata = service["metadata"]
     now = timestamp()
     return {

@@ -1,7 +1,7 @@
-"""The slices that this controller manages, as they are after its own writes.
+"""The slices that this controller manages, including its own writes.
 
-What was written is known here before its event comes back, so a sync never creates a slice twice and an echo of an own
-write causes no sync. An event that says anything else means that somebody changed a managed slice, and does cause one.
+A write is recorded here before its event arrives, so a sync never creates a slice twice and the echo of an own write
+causes no sync. Any other event means that somebody changed a managed slice, and causes one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reference.endpointslice.labels import is_managed, service_name
 
 
 class SliceIndex:
-    """Managed slices by their Service, namespace and name. Slices of others are not kept."""
+    """Managed slices by their Service, namespace and name. Other slices are not kept."""
 
     def __init__(self) -> None:
         self._slices: dict[Key, Object] = {}
@@ -21,7 +21,6 @@ class SliceIndex:
         self._deleted: set[str] = set()  # uids deleted here, whose DELETED event is still to come
 
     def of(self, service: Key) -> Iterable[Object]:
-        """The managed slices that carry the name of `service`."""
         return tuple(self._by_service.get(service, {}).values())
 
     def services(self) -> Collection[Key]:
@@ -29,16 +28,16 @@ class SliceIndex:
         return tuple(self._by_service)
 
     def written(self, endpoint_slice: Object) -> None:
-        """Note what a create or update of this controller returned."""
+        """Record the result of a create or update of this controller."""
         self._put(endpoint_slice)
 
     def deleted(self, endpoint_slice: Object) -> None:
-        """Note a delete of this controller."""
+        """Record a delete of this controller."""
         self._deleted.add(endpoint_slice["metadata"]["uid"])
         self._drop(key_of(endpoint_slice))
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Take in an event. Returns the Services to sync because somebody else changed their slices."""
+        """Read an event. Returns the Services to sync because somebody else changed their slices."""
         new = event.object
         old = self._slices.get(key_of(new))
         if new["metadata"]["uid"] in self._deleted:
@@ -58,7 +57,7 @@ class SliceIndex:
         return {_service(each) for each in (old, new) if each is not None}
 
     def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
-        """A managed slice was deleted by somebody else; one of an earlier life of the name is no loss."""
+        """Handle a managed slice that somebody else deleted, unless it is an earlier slice of the same name."""
         if old is None or old["metadata"]["uid"] != new["metadata"]["uid"]:
             return ()
         self._drop(key_of(old))
@@ -88,8 +87,7 @@ def _service(endpoint_slice: Object) -> Key:
 def _is_known(known: Object, new: Object) -> bool:
     """Return whether `new` is no newer than the known version of the slice.
 
-    Of one version only one content is known, but an API server of another release can show another one: without the
-    fields that it does not have.
+    One version can have two contents: an API server of another release drops the fields that it does not have.
     """
     if known["metadata"]["uid"] != new["metadata"]["uid"]:
         return False

@@ -1,10 +1,10 @@
-"""Writes the conditions of Services, when and only when something in them changes.
+"""Writes the conditions of Services when they change.
 
-It works beside the syncs, in the same thread and with a queue of its own: an acknowledgement of a proxy needs no look
-at pods. It judges by what the API server holds, not by what was meant to be written. Services without
-`trafficDistribution` that never had it are passed by, and so are those that lost it without having been written: an
-API server of a release without the field serves them so, and to write them would lose what it has stored. What proxies
-acknowledge is looked at in small batches, or each change of hints would cost as many writes as there are nodes.
+It works beside the syncs, in the same thread with its own queue: an acknowledgement of a proxy needs no look at pods.
+It judges by what the API server holds. Services that never had `trafficDistribution` are skipped, and so are those that
+lost it without a write of theirs: an API server of a release without the field serves them so, and a write would lose
+the stored value. Acknowledgements are processed in small batches, or each change of hints would cost as many writes as
+there are nodes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Collection
 from reference.client import ApiError, Client, Event, Key, Object, key_of
 from reference.controller import WorkQueue
 from reference.endpointslice import conditions
-from reference.endpointslice.acknowledgements import Acknowledgements
 from reference.endpointslice.conditions import Condition
 from reference.endpointslice.hints import mechanism
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.plan import selects_pods
 from reference.features import Features
+from reference.objects.acknowledgement_lease import node_of, revision_of
 from reference.objects.endpoints import any_hints
 from reference.objects.timestamps import timestamp
 
@@ -33,21 +33,21 @@ logger = logging.getLogger(__name__)
 
 
 class StatusKeeper:
-    """Conditions of all Services that ask for a distribution. Used by one thread; `is_idle` may be read by any."""
+    """Conditions of all Services with a trafficDistribution. One thread uses it; any may read `is_idle`."""
 
     def __init__(self, client: Client, index: ClusterIndex, features: Features, heuristics: Collection[str]) -> None:
         self._client = client
         self._index = index
         self._features = features
         self._heuristics = heuristics
-        self._acknowledgements = Acknowledgements()
+        self._acknowledgements = _Acknowledgements()
         self._failures: dict[Key, str] = {}
         self._followed: dict[Key, bool] = {}  # whether all nodes are known to honor it
         self._had_value: dict[Key, str] = {}  # the resource version with which it had one
         self.work = WorkQueue()
 
     def take_in(self, event: Event) -> None:
-        """Queue the Services whose conditions the event may change. Syncs come by `synced`."""
+        """Queue the Services whose conditions the event may change; `synced` queues those of syncs."""
         if event.type == "SYNCED":
             self._queue_all(at_once=True)
         elif event.resource == "leases":
@@ -59,7 +59,7 @@ class StatusKeeper:
             self.work.add(key_of(event.object))
 
     def synced(self, key: Key, failure: str = "") -> None:
-        """The slices of a Service were brought up to date, or that failed for good."""
+        """Queue a Service whose slices were synced, or whose sync failed for good."""
         service = self._index.services.get(key)
         if service is None or not (self._value(service) or _own(service)):
             self._forget(key)
@@ -129,13 +129,13 @@ class StatusKeeper:
         return [accepted, programmed, honored]
 
     def _value(self, service: Object) -> str:
-        """The field, empty for a controller that does not know it."""
+        """Return the field; empty for a controller that does not know it."""
         if not self._features.enabled("ServiceTrafficDistribution"):
             return ""
         return str(service["spec"].get("trafficDistribution") or "")
 
     def _write(self, service: Object, status: Object) -> bool:
-        """Write the status; returns False if the Service is no longer the one that was read."""
+        """Write the status; returns False if the Service has changed since it was read."""
         try:
             written = self._client.update_status(
                 "services", service["metadata"]["namespace"], {**service, "status": status}
@@ -165,3 +165,27 @@ class StatusKeeper:
 def _own(service: Object) -> bool:
     present = (service.get("status") or {}).get("conditions") or ()
     return any(each.get("type") in conditions.TYPES for each in present)
+
+
+class _Acknowledgements:
+    """The newest resource version that each node has acknowledged."""
+
+    def __init__(self) -> None:
+        self._revisions: dict[str, int] = {}
+
+    def apply(self, event: Event) -> bool:
+        """Read the event of a Lease. Returns whether its revision changed."""
+        node = node_of(event.object)
+        if not node:
+            return False
+        before = self._revisions.pop(node, None)
+        now = None if event.type == "DELETED" else revision_of(event.object)
+        if now is not None:
+            self._revisions[node] = now
+        return now != before
+
+    def missing(self, nodes: Collection[str], revision: int) -> tuple[list[str], list[str]]:
+        """Return the `nodes` that acknowledged less than `revision`, and those that never acknowledged anything."""
+        said = self._revisions
+        behind = [node for node in nodes if said.get(node, revision) < revision]
+        return behind, [node for node in nodes if node not in said]

@@ -1,8 +1,8 @@
-"""The CPU of a cluster by zone, kept up to date node by node.
+"""The CPU of a cluster by zone, updated node by node.
 
-The heuristic behind the topology annotation needs nothing else of the nodes. A cluster of thousands of nodes reports
-every few seconds, and hardly any report changes a sum, so sums are kept and never computed anew.
-Source: KEP-2433, Assumptions, and for what releases count `kube-controller-manager` 1.21 and newer.
+The heuristic of the topology annotation needs nothing else of the nodes. Thousands of nodes update their status every
+few seconds, and hardly any update changes a sum, so sums are kept. Source: KEP-2433, Assumptions; for which nodes
+releases count, `kube-controller-manager` 1.21 and newer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ZoneShares:
-    """The weight of each zone, in thousandths of cores or in nodes. Two zones at least, in order of their names."""
+    """The weight of each zone, in milli-CPU or in nodes. At least two zones, sorted by name."""
 
     weights: Mapping[str, int]
     total: int
@@ -75,7 +75,7 @@ class ZoneTable:
             self.put(name, node)
 
     def put(self, name: str, node: Object | None) -> None:
-        """Take in the node of that name as it is now; None if it is gone."""
+        """Add or replace a node; None removes it."""
         old = self._places.get(name)
         new = None if node is None else self._place(node)
         if new == old:
@@ -92,8 +92,8 @@ class ZoneTable:
     def shares(self) -> ZoneShares | Refusal:
         """The weight of each zone, or why there is none.
 
-        Every node that counts must have a zone. Where the KEP is followed and the CPU of one is unknown, each counts as
-        one core, so that all are treated alike; releases refuse then, and say the same of a single zone.
+        Every node that counts must have a zone. By the KEP, if the CPU of one node is unknown, each node counts as one
+        core. Releases refuse then, and give the same reason for a single zone.
         """
         if self._shares is None:
             self._shares = self._weigh()
@@ -137,7 +137,7 @@ def counts(node: Object, features: Features) -> bool:
 
 @lru_cache(maxsize=1024)
 def milli_cpu(quantity: str) -> int:
-    """Thousandths of cores, rounded up; 0 for what is no quantity of CPU."""
+    """Return thousandths of cores, rounded up; 0 for an invalid quantity."""
     number, factor = quantity, _FACTORS[""]
     if quantity[-1:] in _FACTORS:
         number, factor = quantity[:-1], _FACTORS[quantity[-1:]]

@@ -1,8 +1,8 @@
-"""Heuristics of your own for `trafficDistribution`: what to write, and the one that ships as an example.
+"""The interface for custom `trafficDistribution` heuristics, and an example.
 
 KEP-4444, Implementation specific heuristics: a Service may ask for `<domain>/<name>`. The EndpointSlice controller
-looks such a value up among the entry points of the group `trafficdist.heuristics`, calls what it finds without
-arguments, and asks the `Heuristic` that it gets for hints:
+looks the value up in the entry-point group `trafficdist.heuristics`, calls the entry without arguments, and requests
+hints from the `Heuristic` that it returns:
 
     [project.entry-points."trafficdist.heuristics"]
     "example.org/PreferFirstZone" = "example_package:PreferFirstZone"

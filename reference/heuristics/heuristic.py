@@ -1,7 +1,6 @@
-"""The input and output of a heuristic, independent of how Kubernetes writes them.
+"""The input and output of a heuristic, independent of the Kubernetes API.
 
-A heuristic never sees an EndpointSlice: how endpoints are cut into slices must not matter to it, and it needs no word
-of the API to be tested.
+A heuristic never sees an EndpointSlice: how endpoints are distributed over slices must not matter to it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Protocol
 
 
 class HeuristicError(Exception):
-    """A heuristic could not be loaded, broke off, or answered what makes no sense. The message names it."""
+    """A heuristic could not be loaded, raised an error, or gave an invalid answer. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The zones and nodes whose clients should use an endpoint. At most eight of each; one named twice counts once.
+    """The zones and nodes whose clients should use an endpoint. At most eight of each; duplicates count once.
 
-    Proxies look at nodes first, then at zones; they ignore either kind of hint unless every ready endpoint has it.
+    Proxies look at nodes first, then at zones; they ignore either kind unless every ready endpoint has it.
     """
 
     zones: Sequence[str] = ()
@@ -46,14 +45,13 @@ class Hints:
 
 
 class Heuristic(Protocol):
-    """Decides for which clients each endpoint is."""
+    """Decides which clients should use each endpoint."""
 
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
-        """The hints of each of `endpoints`, all the ready ones of a Service in one address family.
+        """Return the hints of each of `endpoints`, all ready ones of a Service in one address family.
 
-        An endpoint that is left out gets none, and then proxies ignore the hints of all. Must be a pure function: equal
-        arguments, equal answer, and nothing else looked at, because it is asked again only when an argument changes.
-        Whatever it raises, hints for endpoints that it was not given, and names that no zone or node can have, leave
-        the family without hints.
+        If an endpoint is left out it gets none, and proxies ignore the hints of all. This must be a pure function: it
+        is called again only when an argument changes. An exception, hints for unknown endpoints, or names that no zone
+        or node can have leave the family without hints.
         """
         ...

@@ -1,7 +1,7 @@
-"""Heuristics that installed packages bring, found by their entry points.
+"""Heuristics of installed packages, found by their entry points.
 
-Looking for them reads the metadata of every installed package, and loading one imports it. Both happen when the first
-Service asks for such a value and not before: a controller must start in milliseconds.
+Lookup reads the metadata of every installed package, and loading imports the heuristic. Both happen when the first
+Service asks for such a value, because a controller must start in milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GROUP = "trafficdist.heuristics"
 
 
 class _Installed(Mapping[str, Heuristic]):
-    """Heuristics by value of `trafficDistribution`. To look one up raises `HeuristicError` if it cannot be loaded."""
+    """Heuristics by value of `trafficDistribution`. Lookup raises `HeuristicError` if one cannot be loaded."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Heuristic] = {}
@@ -37,7 +37,7 @@ class _Installed(Mapping[str, Heuristic]):
 
 
 def installed_heuristics() -> Mapping[str, Heuristic]:
-    """Return all heuristics of this Python environment. What is installed later is not seen."""
+    """Return all heuristics of this Python environment. Later installations are not seen."""
     return _Installed()
 
 

@@ -1,8 +1,7 @@
-"""The example: a zone without endpoints borrows those of one other zone, instead of those of all zones.
+"""An example: a zone without endpoints uses those of one other zone, instead of those of all zones.
 
-With PreferSameZone the clients of such a zone use every endpoint of the Service, so their traffic goes everywhere. Here
-it goes to the next zone in the order of names, around from the last to the first: one place, known beforehand, whose
-endpoints can be sized for it.
+With PreferSameZone the clients of such a zone use every endpoint of the Service. Here they use the next zone in the
+order of names, wrapping around: one zone, known beforehand, whose endpoints can be sized for it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ class PreferNextZone:
     """`trafficdist.dev/PreferNextZone`: own zone first, or else the next zone that has endpoints."""
 
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
-        """Endpoints whose zone is unknown get no hints, so that proxies ignore all: nobody may lose an endpoint."""
+        """Endpoints with unknown zone get no hints, so that proxies ignore all hints and keep every endpoint."""
         serving = sorted({endpoint.zone for endpoint in endpoints} - {""})
         lent_to = {zone: [zone] for zone in serving}
         for zone in sorted({node.zone for node in nodes.values()} - {"", *serving}):

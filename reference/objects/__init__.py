@@ -1,1 +1,1 @@
-"""Parts of API objects that several components read or write, and must agree on."""
+"""Parts of API objects that several components read or write."""

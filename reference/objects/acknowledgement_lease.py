@@ -1,7 +1,7 @@
-"""The Lease by which a node's proxy acknowledges changes: its name, and what is written in it.
+"""The Lease by which a node's proxy acknowledges changes: its name and content.
 
-Proxies write it and controllers read it, in whatever versions they are, so it is a contract between them. A proxy that
-writes one can be somebody else's. Source: KEP-4444, Status Reporting, wants users to know; the form is this project's.
+Proxies write it and controllers read it, in any versions, so it is a contract. Other proxies may write one too. Source:
+KEP-4444, Status Reporting, wants users to be informed; the form is this project's.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ _NAME_PREFIX = "service-proxy-"
 
 
 def lease_name(node: str) -> str:
-    """Return the name of a node's Lease."""
     return _NAME_PREFIX + node
 
 
 def node_of(lease: Object) -> str:
-    """Return the node whose Lease this is; "" for a Lease of another kind."""
+    """Return the node of an acknowledgement Lease; "" for another Lease."""
     metadata = lease["metadata"]
     name = str(metadata["name"])
     ours = metadata.get("namespace") == NAMESPACE and name.startswith(_NAME_PREFIX)
@@ -37,7 +36,7 @@ def revision_of(lease: Object) -> int | None:
 
 
 def with_revision(lease: Object, revision: int) -> Object:
-    """Return the same Lease with another revision acknowledged."""
+    """Return the Lease with another acknowledged revision."""
     metadata: dict[str, Any] = lease["metadata"]
     annotations = {**(metadata.get("annotations") or {}), ANNOTATION: str(revision)}
     return {**lease, "metadata": {**metadata, "annotations": annotations}}

@@ -1,7 +1,6 @@
-"""Reads the endpoints of EndpointSlices, with the API's defaults for what they leave out.
+"""Reads the endpoints of EndpointSlices, with the API's defaults for missing fields.
 
-A controller, a proxy and an explanation must read slices in the same way.
-Source: `k8s.io/api/discovery/v1`, Endpoint.
+Controllers, proxies and explanations share it. Source: `k8s.io/api/discovery/v1`, Endpoint.
 """
 
 from __future__ import annotations
@@ -10,20 +9,18 @@ from reference.client import Object
 
 
 def name_of(endpoint: Object) -> str:
-    """Return the name that people have for an endpoint: the name of its pod, or its first address."""
+    """Return the display name of an endpoint: the name of its pod, or its first address."""
     return str((endpoint.get("targetRef") or {}).get("name") or endpoint["addresses"][0])
 
 
 def is_ready(endpoint: Object) -> bool:
-    """Return whether an endpoint takes new connections; one without the condition does."""
+    """Return whether an endpoint accepts new connections; the default is true."""
     return (endpoint.get("conditions") or {}).get("ready") is not False
 
 
 def has_hints(endpoint: Object) -> bool:
-    """Return whether an endpoint is hinted for some place."""
     return bool(endpoint.get("hints"))
 
 
 def any_hints(endpoint_slice: Object) -> bool:
-    """Return whether some endpoint of a slice has hints."""
     return any(map(has_hints, endpoint_slice.get("endpoints") or ()))

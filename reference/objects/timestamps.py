@@ -1,4 +1,4 @@
-"""The present time as Kubernetes writes it in objects: RFC 3339 in UTC.
+"""The current time as Kubernetes writes it: RFC 3339 in UTC.
 
 Source: `k8s.io/apimachinery` `metav1.Time` for nearly all fields, `metav1.MicroTime` for those of Leases.
 """
@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 
 def timestamp(*, ahead: int = 0) -> str:
-    """Return the present second, or one that is some seconds `ahead`."""
+    """Return the current second, or one that is some seconds `ahead`."""
     return (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp() -> str:
-    """Return the present microsecond."""
+    """Return the current microsecond."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,9 +1,9 @@
-"""Selects the endpoints that topology keys leave for a client: the rule of KEP-536, for proxies and DNS servers.
+"""Selects the endpoints that topology keys leave for a client (KEP-536), for proxies and DNS servers.
 
-Keys are names of node labels, in order of preference. The first key decides for which some endpoint is on a node that
-has the same value as the client's node. A key that the client's node does not carry matches no endpoint, and an
-endpoint whose node is not known matches no key. `*` matches every endpoint; without it the keys are a hard
-requirement, and nothing may be left.
+Keys are names of node labels, in order of preference. The first key counts for which some endpoint is on a node with
+the same value as the client's node. A key that the client's node does not have matches no endpoint, and an endpoint
+whose node is unknown matches no key. `*` matches every endpoint; without it the keys are a hard requirement, and no
+endpoint may be left.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ T = TypeVar("T")
 def first_match(
     keys: Sequence[str], mine: Labels, endpoints: Sequence[T], labels: Callable[[T], Labels]
 ) -> tuple[str, tuple[T, ...]]:
-    """Return the first key that endpoints match, and all that match it; "" and no endpoint when there is none.
+    """Return the first key that endpoints match, and all that match it; "" and none if there is no match.
 
-    `mine` are the labels of the client's node, `labels` gives those of an endpoint's node.
+    `mine` are the labels of the client's node, `labels` returns those of an endpoint's node.
     """
     own = dict(mine)
     for key in keys:

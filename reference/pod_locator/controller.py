@@ -1,4 +1,4 @@
-"""The PodLocator controller: keeps a PodLocator beside each pod (KEP-536, New PodLocator controller)."""
+"""The PodLocator controller: keeps a PodLocator for each pod (KEP-536, New PodLocator controller)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class PodLocatorController:
-    """Creates, updates and deletes PodLocators with their pods and nodes, and writes nothing that is so already.
+    """Creates, updates and deletes PodLocators with their pods and nodes, without unneeded writes.
 
-    `start` once, `stop` at the end; both are for one thread, `synced` for any.
+    Call `start` once and `stop` at the end, from one thread; `synced` from any.
     """
 
     def __init__(self, client: Client, *, locations: Locations | None = None) -> None:
@@ -32,27 +32,27 @@ class PodLocatorController:
         )
 
     def start(self) -> None:
-        """Begin to watch and to write. Returns at once. Raises `RuntimeError` when called again."""
+        """Begin to watch and to write; returns at once. Raises `RuntimeError` when called again."""
         self._loop.start(self._client, ("pods", "nodes", RESOURCE))
 
     def stop(self) -> None:
-        """End the watch and the thread; locators stay. May be called again."""
+        """End the watch and the thread; locators stay. Idempotent."""
         self._loop.stop()
 
     @property
     def running(self) -> bool:
-        """True from `start` to `stop`, unless it has ended through a fault of its own."""
+        """True from `start` to `stop`, unless the thread crashed."""
         return self._loop.running
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Its thread, which runs from `start` to `stop`."""
+        """The thread, which runs from `start` to `stop`."""
         return self._loop.threads
 
     def synced(self) -> bool:
-        """Return whether every event delivered so far is worked on, and its locators are written.
+        """Return whether every event so far is processed, and its locators are written.
 
-        A write that was refused, and would be again, counts as worked on: what has to change first is another event.
+        A refused write that would be refused again counts as processed: what has to change first is another event.
         """
         return self._loop.caught_up() and self._work.is_idle
 
@@ -62,7 +62,7 @@ class PodLocatorController:
             self._work_on(key)
 
     def _take_in(self, event: Event) -> None:
-        """Queue the locators that an event concerns."""
+        """Queue the locators that an event affects."""
         if event.type == "SYNCED":
             for key in self._locations.keys():  # noqa: SIM118  no mapping
                 self._work.add(key)

@@ -1,7 +1,7 @@
-"""Pods, nodes and PodLocators as the controller has seen them, so that one event finds the locators that it concerns.
+"""Pods, nodes and PodLocators as the controller has seen them, so that one event finds its locators.
 
-Most events of a cluster are of no concern: a pod's conditions change often, a node reports itself every few seconds.
-KEP-536 asks for little churn, and the way to that is to tell such events by what they leave the same.
+KEP-536 asks for little churn. Most events are irrelevant: a pod's conditions change often, and a node reports every few
+seconds. They are recognized by the fields that they leave unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reference.pod_locator.location import addresses, labels, location, node_nam
 
 
 class Locations:
-    """The places of pods, and their locators. One thread uses it; it has no locks."""
+    """The nodes of pods, and their locators. One thread uses it; it has no locks."""
 
     def __init__(self) -> None:
         self._pods: dict[Key, Object] = {}
@@ -28,28 +28,27 @@ class Locations:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Take in one event, other than SYNCED. Returns the locators that may have to change."""
+        """Read one event, other than SYNCED. Returns the locators that may have to change."""
         return self._take[event.resource](event.object, event.type == "DELETED")
 
     def keys(self) -> Collection[Key]:
-        """Return the keys of all pods and locators."""
         return {**self._pods, **self._locators}
 
     def wanted(self, key: Key) -> Object | None:
-        """Return the content that the locator should have; None when there is no such pod."""
+        """Return the content that the locator should have; None if there is no such pod."""
         pod = self._pods.get(key)
         return None if pod is None else location(pod, self._nodes.get(node_name(pod)))
 
     def locator(self, key: Key) -> Object | None:
-        """The locator as it is after this controller's own writes."""
+        """Return the locator, including this controller's own writes."""
         return self._locators.get(key)
 
     def written(self, locator: Object) -> None:
-        """Note what a write of this controller returned; its event will be no news."""
+        """Record the result of a write of this controller; its event is then no change."""
         self._locators[key_of(locator)] = locator
 
     def deleted(self, locator: Object) -> None:
-        """Note a delete of this controller."""
+        """Record a delete of this controller."""
         self._deleted.add(locator["metadata"]["uid"])
         self._locators.pop(key_of(locator), None)
 
@@ -75,7 +74,7 @@ class Locations:
         return self._by_node.get(name, ())
 
     def _take_locator(self, locator: Object, gone: bool) -> Collection[Key]:
-        """Somebody else's write, or the echo of one of ours, which may be older than what we know."""
+        """Handle somebody else's write, or the echo of an own one, which may be older than the known state."""
         key, known = key_of(locator), self._locators.get(key_of(locator))
         if locator["metadata"]["uid"] in self._deleted:
             if gone:

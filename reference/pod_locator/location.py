@@ -1,8 +1,8 @@
 """The content of a pod's PodLocator, as a function of the pod and its Node (KEP-536, New PodLocator controller).
 
-It depends on the two objects alone and not on how they came to be so: a controller that starts again writes nothing
-that one which never stopped would not have written. So a pod whose Node does not exist has no node name, whether the
-Node has been deleted (which the KEP speaks of) or is yet to come (which it does not).
+It depends on the two objects alone and not on their history: a restarted controller writes nothing that a running one
+would not have written. So a pod whose Node does not exist has no node name, whether the Node was deleted (as in the
+KEP) or is not created yet (which the KEP does not mention).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def location(pod: Object, node: Object | None) -> Object:
-    """The fields `ips`, `nodeName` and `nodeLabels`; `node` is the Node that the pod names, None when there is none.
+    """Return the fields `ips`, `nodeName` and `nodeLabels`; `node` is the pod's Node, None if it does not exist.
 
     A pod that has ended has no addresses: its network gives them to other pods.
     """
@@ -26,7 +26,7 @@ def location(pod: Object, node: Object | None) -> Object:
 
 
 def says(locator: Object) -> Object:
-    """The fields of a PodLocator that `location` gives, as they are."""
+    """Return the fields of `location` from a PodLocator."""
     return {
         "ips": locator.get("ips") or [],
         "nodeName": locator.get("nodeName") or "",
@@ -35,17 +35,17 @@ def says(locator: Object) -> Object:
 
 
 def addresses(pod: Object) -> list[str]:
-    """A pod's addresses, the one of its first family first."""
+    """Return a pod's addresses, its first family first."""
     status = pod.get("status", {})
     listed = [each["ip"] for each in status.get("podIPs") or [] if each.get("ip")]
     return listed or ([status["podIP"]] if status.get("podIP") else [])
 
 
 def labels(node: Object) -> Mapping[str, str]:
-    """Return all labels of a node: each Service says which ones mean a place."""
+    """Return all labels of a node: any can be a topology key."""
     return node["metadata"].get("labels") or {}
 
 
 def node_name(pod: Object) -> str:
-    """The node that a pod names; empty for one that is not scheduled."""
+    """Return the node of a pod; empty if it is not scheduled."""
     return str(pod.get("spec", {}).get("nodeName") or "")

@@ -1,9 +1,8 @@
-"""Acknowledges changes that are in this node's kernel: by a Lease of its own, in a thread of its own.
+"""Acknowledges changes that are in this node's kernel, by a Lease, in its own thread.
 
-KEP-4444 wants to tell users when their choice is in force, and only proxies know. So each proxy writes the resource
+KEP-4444 wants to inform users when their choice is in force, and only proxies know. So each proxy writes the resource
 version up to which its kernel is up to date, and the controller that writes the status of Services reads them all. Only
-slices with hints cause a write, at most every 50 ms. If the API server is slow or away this thread waits, and routing
-goes on.
+slices with hints cause a write, at most every 50 ms. A slow or unreachable API server blocks this thread only.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _STOP_SECONDS = 1.0
 
 
 class Acknowledgement:
-    """The Lease of one node. `worked_on` and `in_kernel` belong to the proxy's thread, and wait for nothing."""
+    """The Lease of one node. The proxy's thread calls `worked_on` and `in_kernel`, which do not block."""
 
     def __init__(self, node: str, client: Client) -> None:
         self._node = node
@@ -36,18 +35,17 @@ class Acknowledgement:
         self.thread = threading.Thread(target=self._run, name=f"acknowledge-{node}", daemon=True)
 
     def start(self) -> None:
-        """Begin to write. Once."""
         self.thread.start()
 
     def stop(self) -> None:
-        """Write no more. Idempotent; one that hangs in a write is left behind."""
+        """Stop writing. Idempotent; a thread that hangs in a write is abandoned."""
         self._stopping.set()
         self._changed.set()
         if self.thread.is_alive():
             self.thread.join(_STOP_SECONDS)
 
     def worked_on(self, event: Event) -> None:
-        """Take note of an event that will be in the kernel next. Slices that lose their hints count too."""
+        """Record an event that will be in the kernel next. Slices that lose their hints count too."""
         metadata = event.object.get("metadata") or {}
         self._revision = max(self._revision, _number(metadata.get("resourceVersion")))
         if event.resource != "endpointslices":
@@ -61,7 +59,7 @@ class Acknowledgement:
         self._due = self._due or had
 
     def in_kernel(self) -> None:
-        """Note that all events worked on so far are in the kernel."""
+        """Record that all events so far are in the kernel."""
         if self._due:
             self._due = False
             self._wanted = self._revision
@@ -79,7 +77,7 @@ class Acknowledgement:
             self._stopping.wait(PAUSE_SECONDS if written else RETRY_SECONDS)
 
     def _write(self, revision: int) -> bool:
-        """Write the Lease; whether that worked. After a failure it is read again: somebody else may have written it."""
+        """Write the Lease; returns whether that worked. After a failure it is read again."""
         try:
             lease = self._lease or self._read()
             spec = {**(lease.get("spec") or {}), "holderIdentity": self._node, "renewTime": micro_timestamp()}

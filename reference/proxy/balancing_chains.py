@@ -1,9 +1,8 @@
 """The chains that select an endpoint: one for each number of endpoints, and for each duration of session affinity.
 
-Session affinity costs nothing where no Service asks for it. Where one does, the kernel remembers the clients: a rule
-puts the selected endpoint into map `affinity`, unless the client has one there, whose time is then renewed; the
-connection goes to the endpoint that the map has after that. So two first packets at the same time agree. If a client's
-endpoint is not found, because it has left, the client is forgotten and gets another one.
+With session affinity the kernel remembers clients: a rule adds the selected endpoint to map `affinity`, unless the
+client has one there, whose timeout is then renewed; the connection goes to the endpoint in the map. So two concurrent
+first packets agree. If the client's endpoint has left, the client is deleted from the map and gets another one.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def action_chain(family: Family, mark: int) -> Chain:
-    """The chain that carries out the action of a mark that forwards: it selects an endpoint, and translates to it."""
+    """Return the chain of a mark that forwards: it selects an endpoint, and translates to it."""
     parts, drop = Mark.of(mark), Rule("drop", nft.verdict(Verdict.DROP))
     select, translate = _select(parts), _translate(family)
     if not parts.seconds:
@@ -41,7 +40,7 @@ def action_chain(family: Family, mark: int) -> Chain:
 
 
 def chain_name(mark: int) -> str:
-    """The name of the chain that carries out the action of a mark."""
+    """Return the name of the chain of a mark."""
     count, first, seconds = Mark.of(mark)
     if not count:
         return "reject-chain" if first else "drop-chain"
@@ -49,13 +48,13 @@ def chain_name(mark: int) -> str:
 
 
 def ranges_chain(family: Family, ranges: SourceRanges) -> Chain:
-    """The chain that drops packets of clients outside of these CIDRs."""
+    """Return the chain that drops packets of clients outside these CIDRs."""
     rules = (_accept_from(family, each) for each in ranges)
     return Chain(ranges_name(ranges), (*rules, Rule("drop", nft.verdict(Verdict.DROP))))
 
 
 def ranges_name(ranges: SourceRanges) -> str:
-    """The name of the chain of these CIDRs; all have one length."""
+    """Return the name of the chain of these CIDRs; all names have one length."""
     return f"ranges-{crc32(' '.join(ranges).encode()):08x}"
 
 
@@ -129,7 +128,7 @@ def _indexed(family: Family) -> str:
 
 
 def _load_indexed(family: Family) -> bytes:
-    """The key of maps `endpoints` and `identities`."""
+    """Load the key of maps `endpoints` and `identities`."""
     return load_service_address(family) + nft.load_meta(uapi.NFT_META_MARK, service_registers(family)[3])
 
 
@@ -139,7 +138,7 @@ def _client(family: Family) -> str:
 
 
 def _load_client(family: Family) -> bytes:
-    """The key of map `affinity`."""
+    """Load the key of map `affinity`."""
     return load_source(family, nft.FIRST_REGISTER) + load_service_address(family, second_field(family))
 
 
@@ -148,7 +147,7 @@ def _after_client(family: Family) -> int:
 
 
 def _time(seconds: int) -> str:
-    """A duration as nft writes it: 1m30s."""
+    """Format a duration like nft: 1m30s."""
     words = []
     for unit, size in _UNITS:
         count, seconds = divmod(seconds, size)

@@ -1,11 +1,11 @@
 """The part of a ruleset that does not depend on Services: sets, chains and rules, each as nft text and as expressions.
 
-Text and expressions stand side by side to be compared; a test loads the expressions and has `nft` print the text.
+A test loads the expressions and compares the output of `nft` with the text.
 
-Everything is of chain type nat, so only a connection's first packet comes here. Drop and reject verdicts work there,
-in prerouting and output, and leave no conntrack entry, because one is confirmed only when its packet has got through.
-That needs Linux 5.9 (reject in prerouting). A packet whose endpoint is not found is dropped, not let through: its entry
-would keep the client's port away from the Service for 30 seconds.
+All chains that decide are of type nat, so only a connection's first packet reaches them. Drop and reject verdicts work
+there, in prerouting and output, and leave no conntrack entry, because an entry is confirmed only when its packet gets
+through. That needs Linux 5.9 (reject in prerouting). A packet whose endpoint is not found is dropped: if it passed, its
+entry would keep the client's port away from the Service for 30 seconds.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _ORIGINAL_DESTINATION = {"IPv4": uapi.NFT_CT_DST_IP, "IPv6": uapi.NFT_CT_DST_IP6
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """A named set or map: its type in nft's words, its types in nft's numbers, its lengths in bytes.
+    """A named set or map: its type as nft text, its types as nft's numbers, its lengths in bytes.
 
-    With a `size` it is filled by rules, and its elements may expire.
+    With a `size` rules fill it, and its elements may expire.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Chain:
 
 @cache
 def set_specs(family: Family) -> tuple[SetSpec, ...]:
-    """The sets and maps of a table. In concatenated keys each field is padded to 4 bytes."""
+    """Return the sets and maps of a table. In concatenated keys each field is padded to 4 bytes."""
     word = "ipv4_addr" if family == "IPv4" else "ipv6_addr"
     length, address = address_length(family), _ADDRESS[family]
     service, service_type = (
@@ -116,7 +116,7 @@ def set_specs(family: Family) -> tuple[SetSpec, ...]:
 
 @cache
 def fixed_chains(family: Family) -> tuple[Chain, ...]:
-    """The chains that are always there, each after those to which it jumps."""
+    """Return the chains that always exist, each after those that it jumps to."""
     return (
         Chain("drop-chain", (Rule("drop", nft.verdict(Verdict.DROP)),)),
         Chain("reject-chain", _reject(family)),
@@ -141,23 +141,21 @@ def fixed_chains(family: Family) -> tuple[Chain, ...]:
 
 
 def address_length(family: Family) -> int:
-    """The length of an address, in bytes."""
     return 4 if family == "IPv4" else 16
 
 
 def second_field(family: Family) -> int:
-    """The register after an address that begins in the first one."""
+    """Return the register after an address in the first register."""
     return nft.FIRST_REGISTER + address_length(family) // 4
 
 
 def service_registers(family: Family) -> tuple[int, int, int, int]:
-    """The registers of the fields of a service address, from the first one on, and the register after them."""
+    """Return the registers of the fields of a service address, and the register after them."""
     second = second_field(family)
     return nft.FIRST_REGISTER, second, second + 1, second + 2
 
 
 def load_source(family: Family, register: int) -> bytes:
-    """Load a packet's source address."""
     return nft.load_payload(
         uapi.NFT_PAYLOAD_NETWORK_HEADER, 12 if family == "IPv4" else 8, address_length(family), register
     )
@@ -197,7 +195,7 @@ def _by_service(family: Family) -> Rule:
 
 
 def _by_ranges(family: Family) -> Rule:
-    """Leave packets to service addresses that not everybody may use to the chains of their ranges, before all else."""
+    """Send packets to service addresses with source ranges to the chains of those, before all else."""
     first = nft.FIRST_REGISTER
     return Rule(
         f"{FAMILY_WORD[family]} daddr . meta l4proto . th dport vmap @ranges",
@@ -206,10 +204,10 @@ def _by_ranges(family: Family) -> Rule:
 
 
 def _from_outside(family: Family) -> tuple[Rule, ...]:
-    """Traffic from outside the cluster; and from pods of other nodes to this node's addresses, thus to node ports.
+    """Handle traffic from outside the cluster, and from pods of other nodes to this node's addresses (node ports).
 
-    core/v1 ServiceSpec.externalTrafficPolicy gives Cluster semantics to all clients within at external IPs and load
-    balancer IPs, but not at node ports, and traffic that is sent to a node without endpoints is dropped.
+    core/v1 ServiceSpec.externalTrafficPolicy gives Cluster semantics to all clients inside the cluster at external IPs
+    and load balancer IPs, but not at node ports: traffic sent to a node without endpoints is dropped.
     """
     rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]
     source = load_source(family, first)
@@ -258,7 +256,7 @@ def _udp_translated() -> bytes:
 
 
 def _tag(family: Family) -> Rule:
-    """Set the mark of a new UDP connection, by which it can be found (see `flows`), and note it in set `tags`."""
+    """Set the mark of a new UDP connection (see `flows`), and add it to set `tags`."""
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     third = second + address_length(family) // 4
     numbers = f"mod {flows.TAGS} seed {flows.TAG_SEED:#x} offset {flows.AWAITED}"
@@ -280,7 +278,7 @@ def _tag(family: Family) -> Rule:
 
 
 def _awaited() -> tuple[Rule, ...]:
-    """Note in its mark whether a UDP connection awaits an answer."""
+    """Record in the mark of a UDP connection whether it awaits an answer."""
     first, words = nft.FIRST_REGISTER, ("original", "reply")
     operations = (f"| {flows.AWAITED:#010x}", f"& {flows.TAGS:#010x}")
     return tuple(
@@ -298,7 +296,7 @@ def _awaited() -> tuple[Rule, ...]:
 
 
 def _masquerading(family: Family) -> tuple[Rule, ...]:
-    """Replace the source address by this node's where answers would not come back through this node otherwise.
+    """Masquerade where answers would otherwise not come back through this node.
 
     In order: an endpoint that reached itself: yes; this node and its pods, whose answers come through here anyway: no;
     clients whose address must be kept: no; pods of other nodes: yes; all others: yes.

@@ -38,7 +38,7 @@ class MarkElement(NamedTuple):
 
 
 class EndpointElement(NamedTuple):
-    """An element of map `endpoints`; `slot` is an identity where there is session affinity."""
+    """An element of map `endpoints`; with session affinity `slot` is an identity."""
 
     service: ServiceAddress
     slot: int
@@ -89,7 +89,7 @@ Element = MarkElement | EndpointElement | IdentityElement | HairpinElement | Ran
 class Changes:
     """Elements to delete and to add, in two transactions. An element both deleted and added is replaced.
 
-    `stale` are UDP connections that now go to the wrong place.
+    `stale` are UDP connections that now go to a wrong endpoint.
     """
 
     first_delete: list[Element] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Changes:
 
 
 def forwarding(name: MapName, service: ServiceAddress, action: RuleAction | None) -> list[Element]:
-    """The elements of `endpoints` and `identities` for the action of a service address in a map."""
+    """Return the elements of `endpoints` and `identities` for the action of a service address in a map."""
     first, endpoints = first_index(name), endpoints_of(action)
     if not isinstance(action, Sticky):
         return [EndpointElement(service, slot, each) for slot, each in enumerate(endpoints, first)]

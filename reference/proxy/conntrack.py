@@ -1,13 +1,13 @@
-"""Deletes connection tracking entries that would send UDP to the wrong place.
+"""Deletes conntrack entries that would send UDP to a wrong endpoint.
 
-The kernel asks the rules about the first packet of a connection only, and UDP has no end that it could see: a client
-that goes on sending stays with its endpoint, long after that one has left the Service, and one whose first packet came
-before the rules is never translated. TCP needs no help: a new SYN replaces an entry that is past its end.
+The rules see only the first packet of a connection, and UDP has no visible end. A client that goes on sending stays
+with its endpoint after that left the Service, and one whose first packet came before the rules is never translated. TCP
+needs no help: a new SYN replaces an entry of an ended connection.
 
-Linux 6.8 and newer delete by a filter: half a millisecond, or ten with 50,000 connections in all network namespaces,
-which share one table and wait for each other meanwhile, and nothing where this namespace has none. Otherwise, and when
-there is much to delete, the table is dumped and looked through here. That costs 16 ms even for an empty table: the
-kernel locks each of 262,144 buckets. So `Kernel` asks for what the rules have noted alone.
+Linux 6.8 and newer delete by a filter. That takes half a millisecond, or ten with 50,000 connections in all network
+namespaces, which share one table and block each other; it is free where this namespace has none. Otherwise, and when
+there is much to delete, the table is dumped and searched here. That costs 16 ms even for an empty table: the kernel
+locks each of 262,144 buckets. So `Kernel` only deletes connections that the rules have recorded.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from reference.proxy.netlink import KernelError, answers, attributes, nested, pa
 from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
 
 MOST_FILTERS = 3
-"""From that many on one dump is as fast as a filter for each (on Linux 6.18, by processor time), and the deletions by a
-filter of all network namespaces wait for each other, while dumps do not."""
+"""From this number on one dump is as fast as a filter for each (Linux 6.18, processor time). Deletions by a filter wait
+for each other in all network namespaces, dumps do not."""
 
 MOST_SPARING_FILTERS = 24
-"""The same where an answer may be on its way, which only a filter spares for certain: it looks and deletes at once, but
-a client may ask between a dump and the deletions."""
+"""The same where an answer may be on its way. Only a filter spares those for certain, because it checks and deletes at
+once: a client may send between a dump and the deletions."""
 
 MOST_AT_ONCE = 5_000
-"""With more entries than that two dumps of UDP are faster than one of everything."""
+"""With more entries two dumps of UDP are faster than one of all protocols."""
 
 Allowed = Mapping[ServiceAddress, Iterable[Endpoint] | None]
 Endpoints = Callable[[ServiceAddress], frozenset[Endpoint] | None]
@@ -52,9 +52,9 @@ class Conntrack:
         self._can_filter = True
 
     def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
-        """Delete these connections; without `awaited` those stay to which an answer may be on its way.
+        """Delete these connections; without `awaited` those stay whose answer may be on its way.
 
-        `endpoints` says where a service sends now, and None when it is none any more. What is right again stays.
+        `endpoints` returns the present endpoints of a service, None if it is gone. Connections to those stay.
         """
         if not stale or not self.entries():
             return
@@ -78,7 +78,7 @@ class Conntrack:
                 self._delete(family, flow)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
-        """Delete the UDP connections to these services that do not go where they are allowed to; None: it is gone.
+        """Delete the UDP connections to these services that do not go to an allowed endpoint; None: it is gone.
 
         Returns those to these services that stay.
         """
@@ -99,7 +99,7 @@ class Conntrack:
         return stay
 
     def entries(self) -> int:
-        """Return the number of connections, of all kinds."""
+        """Return the number of connections, of all protocols."""
         for body in self._ask(uapi.IPCTNL_MSG_CT_GET_STATS, 0, None, b""):
             return int.from_bytes(dict(attributes(body[4:]))[uapi.CTA_STATS_GLOBAL_ENTRIES], "big")
         return 1
@@ -114,11 +114,10 @@ class Conntrack:
             for body in self._ask(uapi.IPCTNL_MSG_CT_GET, uapi.NLM_F_DUMP, asked, b"" if asked is None else ONLY_UDP):
                 family: Family = "IPv4" if body[0] == NFPROTO["IPv4"] else "IPv6"
                 flow = read_flow(family, bytes(body))
-                if flow is not None:  # no filter is used, or known: kernels before 5.8
+                if flow is not None:  # unfiltered, or a kernel before 5.8, which ignores filters
                     yield family, flow
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def _delete(self, family: Family, flow: Flow) -> None:
@@ -133,7 +132,7 @@ class Conntrack:
             pass
 
     def _ask(self, kind: int, flags: int, family: Family | None, body: bytes) -> Iterator[memoryview]:
-        """Send one request; the bodies of its answers. Version 1: the family restricts a deletion too. None: both."""
+        """Send one request; yields the bodies of its answers. Version 1: the family restricts deletions. None: both."""
         self._sequence += 1
         body = struct.pack(">BBH", NFPROTO[family] if family else socket.AF_UNSPEC, 1, 0) + body
         self._socket.send(
@@ -158,7 +157,7 @@ def _sent(family: Family, service: ServiceAddress) -> bytes:
 
 
 def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint] | None) -> frozenset[bytes]:
-    """Pack the ends to which connections may go. To an address that is gone they may go untranslated."""
+    """Pack the allowed ends of connections. Connections to a deleted address may be untranslated."""
     if allowed is None:
         return frozenset((_sent(family, service),))
     return frozenset(end(family, *each) for each in allowed)

@@ -1,26 +1,25 @@
 """The decision of one node for one service port: forward to these endpoints, drop, or reject, and why.
 
-This is the whole of topology-aware routing, as a function over values: no kernel, no client, no clock. It follows
-facts that hold for kube-proxy's CategorizeEndpoints: the hints of the *ready* endpoints choose one mode for the node,
-once and all-or-nothing (KEP-2433, KEP-4444, KEP-3015); a list that would be empty falls back to endpoints that
-terminate and still serve (KEP-1669); the Local list of a traffic policy is never filtered by hints (KEP-2086).
+This is all of topology-aware routing, as a function over values. It follows kube-proxy's CategorizeEndpoints: the hints
+of the *ready* endpoints choose one mode for the node, all-or-nothing (KEP-2433, KEP-4444, KEP-3015); a list that would
+be empty falls back to endpoints that terminate and still serve (KEP-1669); the Local list of a traffic policy is never
+filtered by hints (KEP-2086).
 
-Neither `spec.trafficDistribution` nor an endpoint's own zone and node decide: only hints do. The node's name counts
-for the Local lists alone.
+Neither `spec.trafficDistribution` nor an endpoint's own zone and node decide: only hints do. The node's name counts for
+the Local lists alone.
 
-Topology keys (KEP-536), with gate ServiceTopology, take the place of hints where a Service has any. The order is:
+Topology keys (KEP-536), with gate ServiceTopology, replace hints where a Service has any. The order is:
 
-1. A traffic policy Local. What it governs goes to the Local list, which keys filter as little as hints do. KEP-536
-   excludes keys beside externalTrafficPolicy Local; internalTrafficPolicy, which came later, is treated alike.
-2. Topology keys: a requirement, and connections fail where it cannot be met. Among the endpoints of the key that
-   decides each is as good as another ("we will randomly pick one by default").
-3. Hints: a preference, which gives way. A Service with topology keys may have them, and a trafficDistribution; nobody
-   looks at them.
+1. A traffic policy Local. Its traffic goes to the Local list, which neither keys nor hints filter. KEP-536 excludes
+   keys beside externalTrafficPolicy Local; the later internalTrafficPolicy is treated alike.
+2. Topology keys: a requirement, and connections fail where it cannot be met. All endpoints of the deciding key are
+   equal ("we will randomly pick one by default").
+3. Hints: a preference. They and trafficDistribution are ignored on a Service with topology keys.
 
 An endpoint that terminates and still serves meets a key only where no ready one meets any.
 
-That order is a reading of the texts. Released kube-proxy looked at nothing else while the gate was on: neither at
-internalTrafficPolicy nor at hints, of Services without keys too.
+That order is a reading of the texts. Released kube-proxy used nothing else while the gate was on: neither
+internalTrafficPolicy nor hints, also for Services without keys.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Mode = Literal["", "PreferSameNode", "PreferSameZone", "TopologyKeys"]
 
 
 class Endpoint(NamedTuple):
-    """One address and port that may serve. A tuple, because a slice of 100 is read anew at each event."""
+    """One endpoint address and port. A tuple, because a slice of 100 is read again at each event."""
 
     address: str
     port: int
@@ -55,8 +54,8 @@ class Endpoint(NamedTuple):
 class ServicePort:
     """One port of one Service, with its addresses of one IP family. `node_port` is 0 where there is none.
 
-    `affinity_seconds` is for how long a client that does not come keeps its endpoint; 0 without session affinity.
-    `source_ranges` are the CIDRs of the clients that may use its load balancer IPs; none if all may.
+    `affinity_seconds` is how long an idle client keeps its endpoint; 0 without session affinity. `source_ranges` are
+    the CIDRs of the clients that may use its load balancer IPs; empty: all.
     """
 
     namespace: str
@@ -82,7 +81,7 @@ class ServicePort:
 
     @property
     def addresses(self) -> str:
-        """The addresses of the service port by kind, for a person."""
+        """The addresses of the service port by kind, for people."""
         kinds = (
             ("cluster IP", self.cluster_ips),
             ("node port", (str(self.node_port),) if self.node_port else ()),
@@ -99,7 +98,7 @@ class ServicePort:
 class Place:
     """The node of the proxy: its name, and the value of its zone label ("" without one).
 
-    `labels` are all those of the node; only where the Service has topology keys.
+    `labels` are all those of the node; only set if the Service has topology keys.
     """
 
     node: str
@@ -109,7 +108,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """The differences between releases of Kubernetes in what a proxy decides."""
+    """The differences between Kubernetes releases in what a proxy decides."""
 
     internal_policy: bool
     terminating_fallback: bool
@@ -122,9 +121,9 @@ class Behaviour:
 
     @classmethod
     def of(cls, features: Features) -> Behaviour:
-        """The behaviour of a version and its gates (KEP-2433 until 1.29, KEP-4444 from its gate on).
+        """Return the behaviour of a version and its gates (KEP-2433 until 1.29, KEP-4444 from its gate on).
 
-        Node hints are one thing in both texts of KEP-3015, of 2022 and of 2025.
+        Node hints are the same in both texts of KEP-3015, of 2022 and of 2025.
         """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
         keys = features.enabled("ServiceTopology")
@@ -146,9 +145,9 @@ NEWEST = Behaviour.of(Features())
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Each new connection goes to one of these endpoints, at random. Never empty.
+    """Each new connection goes to a random one of these endpoints. Never empty.
 
-    `local` says that a traffic policy Local governs: all of them are on this node.
+    `local`: a traffic policy Local applies, so all of them are on this node.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -196,7 +195,7 @@ class Decision:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The decision in sentences for a person."""
+        """The decision in sentences for people."""
         lines = [f"cluster IP: {describe(self.cluster_ip)}"]
         if self.outside is not None and self.inside is not None:
             lines.append(f"external addresses, from outside: {describe(self.outside)}")
@@ -205,7 +204,6 @@ class Decision:
 
 
 def describe(action: Action) -> str:
-    """An action in one line."""
     match action:
         case Forward(endpoints, reason):
             return f"forward to {', '.join(each.address for each in endpoints)} ({reason})"
@@ -218,8 +216,8 @@ def describe(action: Action) -> str:
 def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour = NEWEST) -> Decision:
     """Decide for one service port on one node.
 
-    `endpoints` are all endpoints of this port, protocol and IP family, from all slices: hints are looked at only
-    after that selection. The same address and port may occur several times.
+    `endpoints` are all endpoints of this port, protocol and IP family, from all slices. The same address and port may
+    occur several times.
     """
     known = _distinct(endpoints, place.node)
     ready = [each for each in known if each.ready]
@@ -250,7 +248,7 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
 
 
 def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
-    """One endpoint for each address and port; a local one wins over others."""
+    """Return one endpoint for each address and port; a local one wins."""
     endpoints = list(endpoints)
     if len({each.address for each in endpoints}) == len(endpoints):
         return endpoints
@@ -273,7 +271,7 @@ def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
 
 
 def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour: Behaviour) -> tuple[Mode, str]:
-    """Choose the mode from the hints of the ready endpoints, and say why it was this one."""
+    """Choose the mode from the hints of the ready endpoints; returns it with the reason."""
     if not ready or behaviour.keys_alone:
         return "", f"hints not used: {'gate ServiceTopology is on' if ready else 'no endpoint is ready'}"
     set_aside = []
@@ -293,7 +291,7 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
 
 
 def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str:
-    """Return why a release before KEP-4444 does not use zone hints at all; "" when it does."""
+    """Return why a release before KEP-4444 does not use zone hints at all; "" if it does."""
     value = port.topology_annotation
     wanted = ("auto", "Auto")
     if not behaviour.zone_hints:
@@ -308,7 +306,7 @@ def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str
 
 
 def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str]], mine: str) -> str:
-    """Return why hints of one kind cannot decide here; "" when they can. The fallback is for all endpoints or none."""
+    """Return why hints of one kind cannot decide here; "" if they can. The fallback is for all endpoints or none."""
     if not all(hints):
         return f"endpoint {ready[hints.index(frozenset())].address} has no {kind} hint"
     if not any(mine in each for each in hints):
@@ -319,7 +317,7 @@ def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str
 def _keyed_list(
     port: ServicePort, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], place: Place
 ) -> Forward | Reject:
-    """The endpoints that the topology keys of a Service leave: its Cluster list."""
+    """Return the endpoints that the topology keys of a Service leave: its Cluster list."""
     for usable, state in ((ready, "ready"), (terminating, "terminating, still serving")):
         key, chosen = first_match(port.topology_keys, place.labels, usable, lambda each: each.labels)
         if chosen:
@@ -345,7 +343,7 @@ def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mo
 
 
 def _local_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
-    """The endpoints on this node. Called only when some endpoint is usable somewhere."""
+    """Return the endpoints on this node. Called only if some endpoint is usable somewhere."""
     if chosen := tuple(each for each in ready if each.node == node):
         return Forward(chosen, f"{len(chosen)} ready endpoints on node {node}")
     if chosen := tuple(each for each in terminating if each.node == node):

@@ -1,7 +1,7 @@
 """Packs elements of maps and sets: one bytes template for each kind, filled in with keys and data.
 
 A full load spends most of its time here. A key or a value is a concatenation, each field padded to 4 bytes: addresses
-and ports in network byte order, marks in the machine's, as nft does it.
+and ports in network byte order, marks in host byte order, as nft does it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Packer:
         self._last: tuple[ServiceAddress | None, bytes] = None, b""
 
     def pack(self, element: Element) -> bytes:
-        """Pack one element. By type tests, as pattern matching takes longer than the packing."""
+        """Pack one element. By type tests, because pattern matching takes longer than the packing."""
         if isinstance(element, EndpointElement):
             service, slot, (address, port) = element
             head, between = self._endpoint_heads
@@ -72,7 +72,7 @@ class Packer:
     def endpoints(self, service: ServiceAddress, first: int, endpoints: Iterable[Endpoint]) -> list[bytes]:
         """Pack the elements of map `endpoints` of one service address, with slots from `first` on.
 
-        For a full load: making an `EndpointElement` of each, only to pack it, would take as long as packing.
+        For a full load: making an `EndpointElement` of each only to pack it would double the time.
         """
         head, between = self._endpoint_heads
         head += self.service(service)
@@ -83,7 +83,7 @@ class Packer:
         ]
 
     def service(self, service: ServiceAddress) -> bytes:
-        """Pack the key of map `services`. The last one is remembered: its endpoints come in a row."""
+        """Pack the key of map `services`. The last one is cached: its endpoints come in a row."""
         last, packed = self._last
         if service is not last:
             address = socket.inet_pton(self._family, service.address)
@@ -93,12 +93,11 @@ class Packer:
 
 
 def pack_action(mark: int) -> bytes:
-    """Pack the element of map `actions` that leads from a mark to its chain."""
     return _goto_element(_mark(mark), chain_name(mark))
 
 
 def pack_tag(tag: int) -> bytes:
-    """Pack the element of set `tags` that stands for a tag. The rules note a connection while it awaits its answer."""
+    """Pack the element of set `tags` for a tag. The rules record a connection while it awaits its answer."""
     key = attribute(uapi.NFTA_DATA_VALUE, _mark(tag | AWAITED))
     return nested(uapi.NFTA_LIST_ELEM, nested(uapi.NFTA_SET_ELEM_KEY, key))
 
@@ -112,11 +111,11 @@ def _goto_element(key: bytes, chain: str) -> bytes:
 
 
 def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
-    """Read all elements of a set or map, of each its attributes; `dump` returns the bodies of one pass over them.
+    """Read all elements of a set or map with their attributes; `dump` returns the bodies of one pass over them.
 
-    A pass over a hash table that has just grown is not whole: the kernel moves the elements in a work queue, a long
-    answer comes in parts, and so it tells some elements twice and others not at all, without NLM_F_DUMP_INTR (6.18).
-    Passes are made until one has nothing new. So elements come several times, the latest last.
+    A pass over a hash table that has just grown is incomplete: the kernel moves the elements in a work queue while a
+    long answer comes in parts, and so returns some elements twice and others not at all, without NLM_F_DUMP_INTR
+    (6.18). Passes are repeated until one has nothing new. So elements come several times, the latest last.
     """
     found: list[Parts] = []
     known: set[bytes] = set()
@@ -136,11 +135,11 @@ def _elements(body: bytes) -> Iterator[Parts]:
 
 
 def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
-    """Take the elements of map `affinity` that were read; returns them packed to be added again, with the time left.
+    """Return the elements of map `affinity` packed to be added again, with the time left.
 
-    Elements of another form are left out: another version may have made them. Of several with one key the last used
-    counts: a packet that comes while a table is replaced does not see the old element, and adds one (6.18). A rule with
-    a longer timeout prolongs an element, whose own timeout stays; the kernel refuses to add such a one again.
+    Elements of another form, from another version, are left out. Of several with one key the last used counts: a packet
+    that arrives while a table is replaced does not see the old element, and adds one (6.18). A rule with a longer
+    timeout extends an element, whose own timeout stays; the kernel would refuse to add that again.
     """
     client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}
@@ -164,7 +163,7 @@ def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
 def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:
     """Pack the elements of an interval set: the first address of each range, and the first one after it.
 
-    Raises `ValueError` on what is no CIDR. Ranges that touch or overlap become one, as the kernel wants it.
+    Raises `ValueError` for an invalid CIDR. Ranges that touch or overlap are merged, as the kernel requires.
     """
     networks = [ipaddress.ip_network(each, strict=False) for each in cidrs]
     four = [each for each in networks if isinstance(each, ipaddress.IPv4Network)]
@@ -184,7 +183,7 @@ def _bound(address: bytes, *, end: bool = False) -> bytes:
 
 
 def _heads(spec: SetSpec) -> tuple[bytes, bytes]:
-    """The bytes before an element's key, and between its key and its data."""
+    """Return the bytes before an element's key, and between its key and its data."""
     data = spec.data_length + 8 if spec.data_length else 0
     head = _head(4 + 8 + spec.key_length + data, uapi.NFTA_LIST_ELEM | uapi.NLA_F_NESTED)
     return head + _value_head(uapi.NFTA_SET_ELEM_KEY, spec.key_length), _value_head(

@@ -1,4 +1,4 @@
-"""nftables' expressions as netlink attributes, as far as our rules use them.
+"""nftables expressions as netlink attributes.
 
 An expression works on registers: 1 to 4 of 16 bytes, which are also 8 to 23 of 4 bytes.
 """
@@ -27,12 +27,11 @@ class Verdict(IntEnum):
 
 
 def expression(name: str, *attributes: bytes) -> bytes:
-    """Any expression, as an element of a rule's list."""
+    """Return any expression as an element of a rule's list."""
     return nested(uapi.NFTA_LIST_ELEM, text(uapi.NFTA_EXPR_NAME, name), nested(uapi.NFTA_EXPR_DATA, *attributes))
 
 
 def load_payload(base: int, offset: int, length: int, register: int) -> bytes:
-    """Load bytes of a header into a register."""
     return expression(
         "payload",
         number(uapi.NFTA_PAYLOAD_DREG, register),
@@ -43,28 +42,25 @@ def load_payload(base: int, offset: int, length: int, register: int) -> bytes:
 
 
 def load_meta(key: int, register: int) -> bytes:
-    """Load what the kernel knows of the packet, such as its mark, into a register."""
+    """Load a property of the packet, such as its mark, into a register."""
     return expression("meta", number(uapi.NFTA_META_KEY, key), number(uapi.NFTA_META_DREG, register))
 
 
 def set_mark(register: int) -> bytes:
-    """Set the packet's mark from a register."""
     return expression("meta", number(uapi.NFTA_META_KEY, uapi.NFT_META_MARK), number(uapi.NFTA_META_SREG, register))
 
 
 def load_connection_status(register: int) -> bytes:
-    """Load the bits of `ct status` into a register."""
     return load_connection(uapi.NFT_CT_STATUS, register)
 
 
 def load_connection(key: int, register: int, *, original: bool = False) -> bytes:
-    """Load what connection tracking knows of the packet; with `original`, of the connection's first packet."""
+    """Load a property of the packet's connection; with `original`, of its original direction."""
     direction = attribute(uapi.NFTA_CT_DIRECTION, b"\0") if original else b""
     return expression("ct", number(uapi.NFTA_CT_KEY, key), direction, number(uapi.NFTA_CT_DREG, register))
 
 
 def set_connection_mark(register: int) -> bytes:
-    """Set the connection's mark from a register."""
     return expression("ct", number(uapi.NFTA_CT_KEY, uapi.NFT_CT_MARK), number(uapi.NFTA_CT_SREG, register))
 
 
@@ -95,7 +91,7 @@ def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
 
 
 def mask_bytes(register: int, bits: bytes) -> bytes:
-    """Clear all bits of the bytes from a register on but these."""
+    """Clear all bits but these in the bytes from a register on."""
     return expression(
         "bitwise",
         number(uapi.NFTA_BITWISE_SREG, register),
@@ -111,7 +107,7 @@ def _word(value: int) -> bytes:
 
 
 def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
-    """Go on with the rule only if the register holds `value`, or with `equal` False only if it does not."""
+    """Continue the rule only if the register holds `value`, or with `equal` False only if it does not."""
     return expression(
         "cmp",
         number(uapi.NFTA_CMP_SREG, register),
@@ -121,7 +117,7 @@ def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
 
 
 def lookup(name: str, register: int, into: int | None = None, *, inverted: bool = False) -> bytes:
-    """Go on only if the set or map has the key in `register`; load a map's data `into` a register (0: the verdict)."""
+    """Continue only if a set or map has the key in `register`; load a map's data `into` a register (0: a verdict)."""
     return expression(
         "lookup",
         text(uapi.NFTA_LOOKUP_SET, name),
@@ -132,12 +128,12 @@ def lookup(name: str, register: int, into: int | None = None, *, inverted: bool 
 
 
 def add(name: str, register: int) -> bytes:
-    """Put the key in a register into a set; it stays there."""
+    """Add the key in a register to a set."""
     return _change(name, register, uapi.NFT_DYNSET_OP_ADD)
 
 
 def update(name: str, register: int, data: int, seconds: int) -> bytes:
-    """Put the key and the data in two registers into a map, for `seconds`; a key that is there keeps its data."""
+    """Add the key and the data in two registers to a map, for `seconds`; an existing key keeps its data."""
     timeout = attribute(uapi.NFTA_DYNSET_TIMEOUT, struct.pack(">Q", seconds * 1_000))
     return _change(name, register, uapi.NFT_DYNSET_OP_UPDATE, _data(data), timeout)
 
@@ -162,7 +158,7 @@ def _change(name: str, register: int, operation: int, *more: bytes) -> bytes:
 
 
 def random_number(below: int, first: int, register: int) -> bytes:
-    """Load one of `below` numbers, the smallest of which is `first`, into a register, at random."""
+    """Load a random one of `below` numbers, the smallest of which is `first`, into a register."""
     return expression(
         "numgen",
         number(uapi.NFTA_NG_DREG, register),
@@ -184,17 +180,15 @@ def destination_nat(family: str, address: int, port: int) -> bytes:
 
 
 def masquerade() -> bytes:
-    """Translate the source to this node's address and a random port: two clients at once cannot get the same one."""
+    """Translate the source to this node's address and a random port: two concurrent clients cannot get the same one."""
     return expression("masq", number(uapi.NFTA_MASQ_FLAGS, uapi.NF_NAT_RANGE_PROTO_RANDOM_FULLY))
 
 
 def reject_with_reset() -> bytes:
-    """Reject with a TCP reset."""
     return _reject(uapi.NFT_REJECT_TCP_RST, 0)
 
 
 def reject_with_icmp(family: str) -> bytes:
-    """Reject with ICMP or ICMPv6 port unreachable."""
     return _reject(uapi.NFT_REJECT_ICMP_UNREACH, _PORT_UNREACHABLE[family])
 
 
@@ -204,12 +198,11 @@ def _reject(kind: int, code: int) -> bytes:
 
 
 def verdict(code: Verdict, chain: str = "") -> bytes:
-    """End the rule with a verdict."""
     register = number(uapi.NFTA_IMMEDIATE_DREG, uapi.NFT_REG_VERDICT)
     return expression("immediate", register, nested(uapi.NFTA_IMMEDIATE_DATA, verdict_data(code, chain)))
 
 
 def verdict_data(code: Verdict, chain: str = "") -> bytes:
-    """A verdict as data, for rules and for elements of verdict maps."""
+    """Return a verdict as data, for rules and for elements of verdict maps."""
     goto = text(uapi.NFTA_VERDICT_CHAIN, chain) if chain else b""
     return nested(uapi.NFTA_DATA_VERDICT, number(uapi.NFTA_VERDICT_CODE, code), goto)

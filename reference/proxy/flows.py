@@ -1,13 +1,13 @@
-"""UDP connections as connection tracking has them: what names one, whether it awaits an answer, where it goes.
+"""UDP connections in connection tracking: their keys, whether they await an answer, and where they go.
 
-Two things about a UDP connection stand in its conntrack mark, so that the kernel finds connections by itself, in half a
-millisecond, without giving anybody a list:
+A UDP connection's conntrack mark has two parts, so that the kernel finds connections by itself in half a millisecond,
+without a dump:
 
-- the tag, which follows from where the connection was sent and where it goes instead (31 bits). Filters for addresses
-  would do the same for IPv4 alone: over IPv6 the kernel compares them the wrong way round (seen on 6.18).
-  The rules note each tag in set `tags` too, by which `Kernel` knows for which connections to look at all;
-- a bit that each packet of the client sets and each answer clears. A connection that is deleted while its answer is on
-  the way loses that answer, so those are left for a little while.
+- the tag, a hash of where the connection was sent and where it goes instead (31 bits). Filters for addresses would do
+  the same for IPv4 alone: for IPv6 the kernel compares them the wrong way round (seen on 6.18). The rules also record
+  each tag in set `tags`, by which `Kernel` knows which connections may exist;
+- a bit that each packet of the client sets and each answer clears. Deleting a connection while its answer is on the
+  way loses that answer, so those are kept for a short while.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _WORD = 0xFFFF_FFFF
 
 
 class Flow(NamedTuple):
-    """One UDP connection: to where it was sent, from where answers come, what names it to the kernel, and the rest.
+    """One UDP connection: its destination, the source of its answers, its key for the kernel, and the other attributes.
 
-    Ends are packed: address and port in network byte order. The rest is read when somebody asks: few do, of many flows.
+    Ends are packed: address and port in network byte order. `rest` is parsed on demand, because few flows need it.
     """
 
     sent: bytes
@@ -50,7 +50,6 @@ class Flow(NamedTuple):
 
     @property
     def mark(self) -> int:
-        """The connection's mark."""
         return next((int.from_bytes(value, "big") for kind, value in attributes(self.rest) if kind == uapi.CTA_MARK), 0)
 
     @property
@@ -65,7 +64,6 @@ class Flow(NamedTuple):
 
 
 def end(family: Family, address: str, port: int) -> bytes:
-    """One end of a connection, packed."""
     return socket.inet_pton(_SOCKET_FAMILY[family], address) + port.to_bytes(2, "big")
 
 
@@ -78,7 +76,7 @@ def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
 
 
 def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
-    """A filter for translated connections; with `awaited` also for those to which an answer may be on its way."""
+    """Return a filter for translated connections; with `awaited` also for those whose answer may be on its way."""
     mask = TAGS if awaited else TAGS | AWAITED
     return (
         nested(uapi.CTA_TUPLE_ORIG, _udp(uapi.CTA_PROTO_DST_PORT, stale.service.port))
@@ -90,7 +88,7 @@ def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
 
 
 def untranslated(service: ServiceAddress) -> bytes:
-    """A filter for connections over IPv4 to a service that were never translated."""
+    """Return a filter for IPv4 connections to a service that were never translated."""
     address, _, port = service
     packed = socket.inet_pton(socket.AF_INET, address)
     return (
@@ -114,7 +112,7 @@ def _udp(side: int, port: int) -> bytes:
 
 
 def _compared(original: int, reply: int | None = None) -> bytes:
-    """The fields of the two tuples that a filter compares."""
+    """Return the fields of the two tuples that a filter compares."""
     flags = [attribute(uapi.CTA_FILTER_ORIG_FLAGS, struct.pack("=I", original))]
     if reply is not None:
         flags.append(attribute(uapi.CTA_FILTER_REPLY_FLAGS, struct.pack("=I", reply)))
@@ -127,7 +125,7 @@ ONLY_UDP = nested(uapi.CTA_TUPLE_ORIG, _IS_UDP) + _compared(_PROTOCOL)
 
 
 class _Layout(NamedTuple):
-    """A tuple without zone as the kernel writes it: where its fields stand, its length, and how both tuples begin."""
+    """A tuple without zone as the kernel writes it: its field positions, its length, and both tuples' headers."""
 
     source: slice
     destination: slice
@@ -139,7 +137,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(address: int) -> _Layout:
-    """The layout with addresses of so many bytes."""
+    """Return the layout for addresses of this many bytes."""
     to, proto = 16 + address, 20 + 2 * address
     length = proto + 24
     original, reply = (
@@ -155,7 +153,7 @@ _LAYOUTS: dict[Family, _Layout] = {"IPv4": _layout(4), "IPv6": _layout(16)}
 
 
 def read_flow(family: Family, body: bytes) -> Flow | None:
-    """Read one entry of a dump; None if it is not UDP. The usual layout is looked up, any other one is parsed."""
+    """Read one entry of a dump; None if it is not UDP. The usual layout is sliced, any other one is parsed."""
     layout = _LAYOUTS[family]
     first, second = 4 + layout.length, 4 + 2 * layout.length
     sent, answered = body[4:first], body[first:second]
@@ -180,7 +178,7 @@ def _parsed(body: bytes) -> Flow | None:
 
 
 def _ends(view: memoryview) -> tuple[bytes, bytes] | None:
-    """Source and destination of a tuple; None if it is not UDP."""
+    """Return source and destination of a tuple; None if it is not UDP."""
     parts = dict(attributes(view))
     addresses, ports = (dict(attributes(parts[each])) for each in (uapi.CTA_TUPLE_IP, uapi.CTA_TUPLE_PROTO))
     if ports[uapi.CTA_PROTO_NUM][0] != UDP:
@@ -194,7 +192,7 @@ def _ends(view: memoryview) -> tuple[bytes, bytes] | None:
 
 
 def _jhash(data: bytes, seed: int) -> int:
-    """The kernel's jhash (Bob Jenkins' lookup3) over data of a multiple of 4 bytes, at least 4."""
+    """Return the kernel's jhash (Bob Jenkins' lookup3) of data of a multiple of 4 bytes, at least 4."""
     words = struct.unpack(f"={len(data) // 4}I", data)
     a = b = c = (0xDEADBEEF + len(data) + seed) & _WORD
     while len(words) > 3:

@@ -1,8 +1,8 @@
-"""The health of a proxy, and whether its node should get traffic: answers /healthz and /livez.
+"""The health of a proxy, and whether its node should get traffic: /healthz and /livez.
 
-As kube-proxy on port 10256: unhealthy is a proxy with a change that has waited for too long. /healthz also says no when
-the node is about to go, so that load balancers take it out in time (KEP-3836); /livez does not, because a restart would
-not help. It is read without waiting for anybody: a proxy that hangs must say so.
+As kube-proxy on port 10256: a proxy is unhealthy if a change has waited for too long. /healthz also fails when the node
+is about to be deleted, so that load balancers remove it in time (KEP-3836); /livez does not, because a restart would
+not help. Reads never block, so a proxy that hangs reports it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
 
 class Health:
-    """The state of one proxy. `queued` is for the thread that delivers events; the proxy's calls the rest."""
+    """The state of one proxy. The thread that delivers events calls `queued`; the proxy's calls the rest."""
 
     def __init__(
         self, features: Features, *, timeout: float = TIMEOUT_SECONDS, clock: Callable[[], float] = time.time
@@ -42,32 +42,32 @@ class Health:
         self._updated = clock()
 
     def queued(self) -> None:
-        """A change has come, and is about to be handed to the proxy's thread."""
+        """Count a change that is about to be queued for the proxy's thread."""
         with self._counting:
             self._waiting += 1
             if self._since is None:
                 self._since = self._clock()
 
     def updated(self, count: int) -> None:
-        """So many more changes are in the kernel. If others have come meanwhile, they have waited since now."""
+        """Count changes that are in the kernel. The waiting time of later ones starts now."""
         with self._counting:
             self._waiting -= count
             self._updated = self._clock()
             self._since = self._updated if self._waiting else None
 
     def node(self, node: Object, *, deleted: bool) -> None:
-        """Take note of the proxy's own Node. Raises `KeyError` or `TypeError` when it cannot be read."""
+        """Read the proxy's own Node. Raises `KeyError` or `TypeError` if it is malformed."""
         taints = (node.get("spec") or {}).get("taints") or ()
         leaving = node["metadata"].get("deletionTimestamp") or any(each["key"] == DELETION_TAINT for each in taints)
         self._eligible = not (self._watches_node and (deleted or leaving))
 
     def healthy(self) -> bool:
-        """Return whether no change has waited for longer than the time-out."""
+        """Return whether no change has waited for longer than the timeout."""
         since = self._since
         return since is None or self._clock() - since < self._timeout
 
     def answer(self, path: str) -> Response:
-        """/healthz, and /livez from 1.28 on: 200 or 503, with a JSON body as kube-proxy's."""
+        """Answer /healthz, and /livez from 1.28 on: 200 or 503, with a JSON body as kube-proxy's."""
         if path == "/healthz":
             return self._answer("healthz", eligible=self._eligible)
         if path == "/livez" and self._knows_livez:
@@ -86,7 +86,7 @@ class Health:
 
 
 def as_json(code: int, body: Object, **headers: str) -> Response:
-    """An answer in JSON, with kube-proxy's headers."""
+    """Return a JSON answer with kube-proxy's headers."""
     headers = {each.replace("_", "-"): value for each, value in headers.items()}
     fixed = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
     return code, fixed | headers, json.dumps(body).encode()

@@ -1,6 +1,6 @@
 """Writes to the kernel: the rules of both IP families, and deletions of stale UDP connections.
 
-The sockets are made in the constructor, in the netns of the thread that calls it.
+The constructor makes the sockets, in the netns of the calling thread.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from reference.proxy.ruleset import Ruleset, Stale
 from reference.proxy.state import FAMILIES, State
 
 SECOND_LOOK = 0.1
-"""UDP connections to an endpoint that left are forgotten at once, but for those to which an answer may be on its way:
-those are looked for again after so many seconds, and forgotten whatever may be on its way. So are those that came
-before their Service, of which nothing is noted: they were never served, and one dump looks for all of them."""
+"""UDP connections to an endpoint that left are deleted at once, except those whose answer may be on its way. These are
+deleted after this many seconds, in any case. So are connections older than their Service, which have no tag: they were
+never served, and one dump finds them all."""
 
 TOGETHER = 0.01
-"""Seconds by which a second look may wait for others: together they look through the connections once."""
+"""Seconds by which a second look may wait for others, to search the connections once for all."""
 
 
 class Kernel:
@@ -49,7 +49,7 @@ class Kernel:
         self._older: dict[Family, set[int]] = {family: set() for family in FAMILIES}
 
     def write(self, *, anew: bool) -> None:
-        """Bring both families up to date: by what has changed, or `anew`."""
+        """Update both families: by their changes, or `anew`."""
         for family, kernel in self._kernel.items():
             begin = time.perf_counter()
             try:
@@ -63,7 +63,7 @@ class Kernel:
             self._forget_wrong()
 
     def delete(self) -> None:
-        """Take all rules away."""
+        """Delete all rules."""
         for table in self._kernel.values():
             table.delete()
 
@@ -73,22 +73,22 @@ class Kernel:
         self._nft.close()
 
     def rulesets(self) -> list[Ruleset]:
-        """The rules as they should be, by IP family."""
+        """Return the wanted rules, by IP family."""
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
-        """Seconds until `forget_later` has something to do; None while there is nothing."""
+        """Return the seconds until `forget_later` has something to do; None if nothing."""
         return max(0.0, self._later[0][0] + SECOND_LOOK + TOGETHER - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:
-        """The second looks that are due, together."""
+        """Run the second looks that are due, together."""
         if not self._later or self._later[0][0] + SECOND_LOOK + TOGETHER > now:
             return
         due: dict[Family, list[Stale]] = defaultdict(list)
         while self._later and self._later[0][0] + SECOND_LOOK <= now:
             left, family, every = self._later.popleft()
             for each in every:
-                if self._left.get((family, each)) == left:  # else it has left once more
+                if self._left.get((family, each)) == left:  # else it has left again since
                     del self._left[family, each]
                     due[family].append(each)
         for family, stale in due.items():
@@ -101,7 +101,6 @@ class Kernel:
         kernel.load(ruleset)
 
     def _udp(self, family: Family) -> Allowed:
-        """Return the endpoints of each service address of UDP."""
         table = self._state.tables[family]
         return {each: table.endpoints(each) for each in table.services() if each.protocol == "UDP"}
 
@@ -110,14 +109,14 @@ class Kernel:
         for changes in table.take_changes(kernel.most_elements):
             if changes:
                 kernel.apply(changes)
-            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a service may say the same
+            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a service may have the same
                 self._forget(family, stale, awaited=False)
                 left = time.monotonic()
                 self._left.update(dict.fromkeys(((family, each) for each in stale), left))
                 self._later.append((left, family, stale))
 
     def _forget(self, family: Family, stale: list[Stale], *, awaited: bool) -> None:
-        """Delete these connections that were translated; with `awaited` all of them, and what was noted of them."""
+        """Delete these translated connections; with `awaited` all of them, and their recorded tags."""
         if not awaited and not self._conntrack.entries():
             return
         endpoints, kernel, older = self._state.tables[family].endpoints, self._kernel[family], self._older[family]
@@ -133,7 +132,7 @@ class Kernel:
             kernel.forget_tags({tags[each] for each in noted & gone})
 
     def _forget_wrong(self) -> None:
-        """Look through all UDP connections, after a load: the rules have noted none of those that are older."""
+        """Check all UDP connections after a load: the new rules have recorded none of them."""
         self._older = {family: set() for family in FAMILIES}
         for family, flow in self._conntrack.forget_all_but({family: self._udp(family) for family in FAMILIES}):
             self._older[family].add(flow.tag)

@@ -1,9 +1,9 @@
 """The ports on which a proxy answers in its netns: health, metrics, and health check node ports.
 
-Load balancers ask a health check node port which nodes have endpoints of a Service with externalTrafficPolicy Local:
-the number of local *ready* endpoints decides, whatever hints say and whatever the fallback to terminating ones does.
+Load balancers probe a health check node port to find nodes with endpoints of a Service with externalTrafficPolicy
+Local. The number of local *ready* endpoints decides, whatever hints or the fallback to terminating ones do.
 
-All methods are called by the proxy's own thread, because sockets belong to the netns of the thread that makes them.
+The proxy's own thread calls all methods, because a socket belongs to the netns of the thread that makes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SOCKET_FAMILY: dict[Family, int] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_I
 
 
 class Listeners:
-    """The listening sockets of one proxy. What cannot be opened is told to `fail` once, and tried again."""
+    """The listening sockets of one proxy. A port that cannot be opened is reported to `fail` once, and retried."""
 
     def __init__(self, serving: Serving, healthy: Callable[[], bool], fail: Callable[[str, Exception], None]) -> None:
         self._serving = serving
@@ -40,7 +40,7 @@ class Listeners:
         self._listen(port)
 
     def follow(self, changed: Mapping[int, LocalEndpoints | None]) -> None:
-        """Bring health check node ports up to date; None is a port that no Service has any more."""
+        """Update health check node ports; None is a port that no Service has any more."""
         for port, endpoints in changed.items():
             before = self._checks.get(port)
             if endpoints is None:
@@ -56,7 +56,6 @@ class Listeners:
             self._listen(port)
 
     def close(self) -> None:
-        """Close all ports."""
         for port in list(self._wanted):
             self._close(port)
 
@@ -99,7 +98,7 @@ class Listeners:
 
 
 def _listener(port: int, family: Family) -> socket.socket:
-    """A socket that listens on all addresses of an IP family. Raises `OSError`."""
+    """Return a socket that listens on all addresses of an IP family. Raises `OSError`."""
     made = socket.socket(_SOCKET_FAMILY[family], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,8 @@
-"""The proxy's figures under kube-proxy's names (prefix `kubeproxy_`), for Prometheus.
+"""The proxy's metrics under kube-proxy's names (prefix `kubeproxy_`), for Prometheus.
 
-They are plain numbers, put together when somebody asks: a change of an endpoint costs a tenth of a millisecond, which
-the counters of a library would make noticeably more, and those would show a `_created` series that kube-proxy has not.
-Label `ip_family` came with Kubernetes 1.33; before, one series stands for both IP families.
+They are plain numbers until collection: an endpoint change takes a tenth of a millisecond, and the library's counters
+would add to that and expose a `_created` series that kube-proxy does not have. Label `ip_family` exists since
+Kubernetes 1.33; before, one series stands for both IP families.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class Metrics:
                 return not_found(path)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics as they are now."""
         yield self._histogram("sync_proxy_rules_duration_seconds", "Time to bring the rules up to date")
         synced, queued = self.last_synced, dict.fromkeys(FAMILIES, self.last_queued)
         yield self._gauge("sync_proxy_rules_last_timestamp_seconds", "When rules were last brought up to date", synced)
@@ -70,7 +69,7 @@ class Metrics:
         yield from self._probes()
 
     def _series(self) -> list[tuple[list[str], tuple[Family, ...]]]:
-        """Values of label ip_family, if there is one, and the families that each stands for."""
+        """Return the values of label ip_family, if it exists, and the families of each."""
         return [([family], (family,)) for family in FAMILIES] if self._by_family else [([], FAMILIES)]
 
     @property
@@ -97,7 +96,7 @@ class Metrics:
         return metric
 
     def _changes(self) -> Iterator[Metric]:
-        """Events stand for both IP families, as kube-proxy hands each of them to both."""
+        """Yield the change metrics; events count for both IP families, as in kube-proxy."""
         for resource, word in _CHANGES.items():
             name, seen = f"kubeproxy_sync_proxy_rules_{word}_changes", self.seen[resource]
             waiting = GaugeMetricFamily(

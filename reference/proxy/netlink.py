@@ -1,8 +1,8 @@
 """Netlink messages packed by hand, and one socket that commits them to nftables.
 
-Why by hand: for thousands of map elements, packing is where the time goes, and a bytes template is 300 times as fast as
-message classes. The kernel works on a batch while `send` runs; when it returns, the batch is committed or the errors
-are queued. So there is nothing to wait for, and success costs no answer.
+With thousands of map elements, packing takes most of the time, and a bytes template is 300 times as fast as message
+classes. The kernel processes a batch during `send`; when it returns, the batch is committed or the errors are queued.
+So there is nothing to wait for, and success needs no answer.
 """
 
 from __future__ import annotations
@@ -28,27 +28,24 @@ _code = struct.Struct("=i")
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """One attribute, padded to 4 bytes."""
+    """Return one attribute, padded to 4 bytes."""
     return _attribute.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def nested(kind: int, *attributes: bytes) -> bytes:
-    """An attribute that holds attributes."""
     return attribute(kind | uapi.NLA_F_NESTED, b"".join(attributes))
 
 
 def number(kind: int, value: int) -> bytes:
-    """A 32-bit number in network byte order, as nftables wants them."""
     return attribute(kind, struct.pack(">I", value & 0xFFFFFFFF))
 
 
 def text(kind: int, value: str) -> bytes:
-    """A string that ends with a zero byte."""
     return attribute(kind, value.encode() + b"\0")
 
 
 def attributes(data: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Read attributes: their kinds without flags, and their values."""
+    """Yield the kinds of attributes without flags, and their values."""
     view = memoryview(data)
     while len(view) >= 4:
         length, kind = _attribute.unpack_from(view)
@@ -57,7 +54,7 @@ def attributes(data: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 class Message(NamedTuple):
-    """A message of a batch. `what` names the object that it is about, for errors."""
+    """A message of a batch. `what` names its object, for errors."""
 
     kind: int
     flags: int
@@ -66,7 +63,7 @@ class Message(NamedTuple):
 
 
 class KernelError(Exception):
-    """The kernel refused a transaction, and so changed nothing; the text names the object and gives its reason."""
+    """The kernel refused a transaction and changed nothing; the text has the object and the reason."""
 
     def __init__(self, what: str, number: int, detail: str = "") -> None:
         super().__init__(f"{what}: {os.strerror(number)}" + (f" ({detail})" if detail else ""))
@@ -76,8 +73,8 @@ class KernelError(Exception):
 class NftSocket:
     """One netlink socket to nftables, in the netns of the thread that makes it; usable from any thread.
 
-    It is kept open for as long as it is needed: closing one that deleted something waits for the kernel's clean-up
-    (12 to 20 ms). Raises `OSError` where netlink is forbidden.
+    It stays open while it is needed: closing one that deleted something waits for the kernel's clean-up (12 to 20 ms).
+    Raises `OSError` where netlink is forbidden.
     """
 
     def __init__(self) -> None:
@@ -90,7 +87,7 @@ class NftSocket:
         self._answer = bytearray(64 << 10)
 
     def commit(self, messages: Sequence[Message]) -> None:
-        """One transaction: all of it or nothing. Raises `KernelError`, naming the first object that was refused."""
+        """Commit one transaction. Raises `KernelError` with the first object that was refused."""
         first = self._sequence + 1
         parts = [pack(uapi.NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, first, _BATCH_BODY)]
         sequence = first
@@ -108,12 +105,12 @@ class NftSocket:
         self._raise_errors(first, messages)
 
     def commit_all(self, messages: Iterable[Message]) -> None:
-        """In as few transactions as the send buffer allows, in order. Raises `KernelError`."""
+        """Commit in as few transactions as the send buffer allows, in order. Raises `KernelError`."""
         for part in self.split(messages):
             self.commit(part)
 
     def split(self, messages: Iterable[Message]) -> list[list[Message]]:
-        """The messages in transactions that fit the send buffer; none without messages."""
+        """Split messages into transactions that fit the send buffer."""
         parts: list[list[Message]] = [[]]
         used = 0
         for message in messages:
@@ -126,7 +123,7 @@ class NftSocket:
         return parts if parts[0] else []
 
     def exists(self, kind: int, body: bytes) -> bool:
-        """Ask for one object; whether it is there. Raises `KernelError`."""
+        """Return whether an object exists. Raises `KernelError`."""
         self._sequence += 1
         self._socket.send(pack(uapi.NFNL_SUBSYS_NFTABLES << 8 | kind, NLM_F_REQUEST, self._sequence, body))
         sequence = -1
@@ -140,7 +137,7 @@ class NftSocket:
         raise _first_error(memoryview(self._answer)[:length], self._sequence, ()) or KernelError("object", errno.EIO)
 
     def dump(self, kind: int, body: bytes) -> list[bytes]:
-        """Ask for all of a kind of objects; their bodies, none if what they belong to is not there. `KernelError`."""
+        """Return the bodies of all objects of a kind; none if their table does not exist. Raises `KernelError`."""
         self._sequence += 1
         self._socket.send(pack(uapi.NFNL_SUBSYS_NFTABLES << 8 | kind, NLM_F_REQUEST | NLM_F_DUMP, self._sequence, body))
         found: list[bytes] = []
@@ -156,7 +153,6 @@ class NftSocket:
                 found.append(bytes(content))
 
     def close(self) -> None:
-        """Close the socket. Rules stay."""
         self._socket.close()
 
     def _raise_errors(self, first: int, messages: Sequence[Message]) -> None:
@@ -177,9 +173,9 @@ class NftSocket:
 
 
 def _grow_send_buffer(sock: socket.socket) -> int:
-    """Take the largest send buffer that is allowed; how long a transaction may be, in bytes.
+    """Set the largest send buffer that is allowed; returns the largest transaction, in bytes.
 
-    Only the initial user namespace's administrator may go beyond net.core.wmem_max: an ordinary user's transactions are
+    Only the initial user namespace's administrator may exceed net.core.wmem_max: an ordinary user's transactions are
     some 400 KiB on most machines.
     """
     try:
@@ -190,12 +186,11 @@ def _grow_send_buffer(sock: socket.socket) -> int:
 
 
 def pack(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
-    """A message with its header."""
     return _header.pack(_header.size + len(body), kind, flags, sequence, 0) + body
 
 
 def answers(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """The messages in a received datagram: kind, sequence number, body."""
+    """Yield the messages in a received datagram: kind, sequence number, body."""
     while len(view) >= _header.size:
         length, kind, _flags, sequence, _pid = _header.unpack_from(view)
         yield kind, sequence, view[_header.size : length]

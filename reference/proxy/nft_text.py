@@ -12,7 +12,7 @@ from reference.proxy.table import elements
 
 
 def text(ruleset: Ruleset) -> str:
-    """The table of one IP family as nft text, in a stable order."""
+    """Return the table of one IP family as nft text, in a stable order."""
     lines = [f"table {FAMILY_WORD[ruleset.family]} {TABLE} {{"]
     content = _content(ruleset)
     for spec in set_specs(ruleset.family):

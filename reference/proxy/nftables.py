@@ -1,7 +1,6 @@
 """The kernel's table of one IP family: loads a whole ruleset, or applies changes to it.
 
-Names follow nftables' nouns. Messages are plain bytes that depend only on the ruleset, not on the node; what belongs to
-a node is the socket that carries them.
+Messages are bytes that depend only on the ruleset, not on the node; the socket belongs to a node.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky,
 from reference.proxy.table import actions
 
 MOST_ELEMENT_BYTES = 2 * 96
-"""An upper bound of what a replaced element takes in a transaction, its share of messages and chains included."""
+"""An upper bound of the bytes of a replaced element in a transaction, with its share of messages and chains."""
 
 STAGING = f"{TABLE}-staging"
 
@@ -44,7 +43,7 @@ ChainEdit = Callable[[Family, Chain], Chain]
 
 
 def as_it_is(_: Family, chain: Chain) -> Chain:
-    """Return the chain unchanged. Another edit makes another data plane."""
+    """Return the chain unchanged, the default edit."""
     return chain
 
 
@@ -66,24 +65,23 @@ class Messages:
         return self._lists["affinity"]
 
     def tag(self, tag: int) -> bytes:
-        """The body of a message about one element of set `tags`."""
+        """Return the body of a message about one element of set `tags`."""
         return self._of_elements("tags", pack_tag(tag))
 
     def delete_tags(self, tags: Iterable[int]) -> Iterator[Message]:
-        """Delete elements of set `tags`, which must be there."""
+        """Delete elements of set `tags`, which must exist."""
         return self._in_messages(uapi.NFT_MSG_DELSETELEM, "tags", [pack_tag(each) for each in tags])
 
     @property
     def table(self) -> bytes:
-        """The body of a message about the table."""
         return self._start
 
     def replace_table(self) -> list[Message]:
-        """Replace the table, if there is one, by an empty one."""
+        """Replace the table, if it exists, by an empty one."""
         return [self._create_table(), *self.delete_table(), self._create_table()]
 
     def delete_table(self) -> list[Message]:
-        """Delete the table, which must be there."""
+        """Delete the table, which must exist."""
         return [Message(uapi.NFT_MSG_DELTABLE, 0, self._start, self._say("table"))]
 
     def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
@@ -102,7 +100,6 @@ class Messages:
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", pack_action(mark))
 
     def ranges(self, ranges: SourceRanges) -> Iterator[Message]:
-        """Create the chain of these source ranges."""
         yield from self._chain(ranges_chain(self.family, ranges))
 
     def add(self, wanted: Iterable[Element]) -> Iterator[Message]:
@@ -110,7 +107,7 @@ class Messages:
         return self._in_lists(uapi.NFT_MSG_NEWSETELEM, wanted)
 
     def delete(self, unwanted: Iterable[Element]) -> Iterator[Message]:
-        """Delete elements, which must be there."""
+        """Delete elements, which must exist."""
         return self._in_lists(uapi.NFT_MSG_DELSETELEM, unwanted)
 
     def remembered(self, clients: Sequence[bytes]) -> Iterator[Message]:
@@ -118,7 +115,7 @@ class Messages:
         return self._in_messages(uapi.NFT_MSG_NEWSETELEM, "affinity", clients)
 
     def content(self, ruleset: Ruleset) -> Iterator[Message]:
-        """Add all elements of a ruleset. Service addresses come last, so that several transactions are safe."""
+        """Add all elements of a ruleset. Service addresses come last, so several transactions are safe."""
         wanted = actions(ruleset)
         packed: list[bytes] = []
         for name, service, action in wanted:
@@ -140,7 +137,7 @@ class Messages:
             yield from self._in_messages(kind, name, parts)
 
     def _in_messages(self, kind: int, name: str, packed: Sequence[bytes]) -> Iterator[Message]:
-        """Elements of a set have one length, so the first one tells how many fit into a message."""
+        """Elements of a set have one length, so the first determines how many fit into a message."""
         most = MOST_BYTES // len(packed[0]) if packed else 1
         for first in range(0, len(packed), most):
             yield self._elements(kind, name, b"".join(packed[first : first + most]))
@@ -192,7 +189,7 @@ class Messages:
 
 @cache
 def messages(family: Family, table: str = TABLE, edit: ChainEdit = as_it_is) -> Messages:
-    """The builder of a table's messages, shared by all nodes."""
+    """Return the builder of a table's messages, shared by all nodes."""
     return Messages(family, table, edit)
 
 
@@ -211,9 +208,9 @@ class KernelTable:
     def load(self, ruleset: Ruleset) -> None:
         """Replace the table by a ruleset, in as few transactions as the socket's send buffer allows.
 
-        If a table is there, a copy of the new one under another name works meanwhile, even for one transaction: a
-        packet on its way through the hooks may otherwise meet neither the old table nor the new one. Clients that are
-        remembered for session affinity stay remembered, but for those that come at this moment.
+        If a table exists, a copy of the new one works under another name meanwhile, even for one transaction: else a
+        packet on its way through the hooks may meet neither table. Clients in map `affinity` are kept, except those
+        added at this moment.
         """
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
         clients = read_clients(read_elements(self._dump_clients), self.family) if sticky else []
@@ -231,7 +228,7 @@ class KernelTable:
         return self._nft.dump(uapi.NFT_MSG_GETSETELEM, self._messages.clients)
 
     def apply(self, changes: Changes) -> None:
-        """Apply changes, in two transactions or more, so that no packet finds a slot empty."""
+        """Apply changes, in two or more transactions, so that no packet finds a slot empty."""
         build = self._messages
         new = {each.mark for each in changes.first_add if isinstance(each, MarkElement)} - self._marks
         ranges = {each.ranges for each in changes.first_add if isinstance(each, RangesElement)} - self._ranges
@@ -244,15 +241,15 @@ class KernelTable:
             self._nft.commit_all(build.delete(changes.later_delete))
 
     def noted(self, tag: int) -> bool:
-        """Return whether the rules have given this tag to a UDP connection since the table was loaded."""
+        """Return whether the rules have recorded this tag since the table was loaded."""
         return self._nft.exists(uapi.NFT_MSG_GETSETELEM, self._messages.tag(tag))
 
     def forget_tags(self, tags: Iterable[int]) -> None:
-        """Delete notes of tags, which must be there."""
+        """Delete recorded tags, which must exist."""
         self._nft.commit_all(self._messages.delete_tags(tags))
 
     def delete(self) -> None:
-        """Delete the table, if it is there."""
+        """Delete the table, if it exists."""
         for build in (self._messages, self._staging):
             if self._nft.exists(uapi.NFT_MSG_GETTABLE, build.table):
                 self._nft.commit(build.delete_table())
@@ -278,7 +275,7 @@ def _set_flags(spec: SetSpec) -> int:
 
 
 def _user_data(spec: SetSpec) -> bytes:
-    """The byte order of marks in a set, which nft needs to print it. Type, length, value each."""
+    """Return the byte order of marks in a set, which nft needs to print it. Type, length, value each."""
     key = _HOST_ORDER if spec.host_order_key else 0
     data = _HOST_ORDER if spec.data_type == MARK else 0
     return b"".join(struct.pack("=BBI", kind, 4, value) for kind, value in ((_KEY_ORDER, key), (_DATA_ORDER, data)))

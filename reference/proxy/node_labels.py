@@ -1,8 +1,8 @@
-"""The labels of all nodes: where the endpoints of Services with topology keys are (KEP-536, Kube-proxy changes).
+"""The labels of all nodes, for Services with topology keys (KEP-536, Kube-proxy changes).
 
-An EndpointSlice says on which node an endpoint is and in which zone, but a topology key may be any label: rack, region,
-generator. So the labels come from the Nodes. Of each Node only a reference to them is kept; what is compared with is
-made for nodes that somebody asks about, so that a cluster without topology keys pays next to nothing.
+An EndpointSlice has the node and zone of an endpoint, but a topology key may be any label: rack, region, generator. So
+the labels come from the Nodes. Only a reference to them is kept, and the set to compare is made on demand, so a cluster
+without topology keys pays next to nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NodeLabels:
         self._asked: dict[str, Labels] = {}
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
-        """Take note of a Node. Returns the keys whose values changed; nearly every event of a Node changes none."""
+        """Read a Node. Returns the keys whose values changed; most updates change none."""
         name = node["metadata"]["name"]
         before = self._known.pop(name, {})
         after: Mapping[str, str] = {} if deleted else node["metadata"].get("labels") or {}
@@ -37,13 +37,59 @@ class NodeLabels:
         return {key for key, _ in before.items() ^ after.items()}
 
     def of_node(self, name: str) -> Labels:
-        """The labels of a node; none when there is no such Node."""
+        """Return the labels of a node; none if it does not exist."""
         found = self._asked.get(name)
         if found is None:
             found = self._asked[name] = frozenset(self._known.get(name, {}).items())
         return found
 
     def of_endpoint(self, endpoint: Mapping[str, Any]) -> Labels:
-        """The labels of the node on which an endpoint of a slice is; none for one that names no node."""
+        """Return the node labels of an endpoint of a slice; none if it has no node."""
         name = endpoint.get("nodeName")
         return self.of_node(name) if name else NONE
+
+
+Pod = tuple[str, str]
+"""The namespace and name of a pod, and of its locator."""
+
+
+class LocatorLabels(NodeLabels):
+    """The labels of a proxy's own Node, and of the nodes of all pods with a locator. Not thread-safe."""
+
+    def __init__(self, own: str) -> None:
+        super().__init__()
+        self._own = own
+        self._located: dict[Pod, tuple[Labels, tuple[str, ...]]] = {}
+        self._pods_at: dict[str, dict[Pod, None]] = {}  # several, where pods share the address of their node
+
+    def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
+        """Read the own Node; other Nodes are ignored."""
+        return super().receive(node, deleted=deleted) if node["metadata"]["name"] == self._own else frozenset()
+
+    def receive_locator(self, locator: Object, *, deleted: bool) -> AbstractSet[str]:
+        """Read a PodLocator. Returns the keys whose values changed for some endpoint."""
+        pod = locator["metadata"]["namespace"], locator["metadata"]["name"]
+        labels, addresses = before = self._located.pop(pod, (NONE, ()))
+        for each in addresses:
+            del self._pods_at[each][pod]
+        after = (NONE, ()) if deleted else _read(locator)
+        if not deleted:
+            self._located[pod] = after
+            for each in after[1]:
+                self._pods_at.setdefault(each, {})[pod] = None
+        changed = labels ^ after[0] if addresses == after[1] else labels | after[0]
+        return frozenset() if before == after else {key for key, _ in changed}
+
+    def of_endpoint(self, endpoint: Mapping[str, Any]) -> Labels:
+        """Return the node labels of an endpoint's pod; none without a locator."""
+        target = endpoint.get("targetRef") or {}
+        pod = target.get("namespace", ""), target.get("name", "")
+        if target.get("kind") != "Pod" or pod not in self._located:
+            pods = self._pods_at.get(endpoint["addresses"][0]) or {}
+            return next((self._located[each][0] for each in pods if self._located[each][0]), NONE)
+        return self._located[pod][0]
+
+
+def _read(locator: Object) -> tuple[Labels, tuple[str, ...]]:
+    labels = frozenset((locator.get("nodeLabels") or {}).items())
+    return labels, tuple(each["ip"] for each in locator.get("ips") or ())

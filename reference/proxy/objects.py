@@ -1,7 +1,7 @@
 """Reads what the proxy needs from Kubernetes objects, once for each event.
 
-Kubernetes' own defaults are applied here (a missing `ready` means true, a missing port name is ""), so that nothing
-further in has to know JSON. Objects are only read, never changed.
+Kubernetes' defaults are applied here (a missing `ready` means true, a missing port name is ""), so that no other module
+reads JSON. Objects are never changed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NOT_FOR_THIS_PROXY = frozenset({"service.kubernetes.io/headless", "service.kuber
 DEPRECATED_ANNOTATION = "service.kubernetes.io/topology-aware-hints"
 ANNOTATION = "service.kubernetes.io/topology-mode"
 AFFINITY_SECONDS, MOST_AFFINITY_SECONDS = 10_800, 86_400
-"""Session affinity without a time of its own, and the longest that an API server allows."""
+"""The default timeout of session affinity, and the largest that an API server allows."""
 
 UNREADABLE = (KeyError, TypeError, ValueError)
-"""The errors for an object that does not have the form of its kind."""
+"""The errors of a malformed object."""
 
 NONE: frozenset[str] = frozenset()
 NO_FIELDS: Mapping[str, Any] = {}
@@ -38,10 +38,10 @@ PortName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An EndpointSlice: its Service, the number of each of its ports, and its endpoints as they came.
+    """An EndpointSlice: its Service, the number of each of its ports, and its endpoints as JSON.
 
-    Endpoints are read when somebody asks for them. Kept ready, those of a large cluster would be some 100,000 objects
-    for the garbage collector to walk over: a quarter of the time of a full load.
+    Endpoints are read on demand. In a large cluster they would be some 100,000 objects for the garbage collector to
+    walk: a quarter of the time of a full load.
     """
 
     service: tuple[str, str]
@@ -50,9 +50,10 @@ class Slice:
     raw: Sequence[Object]
 
     def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
-        """Its endpoints at a port; none at one that it has not. Raises `ValueError` for what is no address.
+        """Return its endpoints at a port; none if it does not have the port. Raises `ValueError` for an invalid
+        address.
 
-        `labels` gives those of an endpoint's node, where they are wanted.
+        `labels` returns the node labels of an endpoint, if needed.
         """
         number = self.numbers.get(port)
         found = [] if number is None else _read_endpoints(self.raw, number)
@@ -61,12 +62,11 @@ class Slice:
         return [each._replace(labels=labels(raw)) for each, raw in zip(found, self.raw, strict=False)]
 
     def ready_on(self, node: str) -> set[str]:
-        """The addresses of its ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
+        """Return the addresses of its ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
         return {each["addresses"][0] for each in self.raw if each.get("nodeName") == node and is_ready(each)}
 
     @property
     def ports(self) -> dict[PortName, list[Endpoint]]:
-        """Its endpoints at every port."""
         return {port: self.endpoints(port) for port in self.numbers}
 
 
@@ -80,12 +80,12 @@ class Node:
 
 
 def family_of(address: str) -> Family:
-    """The IP family of an address or CIDR in its text form."""
+    """Return the IP family of an address or CIDR."""
     return "IPv6" if ":" in address else "IPv4"
 
 
 def canonical(address: str) -> str:
-    """An IP address in the one form in which the kernel prints it. Raises `ValueError`."""
+    """Return an IP address in the kernel's text form. Raises `ValueError`."""
     try:
         if ":" in address:
             return socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, address))
@@ -96,25 +96,25 @@ def canonical(address: str) -> str:
 
 
 def of_family(addresses: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Return the addresses that are of `family`, in canonical form."""
+    """Return the addresses of `family`, in canonical form."""
     return tuple([canonical(each) for each in addresses if family_of(each) == family])
 
 
 def is_excluded(obj: Object) -> bool:
-    """Return whether labels say that the object is headless or for another proxy."""
+    """Return whether labels mark the object as headless or for another proxy."""
     labels = obj["metadata"].get("labels")
     return bool(labels) and not NOT_FOR_THIS_PROXY.isdisjoint(labels)
 
 
 def annotation_key(behaviour: Behaviour) -> str | None:
-    """The one key of the topology annotation that a release knows; None if it knows both."""
+    """Return the only topology annotation of a release; None if it has both."""
     return DEPRECATED_ANNOTATION if behaviour.annotation == "auto" else None
 
 
 def service_ports(service: Object, *, annotation_key: str | None = None) -> dict[Family, list[ServicePort]]:
-    """The ports of a Service by IP family; empty for headless and ExternalName Services and for other proxies' ones.
+    """Return the ports of a Service by IP family; none for headless, ExternalName and other proxies' Services.
 
-    `annotation_key` restricts the topology annotation to one key, for releases that knew only that one.
+    `annotation_key` restricts the topology annotation to one key, for releases with only that one.
     """
     spec = service["spec"]
     cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP")]
@@ -128,12 +128,12 @@ def service_ports(service: Object, *, annotation_key: str | None = None) -> dict
 
 
 def topology_keys(service: Object) -> tuple[str, ...]:
-    """The topology keys of a Service, in order of preference (KEP-536)."""
+    """Return the topology keys of a Service, in order of preference (KEP-536)."""
     return tuple(service["spec"].get("topologyKeys") or ())
 
 
 def health_check_port(service: Object) -> int:
-    """The health check node port of a Service; 0 for one that has none, or no use for it."""
+    """Return the health check node port of a Service; 0 if it has or needs none."""
     spec = service["spec"]
     used = spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     return int(spec.get("healthCheckNodePort") or 0) if used else 0
@@ -161,7 +161,7 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, anno
 
 
 def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
-    """The CIDRs of a family whose clients may use the load balancer; none of a family means all, as in kube-proxy."""
+    """Return the CIDRs of a family whose clients may use the load balancer; empty means all, as in kube-proxy."""
     if spec.get("type") != "LoadBalancer":
         return ()
     wanted = [each.strip() for each in spec.get("loadBalancerSourceRanges") or ()]
@@ -170,7 +170,7 @@ def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
 
 
 def _affinity_seconds(spec: Mapping[str, Any]) -> int:
-    """For how long a client keeps its endpoint (sessionAffinity ClientIP); 0 without."""
+    """Return how long a client keeps its endpoint (sessionAffinity ClientIP); 0 without."""
     if spec.get("sessionAffinity") != "ClientIP":
         return 0
     config = (spec.get("sessionAffinityConfig") or NO_FIELDS).get("clientIP") or NO_FIELDS
@@ -178,7 +178,7 @@ def _affinity_seconds(spec: Mapping[str, Any]) -> int:
 
 
 def _load_balancer_ips(service: Object) -> list[str]:
-    """The IPs that the load balancer leaves in packets: ipMode Proxy ones never reach a node (KEP-1860)."""
+    """Return the IPs that the load balancer leaves in packets: ipMode Proxy ones never reach a node (KEP-1860)."""
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
     return [each["ip"] for each in ingress if each.get("ip") and each.get("ipMode") != "Proxy"]
 
@@ -190,7 +190,7 @@ def _topology_annotation(annotations: Mapping[str, str], only: str | None) -> st
 
 
 def read_slice(obj: Object) -> Slice | None:
-    """Read an EndpointSlice; None when it belongs to no Service, is for another proxy, or holds no IP addresses."""
+    """Read an EndpointSlice; None if it has no Service, is for another proxy, or has no IP addresses."""
     metadata = obj["metadata"]
     name = (metadata.get("labels") or {}).get(SERVICE_LABEL)
     family = obj["addressType"]
@@ -207,7 +207,7 @@ def read_slice(obj: Object) -> Slice | None:
 def _read_endpoints(endpoints: Iterable[Object], port: int) -> list[Endpoint]:
     """Read all endpoints of a slice at one port. Only the first address of each counts.
 
-    One loop, since a full load reads every endpoint of the cluster: half of it in calls would be a third more time.
+    One loop, because a full load reads every endpoint of the cluster: half of it in calls would take a third more time.
     """
     found = []
     for each in endpoints:
@@ -236,12 +236,12 @@ def _names(hints: Sequence[Mapping[str, str]] | None) -> frozenset[str]:
 
 @lru_cache(1024)
 def _one_name(name: str) -> frozenset[str]:
-    """Hints nearly always have one name, and clusters few: thousands of endpoints share these."""
+    """Return a shared set: hints nearly always have one name, and clusters have few names."""
     return frozenset((name,))
 
 
 def read_node(node: Object) -> Node:
-    """Read the proxy's own Node: zone label, InternalIPs, pod CIDRs. Locality goes by name, never by a label."""
+    """Read the proxy's own Node: zone label, InternalIPs, pod CIDRs."""
     metadata, spec = node["metadata"], node.get("spec") or {}
     addresses = (node.get("status") or {}).get("addresses") or ()
     cidrs = spec.get("podCIDRs") or [spec.get("podCIDR")]

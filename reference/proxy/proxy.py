@@ -1,8 +1,8 @@
-"""The service proxy of one node: it follows the API and keeps the kernel's rules as they should be.
+"""The service proxy of one node: it watches the API and keeps the kernel's rules up to date.
 
-One thread, one queue. It takes what is in the queue, works on the Services that these events are about, and writes what
-differs to the kernel in one go. Nothing here grows with the number of other Services. The thread is made in the
-constructor, so it lives in the netns of the thread that constructs the proxy, and so do all its sockets.
+One thread takes all events from one queue, recomputes their Services, and writes the differences to the kernel in one
+go. Nothing here grows with the number of other Services. The constructor makes the thread, so the thread and all its
+sockets are in the netns of the constructing thread.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from reference.proxy.decision import Behaviour, Decision, Family
 from reference.proxy.health import TIMEOUT_SECONDS, Health
 from reference.proxy.kernel import Kernel
 from reference.proxy.listeners import HEALTH_PORT, METRICS_PORT, Listeners
-from reference.proxy.locator_labels import LocatorLabels
 from reference.proxy.metrics import Metrics
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nft_text import text
 from reference.proxy.nftables import KernelTable
+from reference.proxy.node_labels import LocatorLabels
 from reference.proxy.objects import UNREADABLE
 from reference.proxy.state import State
 from reference.serving import Serving
@@ -41,15 +41,15 @@ _log = logging.getLogger(__name__)
 class ServiceProxy:
     """Programs cluster IPs, node ports, load balancer IPs and external IPs in the netns of the constructing thread.
 
-    `pod_cidrs` are those of the whole cluster. While it runs it answers there on ports 10256 (/healthz, /livez), 10249
+    `pod_cidrs` are those of the whole cluster. While it runs it answers on ports 10256 (/healthz, /livez), 10249
     (/metrics, from `registry`) and the health check node ports of Services; proxies of one process may share `serving`.
-    It is unhealthy when a change has waited for `health_timeout` seconds. With `acknowledge` it writes a Lease that
-    tells what is in the kernel. With `pod_locators` it finds out by PodLocators where endpoints are, and follows no
-    Node but its own (KEP-536, beta).
+    It is unhealthy if a change has waited for `health_timeout` seconds. With `acknowledge` it writes a Lease with the
+    revision in the kernel. With `pod_locators` it finds the nodes of endpoints by PodLocators, and watches only its own
+    Node (KEP-536, beta).
 
-    `stop` leaves the rules in the kernel, `cleanup` takes them away; a proxy that starts replaces what a former one
-    left, without a moment in between. Raises `OSError` where netlink is forbidden; errors of the kernel later on are
-    logged, kept in `last_error`, and answered by loading everything anew.
+    `stop` leaves the rules in the kernel, `cleanup` removes them; a new proxy replaces the rules of an earlier one
+    without a gap. Raises `OSError` where netlink is forbidden; later kernel errors are logged, kept in `last_error`,
+    and answered by reloading everything.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ServiceProxy:
         self._thread.start()
 
     def start(self) -> None:
-        """Begin to follow the API. Once. What exists already is queued first, so that two threads do not compete."""
+        """Begin to watch. Once. The initial state is queued first, so that two threads do not compete."""
         if self._own_serving is not None:
             self._own_serving.start()
         if self._acknowledgement is not None:
@@ -105,7 +105,7 @@ class ServiceProxy:
         self._begin.set()
 
     def stop(self) -> None:
-        """Follow it no longer, and answer no more; the rules stay as they are. Idempotent."""
+        """Stop watching and answering; the rules stay. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -119,20 +119,20 @@ class ServiceProxy:
         self._kernel.close()
 
     def cleanup(self) -> None:
-        """Take the rules away. Before `stop`, or instead of `start`."""
+        """Remove the rules. Before `stop`, or instead of `start`."""
         with self._lock:
             self._must_load = True
             self._kernel.delete()
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Its threads, which run from `start` to `stop`; a `Serving` that it shares has one of its own."""
+        """Its threads, which run from `start` to `stop`; not that of a shared `Serving`."""
         parts = (self._acknowledgement, self._own_serving)
         return (self._thread, *(each.thread for each in parts if each is not None))
 
     @property
     def running(self) -> bool:
-        """True until `stop`, unless it has ended through a fault of its own."""
+        """True until `stop`, unless the thread crashed."""
         return self._thread.is_alive()
 
     def synced(self) -> bool:
@@ -146,12 +146,12 @@ class ServiceProxy:
             return self._state.decisions()
 
     def explain(self, namespace: str, name: str) -> str:
-        """Explain to a person why this node treats a Service as it does."""
+        """Explain why this node treats a Service as it does."""
         with self._lock:
             return self._state.explain(namespace, name)
 
     def ruleset_text(self) -> str:
-        """The rules as nft text."""
+        """Return the rules as nft text."""
         with self._lock:
             return "".join(text(each) for each in self._kernel.rulesets())
 
@@ -226,7 +226,7 @@ class ServiceProxy:
                     self._fail(f"cannot read {_name(resource, obj)}", error)
 
     def _write(self) -> bool:
-        """Bring the kernel up to date, and what is told about it; whether that worked."""
+        """Update the kernel and the reports about it; returns whether that worked."""
         try:
             self._must_load = self._state.compute() or self._must_load
             while self._state.unreadable:
@@ -250,7 +250,7 @@ class ServiceProxy:
             self._acknowledgement.in_kernel()
 
     def _forget_later(self, now: float) -> None:
-        """Delete stale UDP connections that are due. A failure is no reason to load rules anew."""
+        """Delete stale UDP connections that are due. A failure does not reload the rules."""
         try:
             self._kernel.forget_later(now)
         except (KernelError, OSError) as error:

@@ -57,9 +57,9 @@ Endpoint = tuple[str, int]
 
 
 class Stale(NamedTuple):
-    """UDP connections to a service address that go to an endpoint to which they must not go any more.
+    """UDP connections to a service address that go to an endpoint that has left.
 
-    The service's own address and port as `endpoint` stand for connections that were never translated.
+    The service's own address and port as `endpoint` mean connections that were never translated.
     """
 
     service: ServiceAddress
@@ -67,13 +67,13 @@ class Stale(NamedTuple):
 
     @property
     def untranslated(self) -> bool:
-        """True if it stands for connections that were never translated."""
+        """True for connections that were never translated."""
         return self.endpoint == self.service[::2]
 
 
 @dataclass(frozen=True, slots=True)
 class Sticky:
-    """Endpoints with session affinity: a client keeps the one it got until it has been away for so many seconds."""
+    """Endpoints with session affinity: a client keeps its endpoint until it has been idle for `seconds`."""
 
     endpoints: tuple[Endpoint, ...]
     seconds: int
@@ -90,7 +90,7 @@ MapName = Literal["services", "external"]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The part of one service port in the ruleset of one IP family on one node."""
+    """The entries of one service port in the ruleset of one IP family on one node."""
 
     services: Mapping[ServiceAddress, RuleAction]
     external: Mapping[ServiceAddress, RuleAction]
@@ -118,7 +118,7 @@ class Ruleset:
 
 
 def render(port: ServicePort, decision: Decision, node: str, node_addresses: Sequence[str]) -> Entries:
-    """The entries of one service port on node `node`, whose own addresses of this family are `node_addresses`."""
+    """Return the entries of one service port on `node`, whose own addresses of this family are `node_addresses`."""
     services: dict[ServiceAddress, RuleAction] = {}
     external: dict[ServiceAddress, RuleAction] = {}
     action = _rule_action(decision.cluster_ip, port)
@@ -136,7 +136,7 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
 
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
-    """The addresses of the endpoints on this node that traffic may reach."""
+    """Return the addresses of the endpoints on this node that traffic may reach."""
     local = []
     seen: list[Action | None] = []
     for action in (decision.cluster_ip, decision.outside, decision.inside):
@@ -166,7 +166,7 @@ def _rule_action(action: Action, port: ServicePort) -> RuleAction:
 
 
 def mark(name: MapName, action: RuleAction) -> int:
-    """The mark that stands for an action in map `services` or `external`."""
+    """Return the mark of an action in map `services` or `external`."""
     match action:
         case "drop":
             return DROP
@@ -187,12 +187,11 @@ class Mark(NamedTuple):
 
     @classmethod
     def of(cls, mark: int) -> Mark:
-        """Take apart what `mark` put together."""
         return cls(mark & MOST_ENDPOINTS, mark & LOCAL_LIST, mark >> _AFFINITY_SHIFT)
 
 
 def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
-    """The endpoints to which an action forwards."""
+    """Return the endpoints to which an action forwards."""
     match action:
         case Sticky(endpoints):
             return endpoints
@@ -203,7 +202,7 @@ def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
 
 
 def identities(name: MapName, endpoints: Iterable[Endpoint]) -> list[int]:
-    """A number for each endpoint, the same on every node and after each restart; for session affinity.
+    """Return a number for each endpoint, the same on every node and after each restart; for session affinity.
 
     Two endpoints never get the same number.
     """
@@ -217,12 +216,12 @@ def identities(name: MapName, endpoints: Iterable[Endpoint]) -> list[int]:
 
 
 def first_index(name: MapName) -> int:
-    """The index of the first endpoint of a service address in map `endpoints`."""
+    """Return the index of the first endpoint of a service address in map `endpoints`."""
     return LOCAL_LIST if name == "external" else 0
 
 
 def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
-    """The marks of all actions that forward, and with `fixed` also those of drop and reject."""
+    """Return the marks of all actions that forward, and with `fixed` also those of drop and reject."""
     found = {mark("services", action) for action in ruleset.services.values()}
     found |= {mark("external", action) for action in ruleset.external.values()}
     return sorted(found | {DROP, REJECT} if fixed else found - {DROP, REJECT})
@@ -231,8 +230,8 @@ def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
 def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
     """Put the wanted endpoints into numbered slots, so that few slots change.
 
-    An endpoint keeps its slot; new ones fill free slots; the last endpoint moves into a hole that is left. So an
-    endpoint that comes or goes changes at most one slot and the count.
+    An endpoint keeps its slot; new ones fill free slots; the last endpoint moves into a remaining hole. So one endpoint
+    added or removed changes at most one slot and the count.
     """
     if isinstance(wanted, Sticky):
         slots = place(endpoints_of(current), wanted.endpoints)

@@ -1,6 +1,6 @@
 """The state of one node's proxy: Services, their slices, its own Node; and the tables that follow from it.
 
-Pure: it receives objects and computes tables. An event costs what its own Service costs.
+Pure: it receives objects and computes tables. An event costs only its own Service.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any, Final, Literal
 from reference.client import Object
 from reference.objects.topology_keys import Labels
 from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
-from reference.proxy.locator_labels import LocatorLabels
 from reference.proxy.node_labels import NONE as NO_LABELS
-from reference.proxy.node_labels import NodeLabels
+from reference.proxy.node_labels import LocatorLabels, NodeLabels
 from reference.proxy.objects import (
     UNREADABLE,
     Node,
@@ -57,9 +56,9 @@ class LocalEndpoints:
 
 @dataclass(slots=True)
 class _Service:
-    """A Service, what its slices hold, and which of its ports were decided. Slices may come first, without ports.
+    """A Service, its slices, and its decided ports. Slices may come first, without ports.
 
-    Decisions are not kept: they follow from the rest, and 100,000 endpoints in them would be one more copy of all.
+    Decisions are not kept: they follow from the rest, and would copy 100,000 endpoints once more.
     """
 
     ports: Mapping[Family, list[ServicePort]] = field(default_factory=dict)
@@ -73,9 +72,9 @@ class _Service:
 class State:
     """The objects that one node's proxy has seen, and its tables. Not thread-safe.
 
-    `unreadable` collects the Services whose slices could not be read; their rules stay as they were. `dropped` counts
-    the Services that have usable endpoints, but none for a policy Local here. `health_checks` collects the health check
-    node ports that are not as they were; None for one that is gone.
+    `unreadable` collects the Services whose slices could not be read; their rules stay. `dropped` counts the Services
+    that have usable endpoints, but none for a policy Local here. `health_checks` collects the changed health check node
+    ports; None for one that is gone.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class State:
         self._base_changed = False
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        """Take note of an object. Raises `KeyError`, `TypeError` or `ValueError` when it cannot be read."""
+        """Read an object. Raises `KeyError`, `TypeError` or `ValueError` if it is malformed."""
         match resource:
             case "endpointslices":
                 self._receive_slice(obj, deleted=deleted)
@@ -115,7 +114,7 @@ class State:
                 self._decide_anew(self._labels.receive_locator(obj, deleted=deleted))
 
     def compute(self) -> bool:
-        """Bring the tables up to date. True when what does not come from Services has changed: load all anew then."""
+        """Update the tables. Returns True if the base rules have changed: then reload everything."""
         for name in self._changed:
             service = self._services[name]
             try:
@@ -129,7 +128,7 @@ class State:
         return base_changed
 
     def ruleset(self, family: Family, pods: tuple[str, ...]) -> Ruleset:
-        """The rules of one IP family, as a value."""
+        """Return the rules of one IP family."""
         own = (*self._node.pod_cidrs, *(f"{each}/{32 if family == 'IPv4' else 128}" for each in self._node.addresses))
         return self.tables[family].ruleset(pods, tuple(each for each in own if family_of(each) == family))
 
@@ -142,7 +141,7 @@ class State:
         return found
 
     def explain(self, namespace: str, name: str) -> str:
-        """The decisions about one Service, in sentences."""
+        """Return the decisions about one Service, in sentences."""
         place = self._node.place
         lines = [f"node {place.node}, zone {place.zone or '(none)'}"]
         service = self._services.get((namespace, name))
@@ -184,7 +183,7 @@ class State:
             self._keyed[metadata["namespace"], metadata["name"]] = frozenset(keys)
 
     def _receive_node(self, obj: Object, *, deleted: bool) -> None:
-        """Follow the own Node. When it is deleted, the proxy goes on with what it knew, as kube-proxy does."""
+        """Follow the own Node. If it is deleted, the proxy keeps the last state, as kube-proxy does."""
         if self._behaviour.topology_keys:
             self._receive_labels(obj, deleted=deleted)
         if deleted or obj["metadata"]["name"] != self._node.place.node:
@@ -199,7 +198,7 @@ class State:
             self._base_changed = True
 
     def _receive_labels(self, node: Object, *, deleted: bool) -> None:
-        """Follow the labels of every Node: a Service is decided anew when one of its topology keys has changed."""
+        """Follow the labels of every Node: a Service is decided again if one of its topology keys changed."""
         if not (changed := self._labels.receive(node, deleted=deleted)):
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:
@@ -207,7 +206,7 @@ class State:
         self._decide_anew(changed)
 
     def _decide_anew(self, changed: AbstractSet[str]) -> None:
-        """Labels of these keys have changed on some node."""
+        """Decide the Services with these topology keys again."""
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:
@@ -240,7 +239,7 @@ class State:
             service.dropped = frozenset(dropped)
 
     def _check_health(self, name: Name, service: _Service) -> None:
-        """Count local ready endpoints for the health check node port, and say what has changed."""
+        """Count local ready endpoints for the health check node port, and record the changes."""
         before, node = service.checked, self._node.place.node
         ready: dict[Family, set[str]] = {family: set() for family in service.ports}
         for each in service.slices.values():

@@ -1,7 +1,7 @@
-"""The rules of one IP family on one node as they should be, and how they differ from those in the kernel.
+"""The wanted rules of one IP family on one node, and their differences from those in the kernel.
 
-Entries are put per owner (a service port). Changes are the difference between what was taken last and what is wanted
-now, so a burst of events costs what differs in the end.
+Entries belong to an owner (a service port). Changes are the difference between the last call of `take_changes` and now,
+so a burst of events costs only what differs in the end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class Table:
-    """The wanted content of the kernel's table of one IP family. Pure: it touches no kernel."""
+    """The wanted content of the kernel's table of one IP family. Pure."""
 
     def __init__(self, family: Family, place: Callable[[RuleAction | None, RuleAction], RuleAction] = place) -> None:
         self.family = family
@@ -86,11 +86,10 @@ class Table:
             self._count(entries.hairpin - before.hairpin, +1)
 
     def conflicts(self, owner: Hashable) -> list[ServiceAddress]:
-        """The service addresses that `owner` wants and another owner has."""
+        """Return the service addresses that `owner` wants and another owner has."""
         return [each for each in self._entries.get(owner, NOTHING).services if self._owner[each] != owner]
 
     def services(self) -> Iterable[ServiceAddress]:
-        """Return all service addresses."""
         return self._owner.keys()
 
     def endpoints(self, service: ServiceAddress) -> frozenset[Endpoint] | None:
@@ -101,9 +100,9 @@ class Table:
         return frozenset(each for action in actions for each in endpoints_of(action))
 
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        """Return the changes since the last call, in parts of about `most` elements.
+        """Return the changes since the last call, in independent parts of about `most` elements.
 
-        Parts do not depend on each other: all changes of one service address are in one part.
+        All changes of one service address are in one part.
         """
         if not self._touched and not self._touched_hairpin and not self._touched_ranges:
             return []
@@ -143,13 +142,12 @@ class Table:
                 changes.first_add.append(RangesElement(service, after))
 
     def forget_changes(self) -> None:
-        """Drop the changes noted so far: the whole table is about to be loaded."""
+        """Drop the recorded changes, before the whole table is loaded."""
         self._touched.clear()
         self._touched_hairpin.clear()
         self._touched_ranges.clear()
 
     def ruleset(self, pods: tuple[str, ...], own: tuple[str, ...]) -> Ruleset:
-        """The whole ruleset, as a value."""
         actions: dict[MapName, dict[ServiceAddress, RuleAction]] = {"services": {}, "external": {}}
         for (name, service), action in self._actions.items():
             actions[name][service] = action
@@ -214,7 +212,7 @@ _MAPS: tuple[MapName, ...] = ("services", "external")
 
 
 def actions(ruleset: Ruleset) -> list[tuple[MapName, ServiceAddress, RuleAction]]:
-    """The action of each service address, with the map that it is in."""
+    """Return the action of each service address, with the map that it is in."""
     found: list[tuple[MapName, ServiceAddress, RuleAction]] = []
     for name, services in zip(_MAPS, (ruleset.services, ruleset.external), strict=True):
         found += [(name, service, action) for service, action in services.items()]
@@ -222,7 +220,6 @@ def actions(ruleset: Ruleset) -> list[tuple[MapName, ServiceAddress, RuleAction]
 
 
 def elements(ruleset: Ruleset) -> Iterator[Element]:
-    """Yield all elements of a ruleset."""
     for name, service, action in actions(ruleset):
         yield from forwarding(name, service, action)
     for address in sorted(ruleset.hairpin):
@@ -233,7 +230,7 @@ def elements(ruleset: Ruleset) -> Iterator[Element]:
 
 
 def _stale(service: ServiceAddress, before: RuleAction | None, endpoints: frozenset[Endpoint] | None) -> list[Stale]:
-    """Connections to endpoints that left, or to a new service address: those were never translated."""
+    """Return connections to endpoints that left, or to a new service address: those were never translated."""
     if before is None and endpoints is not None:
         return [Stale(service, (service.address, service.port))]
     return [Stale(service, each) for each in endpoints_of(before) if each not in (endpoints or ())]

@@ -1,4 +1,4 @@
-"""HTTP by which components answer about their health and metrics, and histograms for metrics of hot paths."""
+"""The HTTP server for health and metrics of components, and histograms for metrics of hot paths."""
 
 from reference.serving.histogram import Histogram
 from reference.serving.http import Handler, Response, Serving, not_found, plain

@@ -1,7 +1,7 @@
-"""Histograms for metrics that are counted in a hot path and read once in a while.
+"""Histograms for metrics that are updated often and read rarely.
 
-To count is an addition in a list, without the locks and labelled children of a library; the buckets that Prometheus
-wants, each with all that is smaller, are made when somebody asks. One thread counts, any may read.
+An observation is an addition in a list, without the locks and labelled children of the library; the cumulative buckets
+of Prometheus are computed on collection. One thread observes, any may read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Histogram:
-    """The count of numbers up to each of `bounds`, which ascend, and of those above the last."""
+    """The count of numbers up to each of the ascending `bounds`, and of those above the last."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -25,19 +25,18 @@ class Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Both together; they have the same bounds."""
+        """Return the sum of two histograms with the same bounds."""
         both = Histogram(self._bounds)
         both._counts = [one + another for one, another in zip(self._counts, other._counts, strict=True)]
         both._sum = self._sum + other._sum
         return both
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Expose it in `family`, under these values of the family's labels."""
+        """Add it to `family`, under these label values."""
         buckets, below = [], 0
         for bound, count in zip((*self._bounds, None), list(self._counts), strict=True):
             below += count

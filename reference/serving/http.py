@@ -1,11 +1,11 @@
-"""Answers HTTP GET on listening sockets: health checks, metrics, health check node ports.
+"""An HTTP server for GET on any number of listening sockets: health checks, metrics, health check node ports.
 
-One daemon thread for any number of sockets, in whatever network namespaces they were made, and both may come and go
-while it runs: an embedded cluster has some twenty nodes with three ports each. The servers that libraries bring
-(`http.server`, `prometheus_client`'s) have one listener each and a thread with it.
+One daemon thread serves all sockets, in any network namespaces, and sockets may be added and removed while it runs: an
+embedded cluster has some twenty nodes with three ports each. `http.server` and `prometheus_client` use a thread for
+each listener.
 
-Each connection carries one request and is closed after the answer. Requests have no bodies. A handler runs in the
-thread, so it must not wait for anything.
+Each connection carries one request without body and is closed after the answer. A handler runs in the thread, so it
+must not block.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _log = logging.getLogger(__name__)
 
 
 def plain(code: int, body: str) -> Response:
-    """An answer in plain text."""
+    """Return an answer in plain text."""
     return code, {"Content-Type": "text/plain; charset=utf-8"}, body.encode()
 
 
 def not_found(path: str) -> Response:
-    """The answer to a path that does not exist."""
+    """Return the answer to a path that does not exist."""
     return plain(404, f"there is nothing at {path}\n")
 
 
@@ -59,11 +59,10 @@ class Serving:
         self.thread = threading.Thread(target=self._run, name="serving", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer. Once."""
         self.thread.start()
 
     def stop(self) -> None:
-        """Close all sockets and end the thread. Idempotent, also for one that was never started."""
+        """Close all sockets and end the thread. Idempotent, also without `start`."""
         if self._closed:
             return
         self._running = False
@@ -78,12 +77,12 @@ class Serving:
         os.close(self._bell)
 
     def listen(self, listener: socket.socket, handler: Handler) -> None:
-        """Answer on a listening socket from now on; `remove` or `stop` closes it."""
+        """Answer on a listening socket until `remove` or `stop`, which close it."""
         listener.setblocking(False)
         self._order(lambda: self._register(listener, lambda: self._accept(listener, handler)))
 
     def remove(self, listener: socket.socket) -> None:
-        """Close a listening socket: when this returns, its port is free. Nothing when it is closed already."""
+        """Close a listening socket: when this returns, its port is free. Does nothing if it is closed."""
         if listener.fileno() >= 0:
             self._order(lambda: self._drop(listener))
 
@@ -95,7 +94,7 @@ class Serving:
         self.stop()
 
     def _order(self, action: Callable[[], None]) -> None:
-        """Have the thread do something, and wait until it has."""
+        """Run an action in the thread, and wait for it."""
         if not self.thread.is_alive() or threading.current_thread() is self.thread:
             action()
             return
@@ -181,11 +180,11 @@ class _Connection:
 
     @property
     def asked(self) -> bool:
-        """True if the request is whole, and answered."""
+        """True if the request is complete, and answered."""
         return self._answer is not None
 
     def go_on(self) -> int:
-        """Read or write what goes without waiting; the events to wait for, 0 at the end. Raises `OSError`."""
+        """Read or write without blocking; returns the events to wait for, 0 at the end. Raises `OSError`."""
         if self._answer is None:
             data = self.sock.recv(MOST_HEAD_BYTES)
             self._head += data
@@ -202,7 +201,6 @@ class _Connection:
 
 
 def _answer(head: bytes, handler: Handler) -> bytes:
-    """The whole answer to a request's head."""
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     target, _, version = rest.partition(" ")
     if b"\r\n\r\n" not in head:

@@ -51,7 +51,7 @@ MODULES = (
     ),
     *(f"reference.apiserver.kinds.{name}" for name in ("service_validation", "service_update", "endpointslices")),
     *(f"reference.pod_locator.{name}" for name in ("location", "index", "controller")),
-    *(f"reference.dns.{name}" for name in ("selection", "records", "zone")),
+    *(f"reference.dns.{name}" for name in ("records", "zone")),
 )
 """What is drawn from, unless a run names others: pure cores and controllers."""
 

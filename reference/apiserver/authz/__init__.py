@@ -1,6 +1,5 @@
-"""Users and permissions, which real clusters have and no KEP mentions.
+"""Users and permissions. No KEP mentions them.
 
-Here so that a run's good manners on somebody's cluster, and its words when it is refused something, can be tested
-without one. Users have their rules from who adds them (`HttpServer.add_user`); roles, service accounts, quotas and Pod
-Security Standards are left to real clusters.
+With them the tests cover what a run does under restricted permissions, and its error texts, without a real cluster. The
+rules of a user come from `HttpServer.add_user`. There are no roles, service accounts, quotas or Pod Security Standards.
 """

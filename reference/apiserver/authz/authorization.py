@@ -1,6 +1,6 @@
 """Role-based access control by the rules of a user.
 
-As Kubernetes' RBAC authorizer: rules only add up, and none forbids anything.
+As in Kubernetes' RBAC, rules only add permissions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPEN_TO_ALL = (
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A verb, and what it is for: a resource, or (`path`) something else."""
+    """A verb, and its resource or non-resource URL (`path`)."""
 
     verb: str
     group: str = ""
@@ -48,12 +48,10 @@ class Attributes:
 
     @property
     def full_resource(self) -> str:
-        """Resource and subresource, as rules name them."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 def attributes_of(method: str, route: Route, *, watch: bool) -> Attributes:
-    """Return the attributes of a request for a resource."""
     verb = "watch" if watch else _VERBS.get((method, bool(route.name)), method.lower())
     resource = route.strategy.resource
     namespace = route.name if resource.plural == "namespaces" else route.namespace
@@ -62,13 +60,12 @@ def attributes_of(method: str, route: Route, *, watch: bool) -> Attributes:
 
 
 def check(user: User, wanted: Attributes) -> None:
-    """Raises `ApiError` (403) if the user may not do this."""
+    """Raise `ApiError` (403) if the user is not allowed to do this."""
     if not allows(user, wanted):
         raise forbidden(user, wanted)
 
 
 def allows(user: User, wanted: Attributes) -> bool:
-    """Return whether a user may do this."""
     return user is ADMIN or any(_covers(each, wanted) for each in (*user.rules, *_OPEN_TO_ALL))
 
 

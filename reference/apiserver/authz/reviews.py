@@ -1,4 +1,4 @@
-"""Reviews by which a client asks who it is and what it may do (`kubectl auth can-i`, `trafficdist doctor`)."""
+"""SelfSubjectReview and SelfSubjectAccessReview (`kubectl auth can-i`, `trafficdist doctor`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Review = Literal["SelfSubjectAccessReview", "SelfSubjectReview"]
 
 
 def review(asked: HttpRequest, user: User) -> Object | None:
-    """The answer to a POST of a review, None when the path is not one. Raises `ApiError` (400)."""
+    """Return the answer to the POST of a review; None for another path. Raises `ApiError` (400)."""
     answer = SERVED.get(asked.path)
     if answer is None:
         return None

@@ -1,7 +1,6 @@
 """Users by their bearer tokens.
 
-The server has one token for which everything is allowed. Further users exist so that refusals can be seen: one that may
-do what its rules say, a token that is not valid any more.
+The server has one admin token. Further users test refusals: one with limited rules, or an expired token.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from reference.client import Object
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name, and rules (RBAC's PolicyRules) that hold in the whole cluster."""
+    """A name, and RBAC PolicyRules that hold in the whole cluster."""
 
     name: str
     rules: tuple[Object, ...] = ()
@@ -26,7 +25,7 @@ class User:
 
     @property
     def info(self) -> Object:
-        """The user as reviews show it."""
+        """Return the user in the form of reviews."""
         return {"username": self.name, "groups": list(self.groups)}
 
 
@@ -41,7 +40,7 @@ class _Issued:
 
 
 class Users:
-    """All users; thread-safe. The one with the first `token` is the admin."""
+    """All users; thread-safe. `token` is the admin's."""
 
     def __init__(self, token: str) -> None:
         self._admin = f"Bearer {token}".encode()
@@ -49,19 +48,18 @@ class Users:
         self._issued: dict[str, _Issued] = {}
 
     def add(self, user: User, *, seconds: float = float("inf")) -> str:
-        """A new token for a user, valid for so long."""
+        """Return a new token for a user, valid for `seconds`."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._issued[token] = _Issued(user, time.monotonic() + seconds)
         return token
 
     def revoke(self, token: str) -> None:
-        """Let a token be valid no more."""
         with self._lock:
             self._issued.pop(token, None)
 
     def authenticate(self, authorization: str) -> User:
-        """Return the user that a request with this header is from. Raises `ApiError` (401)."""
+        """Return the user for this Authorization header. Raises `ApiError` (401)."""
         if hmac.compare_digest(authorization.encode(errors="surrogateescape"), self._admin):
             return ADMIN
         kind, _, token = authorization.partition(" ")

@@ -20,7 +20,7 @@ __all__ = ["Allocations", "Column", "FieldError", "Resource", "Strategy", "View"
 
 
 def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[Strategy, ...]:
-    """All kinds, for a cluster whose service address ranges have these families, the default one first."""
+    """Return the strategies of all kinds. `service_families`: the families of the Service CIDRs, the default first."""
     return (
         Namespaces(),
         Nodes(),

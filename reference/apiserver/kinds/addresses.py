@@ -1,4 +1,4 @@
-"""Syntax and sense of IP addresses in API objects."""
+"""Validation of IP addresses and CIDRs in API objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CIDR_EXAMPLES = "(e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 @functools.lru_cache(maxsize=65536)
 def parse(text: str) -> IP | None:
-    """The address, or None when it is none (or has a scope, or maps IPv4 into IPv6, which servers refuse)."""
+    """Return the address; None if invalid, scoped, or an IPv4-mapped IPv6 address, which API servers refuse."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -28,18 +28,17 @@ def parse(text: str) -> IP | None:
 
 @functools.lru_cache(maxsize=65536)
 def family_of(text: str) -> str | None:
-    """IPv4, IPv6, or None when the text is no address."""
+    """Return "IPv4" or "IPv6"; None for an invalid address."""
     address = parse(text)
     return None if address is None else f"IPv{address.version}"
 
 
 def validate_ip(text: str, path: str) -> list[FieldError]:
-    """Any address of either family."""
     return [] if parse(text) else [errors.invalid(path, text, f"must be a valid IP address, {_EXAMPLES}")]
 
 
 def validate_cidr(text: str, path: str) -> list[FieldError]:
-    """A prefix of either family; bits below the prefix are tolerated, as released."""
+    """Validate a prefix of either family; set host bits are accepted, as released."""
     try:
         ipaddress.ip_interface(text)
         valid = "/" in text
@@ -49,7 +48,7 @@ def validate_cidr(text: str, path: str) -> list[FieldError]:
 
 
 def validate_reachable(text: str, path: str) -> list[FieldError]:
-    """An address where an endpoint can be: not unspecified, loopback or link-local."""
+    """Refuse addresses where no endpoint can be: unspecified, loopback or link-local ones."""
     return [errors.invalid(path, text, said) for said in _unreachable(text)]
 
 

@@ -1,7 +1,7 @@
-"""The columns that `kubectl get` shows, and how their cells read.
+"""The columns of `kubectl get`, and the format of their cells.
 
-kubectl asks for a Table and prints what it gets, so a server decides what its users see; these are the columns, in
-order and wording, of the released server (pkg/printers/internalversion).
+kubectl prints the Table that the server returns. Columns, order and wording are those of the released server
+(pkg/printers/internalversion).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Cell = Callable[[Object], Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the Table that `kubectl get` shows; priority 1 is shown with `-o wide` only."""
+    """A column of the Table that `kubectl get` prints; priority 1 appears with `-o wide` only."""
 
     name: str
     type: Literal["string", "integer", "date"]
@@ -33,17 +33,16 @@ class Column:
 
 
 def text(name: str, description: str, cell: Cell, *, wide: bool = False) -> Column:
-    """A column of strings; `wide` ones are for `-o wide`."""
+    """Return a string column; a `wide` one appears with `-o wide` only."""
     return Column(name, "string", "", description, int(wide), cell)
 
 
 def number(name: str, description: str, cell: Cell) -> Column:
-    """A column of integers."""
     return Column(name, "integer", "", description, 0, cell)
 
 
 def listed(items: Iterable[str], *, limit: int | None = None) -> str:
-    """Items with commas, at most `limit` of them and then how many more; `<none>` for an empty list."""
+    """Join items with commas; beyond `limit` append the number of further ones. `<none>` for an empty list."""
     every = list(items)
     if not every:
         return NONE
@@ -53,12 +52,11 @@ def listed(items: Iterable[str], *, limit: int | None = None) -> str:
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """Labels as `key=value` with commas, by key."""
     return listed(f"{key}={pairs[key]}" for key in sorted(pairs))
 
 
 def age(timestamp: str | None, *, now: datetime | None = None) -> str:
-    """Return how long ago an RFC 3339 time was, as kubectl writes it: `5m`, `3d4h`; `<unknown>` without one."""
+    """Return the time since an RFC 3339 timestamp in kubectl's format: `5m`, `3d4h`; `<unknown>` if None."""
     if not timestamp:
         return UNKNOWN
     then = datetime.fromisoformat(timestamp)
@@ -66,7 +64,7 @@ def age(timestamp: str | None, *, now: datetime | None = None) -> str:
 
 
 def human_duration(seconds: int) -> str:
-    """Seconds as kubectl shortens them (apimachinery's HumanDuration): two units while the second one matters."""
+    """Format seconds like apimachinery's HumanDuration: two units while the second one matters."""
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)

@@ -1,7 +1,7 @@
-"""Conditions in a status, by the rules of meta/v1: KEP-4444 reports on trafficDistribution with them.
+"""Validation of status conditions by the rules of meta/v1. KEP-4444 reports on trafficDistribution with them.
 
-Released servers let Services have conditions without looking at them; a controller that writes malformed ones is found
-out here, as it would be with a kind whose conditions are validated (apimachinery's ValidateConditions).
+Released servers do not validate conditions of Services. Here a controller that writes malformed ones fails, as with
+kinds whose conditions are validated (apimachinery's ValidateConditions).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REASON_RULE = (
 
 
 def validate(conditions: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
-    """Return the errors of a list of conditions, which has one of each type."""
+    """Return the errors of a list of conditions; types must be unique."""
     found: list[FieldError] = []
     seen: set[str] = set()
     for index, each in enumerate(conditions):

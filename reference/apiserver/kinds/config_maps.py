@@ -1,4 +1,4 @@
-"""ConfigMaps, in which components look for their configuration."""
+"""ConfigMaps."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""EndpointSlices: what a controller says about the endpoints of a Service, and the hints on them."""
+"""EndpointSlices: endpoints of a Service and the hints on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Mapping
 from typing import Any
 
 from reference.apiserver.kinds import addresses, columns, errors, metadata, names, ports
@@ -46,7 +45,7 @@ _PORT: Shape = {"name": STRING, "protocol": STRING, "port": INTEGER, "appProtoco
 
 
 class EndpointSlices(Strategy):
-    """discovery.k8s.io/v1. The label that names the Service is not required."""
+    """discovery.k8s.io/v1. The service-name label is not required."""
 
     resource = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
     shape = of_object(addressType=STRING, endpoints=[_ENDPOINT], ports=[_PORT])
@@ -76,21 +75,18 @@ class EndpointSlices(Strategy):
         if (new.get("endpoints") or []) != (old.get("endpoints") or []):
             _drop_topology(new, old)
 
-    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
-        """`known` are endpoints that were found valid before, with the same address type."""
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
         kind = obj.get("addressType") or ""
         found = super().validate(obj, features)
         if not kind:
             found.append(errors.required("addressType"))
         elif kind not in ADDRESS_TYPES:
             found.append(errors.not_supported("addressType", kind, ADDRESS_TYPES))
-        return found + _validate_endpoints(obj.get("endpoints") or [], kind, known) + _validate_ports(obj, features)
+        return found + _validate_endpoints(obj.get("endpoints") or [], kind) + _validate_ports(obj, features)
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        same_kind = new.get("addressType") == old.get("addressType")
-        known = (old.get("endpoints") or []) if same_kind else []
-        found = metadata.validate_update(new, old) + self.validate(new, features, known=known)
-        if not same_kind:
+        found = super().validate_update(new, old, features)
+        if new.get("addressType") != old.get("addressType"):
             found.append(errors.invalid("addressType", new.get("addressType"), "field is immutable"))
         return found
 
@@ -103,9 +99,10 @@ class EndpointSlices(Strategy):
 
 
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
-    """Hints go when their gate is off and no endpoint of the stored slice has any.
+    """Drop hints when their gate is off and no endpoint of the stored slice has any.
 
-    Node hints alone do too, as released; after the text of KEP-3015 ("dropped from existing objects") they always go.
+    Released Kubernetes treats node hints alone in the same way. KEP-3015 ("dropped from existing objects") always drops
+    them.
     """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)
@@ -121,7 +118,7 @@ def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
 
 
 def _drop_topology(new: Object, old: Object) -> None:
-    """The free-form map of v1beta1 cannot be written through v1; a node name that stood only there is kept."""
+    """Drop v1beta1's topology map, which v1 cannot write; a node name that was only there is kept."""
     known = {(each.get("deprecatedTopology") or {}).get(HOSTNAME_LABEL) for each in old.get("endpoints") or []}
     for endpoint in new.get("endpoints") or []:
         node = endpoint.pop("deprecatedTopology", {}).get(HOSTNAME_LABEL)
@@ -129,18 +126,11 @@ def _drop_topology(new: Object, old: Object) -> None:
             endpoint["nodeName"] = node
 
 
-def _validate_endpoints(
-    endpoints: list[Mapping[str, Any]], kind: str, known: Sequence[Mapping[str, Any]]
-) -> list[FieldError]:
-    """An endpoint is judged by itself, and what is stored was found valid by this server, with the same features: so
-    one that equals the stored one in its place is not looked at again (3 for 19 us, ten endpoints). Only the topology
-    of v1beta1 was not: it stays while the endpoints do."""
+def _validate_endpoints(endpoints: list[Mapping[str, Any]], kind: str) -> list[FieldError]:
     if len(endpoints) > MAX_ENDPOINTS:
         return [errors.too_many("endpoints", len(endpoints), MAX_ENDPOINTS)]
     found: list[FieldError] = []
-    for index, (endpoint, before) in enumerate(zip_longest(endpoints, known[: len(endpoints)])):
-        if endpoint == before and "deprecatedTopology" not in endpoint:
-            continue
+    for index, endpoint in enumerate(endpoints):
         path = f"endpoints[{index}]"
         found += _validate_addresses(endpoint.get("addresses") or [], f"{path}.addresses", kind)
         if endpoint.get("nodeName") is not None:

@@ -1,6 +1,6 @@
-"""Errors of fields, in the words that Kubernetes uses.
+"""Field errors in the words of Kubernetes.
 
-Clients and people match on these texts and paths, so they are the released ones (apimachinery's field.Error).
+Clients match on these texts and paths, so they are those of apimachinery's field.Error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WITHOUT_VALUE = ("Required", "Forbidden", "TooLong")
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One refused field: its path (`spec.ports[0].port`), the offending value and what was wrong."""
+    """One invalid field: its path (`spec.ports[0].port`), the value and the reason."""
 
     type: ErrorType
     field: str
@@ -35,13 +35,13 @@ class FieldError:
 
     @property
     def message(self) -> str:
-        """The text without the path: `Unsupported value: "x": supported values: "Cluster", "Local"`."""
+        """Return the text without the path: `Unsupported value: "x": supported values: "Cluster", "Local"`."""
         label = _LABELS[self.type]
         body = label if self.type in _WITHOUT_VALUE else f"{label}: {_shown(self.value)}"
         return f"{body}: {self.detail}" if self.detail else body
 
     def as_cause(self) -> dict[str, str]:
-        """The entry for `details.causes` of a Status."""
+        """Return the entry for `details.causes` of a Status."""
         return {"reason": f"FieldValue{self.type}", "message": self.message, "field": self.field}
 
     def __str__(self) -> str:
@@ -49,37 +49,31 @@ class FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """A field without which the object means nothing."""
     return FieldError("Required", field, "", detail)
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
-    """A value of the wrong form or range."""
     return FieldError("Invalid", field, value, detail)
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """A value outside a closed list; the list is shown in the given order."""
+    """A value outside a closed list; the list keeps the given order."""
     return FieldError("NotSupported", field, value, "supported values: " + ", ".join(f'"{each}"' for each in supported))
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    """A value that must be unique and is not."""
     return FieldError("Duplicate", field, value)
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:
-    """More items than a list may hold."""
     return FieldError("TooMany", field, count, f"must have at most {limit} item{'' if limit == 1 else 's'}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """A field that may not be set together with the rest of the object."""
     return FieldError("Forbidden", field, "", detail)
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """More bytes than fit."""
     return FieldError("TooLong", field, "", f"may not be more than {limit} bytes")
 
 

@@ -1,6 +1,6 @@
-"""Events, in the shape of core v1 and in that of events.k8s.io/v1.
+"""Events, in the form of core/v1 and of events.k8s.io/v1.
 
-Both name the same stored objects; the newer group renamed most fields. The store keeps the core shape.
+Both name the same stored objects; events.k8s.io renamed most fields. The store keeps the core form.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _about(name: str) -> Callable[[Object], str]:
 
 
 class Events(Strategy):
-    """Events; `decode` takes either shape, by `apiVersion`."""
+    """Events; `decode` accepts both forms, by `apiVersion`."""
 
     resource = Resource("", "v1", "Event", "events", "event", ("ev",))
     shape = of_object(

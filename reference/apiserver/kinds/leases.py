@@ -1,4 +1,4 @@
-"""Leases, by which components elect a leader."""
+"""Leases, for leader election and proxy acknowledgements."""
 
 from __future__ import annotations
 

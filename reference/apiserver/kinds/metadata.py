@@ -1,4 +1,4 @@
-"""The rules for `metadata`, which every kind shares."""
+"""Validation of `metadata`, shared by all kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ MAX_ANNOTATION_BYTES = 256 * 1024
 
 
 def validate(obj: Object, *, namespaced: bool, valid_name: names.Rule) -> list[FieldError]:
-    """Return the errors of a new object's metadata."""
     meta = obj["metadata"]
     found = _validate_names(meta, valid_name)
     found += _validate_namespace(meta, namespaced=namespaced)
@@ -24,7 +23,6 @@ def validate(obj: Object, *, namespaced: bool, valid_name: names.Rule) -> list[F
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    """Return an error for each part of the metadata that an update may not change."""
     was, now = old["metadata"], new["metadata"]
     return [
         errors.invalid(f"metadata.{name}", now.get(name), "field is immutable")
@@ -34,7 +32,6 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
-    """Keys are qualified names, values label values."""
     found: list[FieldError] = []
     for key, value in labels.items():
         found += [errors.invalid(path, key, each) for each in names.qualified_name(key)]

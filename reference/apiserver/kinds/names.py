@@ -1,6 +1,6 @@
-"""Syntax rules for names, as functions from a text to the complaints about it.
+"""Rules for names: functions from a text to its errors.
 
-Kubernetes words each complaint with the rule, an example and the regular expression; clients show them as they are.
+Each error has the rule, an example and the regular expression, as in Kubernetes; clients show them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _regex(message: str, pattern: str, *examples: str) -> str:
 
 
 def _rule(doc: str, pattern: str, limit: int, message: str, *examples: str) -> Rule:
-    """A rule of a pattern and a length; the texts are made once, because slices have thousands of names."""
+    """Return a rule of a pattern and a length; texts are built once, because slices have thousands of names."""
     matches, complaint = re.compile(pattern).fullmatch, _regex(message, pattern, *examples)
 
     def check(text: str) -> list[str]:
@@ -86,7 +86,7 @@ _TWO_SLASHES = (
 
 
 def qualified_name(text: str) -> list[str]:
-    """A label or annotation key: a name of at most 63, with a DNS subdomain and a slash before it if wanted."""
+    """Validate a label or annotation key: a name of at most 63 characters, optionally with a DNS subdomain prefix."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         return [_TWO_SLASHES]
@@ -101,7 +101,7 @@ def qualified_name(text: str) -> list[str]:
 
 
 def port_name(text: str) -> list[str]:
-    """An IANA service name, as container ports and target ports carry: at most 15, with a letter in it."""
+    """Validate an IANA service name, for container ports and target ports: at most 15 characters, with a letter."""
     complaints = (
         (len(text) > 15, "must be no more than 15 characters"),
         (

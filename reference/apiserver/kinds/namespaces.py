@@ -1,4 +1,4 @@
-"""Namespaces. Their life ends in two steps, of which the store does the second."""
+"""Namespaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class Namespaces(Strategy):
-    """Namespaces; each carries its name as a label, so that selectors can find it."""
+    """Namespaces; each carries its name as a label, for selectors."""
 
     resource = Resource("", "v1", "Namespace", "namespaces", "namespace", ("ns",), namespaced=False, has_status=True)
     shape = of_object(

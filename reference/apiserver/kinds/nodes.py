@@ -1,11 +1,12 @@
-"""Nodes: their labels say in which zone they are, and everything in this project follows from that."""
+"""Nodes. Their labels name the zone."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from reference.apiserver.kinds import columns, errors, names, quantities
+from reference.apiserver.kinds import columns, errors, names
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import (
@@ -45,7 +46,7 @@ _STATUS: Shape = {
 
 
 class Nodes(Strategy):
-    """Nodes. A status may come with the creation, because that is how kubelets register."""
+    """Nodes. A kubelet registers its Node with a status, so creation accepts one."""
 
     resource = Resource("", "v1", "Node", "nodes", "node", ("no",), namespaced=False, has_status=True)
     shape = of_object(spec=_SPEC, status=_STATUS)
@@ -63,7 +64,7 @@ class Nodes(Strategy):
             status["allocatable"] = dict(status["capacity"])
 
     def prepare_for_create(self, obj: Object, features: Features) -> None:
-        """Nothing is dropped: nodes keep the status that they come with."""
+        """Keep the status."""
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj.get("spec") or {}
@@ -104,7 +105,7 @@ def _validate_status(status: Mapping[str, Any]) -> list[FieldError]:
             found.append(errors.duplicate(f"status.addresses[{index}]", dict(each)))
         seen.add(key)
     for name in ("capacity", "allocatable"):
-        found += quantities.validate(status.get(name) or {}, f"status.{name}")
+        found += _validate_quantities(status.get(name) or {}, f"status.{name}")
     return found
 
 
@@ -144,3 +145,18 @@ _TABLE = [
     columns.text("Kernel-Version", "Kernel.", _info("kernelVersion", columns.UNKNOWN), wide=True),
     columns.text("Container-Runtime", "Runtime.", _info("containerRuntimeVersion", columns.UNKNOWN), wide=True),
 ]
+
+
+_QUANTITY = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
+_SYNTAX = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def _validate_quantities(amounts: Mapping[str, Any], path: str) -> list[FieldError]:
+    found: list[FieldError] = []
+    for name, amount in amounts.items():
+        match = _QUANTITY.fullmatch(str(amount))
+        if match is None:
+            found.append(errors.invalid(f"{path}[{name}]", amount, _SYNTAX))
+        elif match[1] == "-" and float(match[2]):
+            found.append(errors.invalid(f"{path}[{name}]", amount, "must be greater than or equal to 0"))
+    return found

@@ -12,13 +12,12 @@ _FINAL = {"Succeeded", "Failed"}
 
 
 def ready(pod: Object) -> str:
-    """Ready containers of all: `1/2`."""
     count = sum(bool(each.get("ready")) for each in _statuses(pod))
     return f"{count}/{len(pod['spec'].get('containers') or [])}"
 
 
 def status(pod: Object) -> str:
-    """The phase, or what the containers are waiting for or ended with, or Terminating."""
+    """Return the phase, the reason why a container waits or ended, or Terminating."""
     state = pod.get("status", {})
     word = state.get("reason") or state.get("phase") or ""
     for each in reversed(_statuses(pod)):
@@ -31,7 +30,7 @@ def status(pod: Object) -> str:
 
 
 def restarts(pod: Object) -> str:
-    """Return how often containers were started again, and when last: `2 (5m ago)`."""
+    """Return the number of restarts and the age of the last: `2 (5m ago)`."""
     every = _statuses(pod)
     count = sum(int(each.get("restartCount", 0)) for each in every)
     ends = [((each.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for each in every]

@@ -1,4 +1,4 @@
-"""Validation of pods, where routing depends on it."""
+"""Validation of pods, of the fields that routing depends on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ Spec = Mapping[str, Any]
 
 
 def validate_spec(spec: Spec) -> list[FieldError]:
-    """Containers and their ports, the node, names and policies."""
     containers = spec.get("containers") or []
     found = [] if containers else [errors.required("spec.containers")]
     seen: set[str] = set()
@@ -41,7 +40,7 @@ def validate_spec(spec: Spec) -> list[FieldError]:
 
 
 def validate_spec_update(new: Spec, old: Spec) -> list[FieldError]:
-    """A pod's spec is fixed, but for a few fields and the images; a node is given once."""
+    """Refuse changes of a pod's spec, except a few fields and images; a node is assigned once."""
     found: list[FieldError] = []
     if old.get("nodeName") and new.get("nodeName") != old["nodeName"]:
         found.append(errors.forbidden("spec.nodeName", "pod updates may not change the node of a scheduled pod"))
@@ -56,7 +55,7 @@ def validate_spec_update(new: Spec, old: Spec) -> list[FieldError]:
 
 
 def validate_status(status: Mapping[str, Any]) -> list[FieldError]:
-    """The phase, and at most one address of each family."""
+    """Validate the phase, and that there is at most one address of each family."""
     found: list[FieldError] = []
     if status.get("phase") and status["phase"] not in PHASES:
         found.append(errors.not_supported("status.phase", status["phase"], PHASES))

@@ -1,8 +1,7 @@
-"""Pods, as far as routing depends on them: where they run, their addresses, ports and readiness.
+"""Pods: their node, addresses, ports and readiness.
 
-There is no scheduler and no kubelet here: the client that creates a pod may name its node, and the one that runs it
-writes its status. Of
-the many fields of a pod that say how its containers run, only those are checked that Services look at.
+There is no scheduler and no kubelet here. The client that creates a pod may set its node, and the client that runs it
+writes its status. Of the container fields only those that Services use are validated.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def _field(part: str, name: str, missing: str = "") -> Any:
 
 
 class Pods(Strategy):
-    """Pods; a deleted one stays for its termination grace period."""
+    """Pods; a deleted pod stays for its termination grace period."""
 
     resource = Resource("", "v1", "Pod", "pods", "pod", ("po",), has_status=True, categories=("all",))
     shape = of_object(spec=_SPEC, status=_STATUS)
@@ -180,7 +179,7 @@ def _default_container(container: Object, *, host_network: bool) -> None:
 
 
 def _pair_addresses(new: Object, old: Object) -> None:
-    """A client that changes only `podIP`, or only `podIPs`, changes both."""
+    """Let a client that changes only `podIP`, or only `podIPs`, change both."""
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         changed_one = one in new and new[one] != old.get(one)
         changed_many = many in new and new[many] != old.get(many)

@@ -1,4 +1,4 @@
-"""ServiceCIDRs: the ranges that cluster IPs come from. kube-proxy from 1.33 on watches them."""
+"""ServiceCIDRs: the ranges of cluster IPs. kube-proxy watches them since 1.33."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.features import Features
 
 
 class ServiceCIDRs(Strategy):
-    """networking.k8s.io/v1; the store allocates from its own ranges and shows them as one such object."""
+    """networking.k8s.io/v1. The server allocates from its own ranges and shows them as one such object."""
 
     resource = Resource(
         "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr", namespaced=False, has_status=True

@@ -1,7 +1,7 @@
 """Defaults of a Service.
 
-Two kinds of defaults: those that hold in every cluster (`apply`), and IP families, which depend on the address ranges
-of this one (`choose_families`). Addresses and ports themselves are handed out later, by the store.
+`apply` sets the defaults of every cluster. `choose_families` sets the IP families, which depend on the Service CIDRs.
+The registry allocates addresses and ports later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ AFFINITY_SECONDS = 10800
 
 
 def apply(service: Object) -> None:
-    """The defaults that hold in every cluster."""
     spec: Spec = service.setdefault("spec", {})
     _fill(spec, "type", "ClusterIP")
     _fill(spec, "sessionAffinity", "None")
@@ -46,11 +45,11 @@ def apply(service: Object) -> None:
 
 
 def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
-    """Set `ipFamilies` and `ipFamilyPolicy` as a cluster with service ranges of these families does.
+    """Set `ipFamilies` and `ipFamilyPolicy` as a cluster with Service CIDRs of these families does.
 
-    Families follow from the addresses that were asked for, then from the cluster's first range; a policy other than
-    SingleStack adds the second family where the cluster has one. A headless service without selector may have a family
-    that the cluster lacks, because its endpoints come from elsewhere.
+    Families follow from the requested addresses, then from the first Service CIDR; a policy other than SingleStack adds
+    the second family if the cluster has one. A headless Service without selector may have a family that the cluster
+    lacks, because its endpoints come from elsewhere.
     """
     if not needs_cluster_ip(spec):
         return
@@ -69,7 +68,7 @@ def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
 
 
 def set_cluster_ips(spec: Spec) -> None:
-    """On create, make a list of the one address in `clusterIP`."""
+    """On create, set `clusterIPs` from `clusterIP`."""
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
 

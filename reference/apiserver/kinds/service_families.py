@@ -1,6 +1,6 @@
-"""Checks `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` of a Service against each other and the cluster.
+"""Validation of `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` against each other and the cluster.
 
-They say the same thing in three ways, which grew over the releases, so most rules are about contradictions.
+These fields overlap, so most rules are about contradictions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reference.apiserver.kinds.service_fields import (
 
 
 def validate_families(spec: Spec, cluster: Sequence[str]) -> list[FieldError]:
-    """The rules for a spec whose families were chosen, in a cluster with service ranges of these families."""
+    """Validate a spec with its families chosen, in a cluster with Service CIDRs of these families."""
     if not needs_cluster_ip(spec):
         return []
     found = _validate_one_and_many(spec) + _validate_values(spec)

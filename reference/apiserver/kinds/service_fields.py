@@ -1,4 +1,4 @@
-"""Questions that the rules of Services ask of a spec, each answered in one place."""
+"""Questions about a Service's spec, each answered in one place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRAFFIC_POLICIES = ("Cluster", "Local")
 
 
 def spec_of(service: Object) -> Spec:
-    """The spec, which is made when it is missing."""
+    """Return the spec; create it if missing."""
     spec: Spec = service.setdefault("spec", {})
     return spec
 
@@ -29,32 +29,30 @@ def needs_cluster_ip(spec: Mapping[str, Any]) -> bool:
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
-    """Return whether the service asks for no virtual address."""
+    """Return whether `clusterIP` is None."""
     return needs_cluster_ip(spec) and (spec.get("clusterIPs") or [spec.get("clusterIP")])[0] == HEADLESS
 
 
 def may_have_node_ports(spec: Mapping[str, Any]) -> bool:
-    """Return whether a port may name a node port."""
     return spec.get("type") in {"NodePort", "LoadBalancer"}
 
 
 def wants_node_ports(spec: Mapping[str, Any]) -> bool:
-    """Return whether ports that name none are given one."""
+    """Return whether ports without a node port get one."""
     if spec.get("type") == "LoadBalancer":
         return spec.get("allocateLoadBalancerNodePorts") is not False
     return spec.get("type") == "NodePort"
 
 
 def externally_accessible(spec: Mapping[str, Any]) -> bool:
-    """Return whether traffic from outside can reach it: by type, or through external IPs of a ClusterIP service."""
+    """Return whether external traffic can reach it: by type, or through external IPs of a ClusterIP Service."""
     return may_have_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def needs_health_check(spec: Mapping[str, Any]) -> bool:
-    """Return whether load balancers ask each node if it has an endpoint."""
+    """Return whether load balancers check each node for endpoints."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def family_policy(spec: Mapping[str, Any]) -> str:
-    """The policy that holds, also when none is set."""
     return spec.get("ipFamilyPolicy") or "SingleStack"

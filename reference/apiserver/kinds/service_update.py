@@ -1,8 +1,8 @@
-"""Updates of a Service: the fields that they keep, release, and must not change.
+"""Updates of a Service: which fields are kept, released, or immutable.
 
-Clients write Services back with fields missing that the server had filled in, and change the type without touching the
-fields that no longer fit. So allocated values that were left out are kept while the type still needs them, and values
-that the author did not touch are released when it does not.
+Clients send Services back without fields that the server had set, and change the type without touching fields that no
+longer fit. So omitted allocated values are kept while the type needs them, and unchanged values are released when the
+type no longer does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNCHANGED = "may not change once set"
 
 
 def keep_allocated(new: Spec, old: Spec) -> None:
-    """Fill in what the server had handed out and the client left out."""
+    """Fill in allocated values that the client left out."""
     if needs_cluster_ip(old) and needs_cluster_ip(new):
         _keep_cluster_ips(new, old)
     if wants_node_ports(old) and wants_node_ports(new):
@@ -36,7 +36,7 @@ def keep_allocated(new: Spec, old: Spec) -> None:
 
 
 def release_unneeded(new: Spec, old: Spec) -> None:
-    """Take out what the new type cannot have, if the author left it as it was."""
+    """Remove fields that the new type cannot have, if the client left them unchanged."""
     releases: tuple[tuple[Callable[[Spec], bool], tuple[str, ...]], ...] = (
         (needs_health_check, ("healthCheckNodePort",)),
         (lambda spec: spec.get("type") == "LoadBalancer", ("allocateLoadBalancerNodePorts", "loadBalancerClass")),
@@ -56,7 +56,7 @@ def release_unneeded(new: Spec, old: Spec) -> None:
 
 
 def drop_second_family(new: Spec, old: Spec) -> None:
-    """Drop the second address and family of a service that becomes SingleStack, so that clients need not."""
+    """Drop the second address and family of a Service that becomes SingleStack, so that clients need not."""
     if old.get("ipFamilyPolicy") not in {"PreferDualStack", "RequireDualStack"}:
         return
     if new.get("ipFamilyPolicy") == "SingleStack":
@@ -66,7 +66,7 @@ def drop_second_family(new: Spec, old: Spec) -> None:
 
 
 def validate(new: Spec, old: Spec) -> list[FieldError]:
-    """Return an error for each forbidden change: of addresses and families other than the second, and the like."""
+    """Return an error for each forbidden change, for example of the first address or family."""
     found: list[FieldError] = []
     if needs_cluster_ip(new) and needs_cluster_ip(old) and not (is_headless(new) and is_headless(old)):
         found += _validate_list(new, old, "clusterIPs", "clusterIP")

@@ -1,6 +1,6 @@
 """Validation of Services, in the order and words of the released server.
 
-The checks run before addresses and ports are handed out, so that they say nothing of values that are still missing.
+It runs before addresses and ports are allocated, so it does not report values that are still missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 
 
 def validate(service: Object, features: Features, cluster_families: Sequence[str]) -> list[FieldError]:
-    """Return the errors of the annotations and the spec, for a cluster with service ranges of these families."""
     spec: Spec = service.get("spec") or {}
     annotations = service["metadata"].get("annotations") or {}
     return [
@@ -54,13 +53,12 @@ def validate(service: Object, features: Features, cluster_families: Sequence[str
 
 
 def validate_status(service: Object) -> list[FieldError]:
-    """Conditions, and ingress addresses of the load balancer."""
     status = service.get("status") or {}
     return _validate_ingress(service) + conditions.validate(status.get("conditions") or [], "status.conditions")
 
 
 def _validate_ingress(service: Object) -> list[FieldError]:
-    """An IP or a name, each of its syntax, and only for Services of type LoadBalancer."""
+    """Validate IPs and hostnames; only Services of type LoadBalancer may have any."""
     path = "status.loadBalancer.ingress"
     found: list[FieldError] = []
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or []
@@ -253,7 +251,7 @@ def _validate_internal_policy(spec: Spec, features: Features) -> list[FieldError
 
 
 def _validate_traffic_distribution(spec: Spec, features: Features) -> list[FieldError]:
-    """KEP-4444 has values of others too, a domain and a name; Kubernetes, as released, refuses them."""
+    """Accept also `<domain>/<name>` values under KEP-4444; released Kubernetes refuses them."""
     value, path = spec.get("trafficDistribution"), "spec.trafficDistribution"
     if features.follows == "kep" and value and "/" in value:
         said = "must be of the form <domain>/<name>, when it is not one of the standard values"

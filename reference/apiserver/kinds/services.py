@@ -1,4 +1,4 @@
-"""Services: the kind that this project is about."""
+"""Services."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from reference.apiserver.kinds import (
     versioned_fields,
 )
 from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.conditions import CONDITION
 from reference.apiserver.kinds.service_fields import (
     Spec,
     is_headless,
@@ -24,7 +25,17 @@ from reference.apiserver.kinds.service_fields import (
     spec_of,
     wants_node_ports,
 )
-from reference.apiserver.kinds.service_shape import SERVICE
+from reference.apiserver.kinds.shapes import (
+    ANY,
+    BOOLEAN,
+    INT_OR_STRING,
+    INTEGER,
+    OTHERS,
+    STRING,
+    STRING_MAP,
+    Shape,
+    of_object,
+)
 from reference.apiserver.kinds.strategy import NEWEST, Allocations, Resource, Strategy
 from reference.client import Object
 from reference.features import Features
@@ -33,11 +44,50 @@ _DISTRIBUTION = "spec.trafficDistribution"
 _GATED = tuple(field for field in versioned_fields.fields_of("Service") if field.gate)
 
 
+_PORT: Shape = {
+    "name": STRING,
+    "protocol": STRING,
+    "appProtocol": STRING,
+    "port": INTEGER,
+    "targetPort": INT_OR_STRING,
+    "nodePort": INTEGER,
+}
+
+_SPEC: Shape = {
+    "type": STRING,
+    "selector": STRING_MAP,
+    "ports": [_PORT],
+    "clusterIP": STRING,
+    "clusterIPs": [STRING],
+    "ipFamilies": [STRING],
+    "ipFamilyPolicy": STRING,
+    "externalIPs": [STRING],
+    "externalName": STRING,
+    "externalTrafficPolicy": STRING,
+    "internalTrafficPolicy": STRING,
+    "healthCheckNodePort": INTEGER,
+    "loadBalancerIP": STRING,
+    "loadBalancerClass": STRING,
+    "loadBalancerSourceRanges": [STRING],
+    "allocateLoadBalancerNodePorts": BOOLEAN,
+    "publishNotReadyAddresses": BOOLEAN,
+    "sessionAffinity": STRING,
+    "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": INTEGER}},
+    "topologyKeys": [STRING],
+    "trafficDistribution": STRING,
+}
+
+_STATUS: Shape = {
+    "loadBalancer": {"ingress": [{"ip": STRING, "hostname": STRING, "ipMode": STRING, OTHERS: ANY}]},
+    "conditions": [CONDITION],
+}
+
+
 class Services(Strategy):
-    """Services of a cluster whose service ranges have `families`, the first being the default."""
+    """Services of a cluster whose Service CIDRs have `families`, the default first."""
 
     resource = Resource("", "v1", "Service", "services", "service", ("svc",), has_status=True, categories=("all",))
-    shape = SERVICE
+    shape = of_object(spec=_SPEC, status=_STATUS)
     selectable_fields: ClassVar = {
         "spec.clusterIP": lambda obj: obj["spec"].get("clusterIP", ""),
         "spec.type": lambda obj: obj["spec"].get("type", ""),
@@ -102,7 +152,7 @@ class Services(Strategy):
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
-    """Drop a field whose gate is off, unless the stored object uses it; and always one that does not exist."""
+    """Drop a field whose gate is off, unless the stored object uses it; always drop one that does not exist."""
     for field in _GATED:
         name = field.path[-1]
         in_use = field.exists(features.version, features.asked_for) and bool(old.get(name))
@@ -113,14 +163,14 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
     """Return whether a trafficDistribution that was stored while its gate was on stays.
 
-    KEP-3015 says that the feature can be disabled again; Kubernetes, as released, then refuses any other change too.
+    KEP-3015 allows disabling the feature. Released Kubernetes then refuses any other change of the Service too.
     """
     was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
     return features.follows == "kep" and was == now
 
 
 def _families_settled(spec: Spec, old: Spec) -> bool:
-    """Return whether nothing asks for other families; old services do not change when there is a second range."""
+    """Return whether the families are unchanged; a second Service CIDR does not change old Services."""
     fields = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
     return all(spec.get(name) == old.get(name) for name in fields)
 

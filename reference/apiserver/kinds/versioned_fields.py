@@ -1,7 +1,7 @@
-"""The fields that came and went with releases: one table for shapes, gates, stored objects and OpenAPI documents.
+"""The fields that releases added and removed: one table for shapes, gates, stored objects and OpenAPI documents.
 
-Only fields of the behaviour that this project is about are in it. A release does not have the fields of others: it
-drops them from what is written, leaves them out of what it serves, and does not describe them.
+It has only fields that this project tests. A release without a field drops it from writes, does not serve it, and does
+not describe it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that exists from Kubernetes 1.`since` on and is gone in 1.`until`, and the gate that it is behind.
+    """A field that exists from Kubernetes 1.`since` until before 1.`until`, and its feature gate.
 
-    Where its gate is asked for in a release that does not have it any more, the field is there again. `older` is the
-    gate of an earlier text that has the same field.
+    A gate that is set in a release without it brings the field back. `older` is the gate of an earlier KEP text with
+    the same field.
     """
 
     kind: str
@@ -35,11 +35,10 @@ class Field:
     older: str = ""
 
     def exists(self, version: Version, asked_for: AbstractSet[str] = frozenset()) -> bool:
-        """Return whether the types of this release have the field, whatever its gate; `asked_for` as in `Features`."""
+        """Return whether this release has the field, whatever its gate; `asked_for` as in `Features`."""
         return self.since <= version[1] < self.until or not asked_for.isdisjoint((self.gate, self.older))
 
     def enabled(self, features: Features) -> bool:
-        """Return whether the field exists, and its gate is on if it has one."""
         exists = self.exists(features.version, features.asked_for)
         return exists and (not self.gate or any(features.enabled(each) for each in (self.gate, self.older) if each))
 
@@ -64,20 +63,19 @@ FIELDS = (
 
 @functools.cache
 def fields_of(kind: str) -> tuple[Field, ...]:
-    """The fields of a kind that came or went."""
     return tuple(each for each in FIELDS if each.kind == kind)
 
 
 @functools.cache
 def absent(kind: str, version: Version, asked_for: AbstractSet[str] = frozenset()) -> tuple[Path, ...]:
-    """The fields of a kind that this release does not have, the outer ones first."""
+    """Return the fields of a kind that this release does not have, the outer ones first."""
     return tuple(sorted((each.path for each in fields_of(kind) if not each.exists(version, asked_for)), key=len))
 
 
 def without(value: T, paths: tuple[Path, ...]) -> T:
-    """An object (or a shape, which is nested in the same way) without some fields.
+    """Return an object (or a shape, which has the same nesting) without some fields.
 
-    It is the value itself when it has none of them, else a copy of what leads to them and nothing more.
+    Returns the value itself if it has none of them, else a copy of only the parts that lead to them.
     """
     for path in paths:
         value = _without(value, path)

@@ -1,4 +1,5 @@
-"""The subresources of pods by which clients outside get inside: `proxy` to a pod, the others to its node's kubelet.
+"""The subresources of pods that connect to them: `proxy` to the pod, the others to its node's kubelet.
 
-No KEP mentions them; a run through the API (`--backend kubeconfig`) asks its client pods by `proxy` or `portforward`.
+No KEP mentions them. A run through the API (`--backend kubeconfig`) reaches its client pods by `proxy` or
+`portforward`.
 """

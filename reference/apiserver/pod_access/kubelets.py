@@ -1,7 +1,7 @@
-"""Requests that go on to the kubelet of a pod's node: the subresources `log`, `exec` and `portforward` of pods.
+"""The subresources `log`, `exec` and `portforward` of pods, forwarded to the kubelet of the pod's node.
 
-Logs are asked for by HTTP. The other two are upgrades of a connection, to a WebSocket or to SPDY: of them nothing is
-understood here, and bytes are carried both ways until one side ends.
+Logs are plain HTTP. The other two upgrade the connection; the server does not interpret the stream, and copies bytes
+both ways until one side ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotF
 
 @dataclass(frozen=True, slots=True)
 class Kubelet:
-    """Where the kubelet of a node listens, and the path and query there."""
+    """The address of a node's kubelet, and the path and query there."""
 
     address: str
     port: int
@@ -48,17 +48,15 @@ class Kubelet:
 
     @property
     def host(self) -> str:
-        """Address and port as URLs have them."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
     @property
     def target(self) -> str:
-        """Path and query."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
 class Kubelets:
-    """Passes requests on to kubelets; belongs to one event loop. `open_socket` and `tls` may be given later."""
+    """Forwards requests to kubelets; belongs to one event loop. `open_socket` and `tls` may be set later."""
 
     def __init__(self, registry: Registry, open_socket: OpenSocket | None, tls: ssl.SSLContext | None) -> None:
         self.open_socket = open_socket
@@ -87,7 +85,6 @@ class Kubelets:
             self._running.discard(task)
 
     async def close(self) -> None:
-        """End all connections to kubelets."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -186,7 +183,7 @@ class Kubelets:
 async def _carry(
     request: web.BaseRequest, headers: Mapping[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> web.StreamResponse:
-    """Switch protocols as the kubelet did, and carry bytes until one side ends."""
+    """Switch protocols as the kubelet did, and copy bytes until one side ends."""
     if request.transport is None:
         raise ConnectionResetError("the client has gone")
     client = asyncio.StreamReader()
@@ -223,7 +220,7 @@ async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse)
 
 
 class _Feeder:
-    """What comes goes to a reader, which holds the client back when there is too much."""
+    """Feeds received data to a reader, which holds the client back when there is too much."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -237,7 +234,7 @@ class _Feeder:
 
 
 def _head(request: web.BaseRequest, kubelet: Kubelet) -> bytes:
-    """Return the head of the same request to a kubelet; who asks is no concern of a kubelet's."""
+    """Return the head of the same request for a kubelet, without the client's credentials."""
     names = [name for name in request.headers if name in _UPGRADES or name.lower().startswith("sec-websocket-")]
     fields = [("Host", kubelet.host), ("Connection", "Upgrade"), ("Content-Length", "0")]
     fields += [(name, value) for name in dict.fromkeys(names) for value in request.headers.getall(name)]
@@ -246,14 +243,13 @@ def _head(request: web.BaseRequest, kubelet: Kubelet) -> bytes:
 
 
 def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
-    """Return the status code and the header fields of an answer, with names in small letters."""
     first, *lines = head.decode("latin-1").strip().split("\r\n")
     fields = (line.partition(":") for line in lines)
     return int(first.split(" ")[1]), {name.lower(): value.strip() for name, _, value in fields}
 
 
 def _container(request: web.BaseRequest, pod: Object) -> str:
-    """Return the name of the container that is asked for. Raises `ApiError` (400)."""
+    """Return the name of the requested container. Raises `ApiError` (400)."""
     names = [str(each["name"]) for each in pod["spec"]["containers"]]
     others = [str(each["name"]) for each in pod["spec"].get("initContainers") or ()]
     name, of = request.query.get("container", ""), pod["metadata"]["name"]
@@ -268,7 +264,7 @@ def _container(request: web.BaseRequest, pod: Object) -> str:
 
 
 def _exec_query(request: web.BaseRequest) -> list[tuple[str, str]]:
-    """Return the query of a request for a program, as kubelets have it."""
+    """Return the query of an exec request in the kubelet's form."""
     query = request.query
     named = {
         "input": query.get("stdin", ""),
@@ -281,7 +277,7 @@ def _exec_query(request: web.BaseRequest) -> list[tuple[str, str]]:
 
 
 def _log_query(query: Mapping[str, str], asked: Wanted) -> list[tuple[str, str]]:
-    """Return the query for a kubelet. Raises `ApiError`: 400, 422."""
+    """Return the query of a log request in the kubelet's form. Raises `ApiError`: 400, 422."""
     truths = {
         "follow": query.get("follow", ""),
         "previous": query.get("previous", ""),
@@ -307,7 +303,7 @@ def _log_query(query: Mapping[str, str], asked: Wanted) -> list[tuple[str, str]]
 
 
 def _too_small(name: str, text: str, least: int) -> str:
-    """Return what is wrong with a number, "" for nothing. Raises `ApiError` (400)."""
+    """Return the error of a number; "" if valid. Raises `ApiError` (400)."""
     try:
         number = int(text)
     except ValueError as error:
@@ -324,7 +320,6 @@ def _require_time(text: str) -> None:
 
 
 def _listens(node: Object) -> tuple[str, int]:
-    """Return the address and port of a node's kubelet. Raises `ApiError` (500)."""
     reported = node.get("status") or {}
     inside = (str(each["address"]) for each in reported.get("addresses") or () if each["type"] == "InternalIP")
     if (address := next(inside, None)) is None:
@@ -334,7 +329,7 @@ def _listens(node: Object) -> tuple[str, int]:
 
 
 def _refusal(code: int, text: str) -> ApiError:
-    """Return a kubelet's refusal as the API server's."""
+    """Return a kubelet's error as the API server's."""
     return status.failure(code, _REASONS.get(code, "InternalError"), text.strip())
 
 

@@ -1,7 +1,7 @@
-"""The pod that a request goes on to, and its address for the subresource `proxy`.
+"""The pod that a request is forwarded to, and its address for the subresource `proxy`.
 
-Pods live in another network than the API server, so whoever runs the cluster gives it a way to make sockets there. The
-rules and the words of refusals are those of Kubernetes' registry of pods.
+Pods are in another network than the API server, so the caller gives it a function that makes sockets there. Rules and
+error texts are those of Kubernetes' registry of pods.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Wanted:
     path: str
 
     def attributes(self, method: str, version: tuple[int, int]) -> list[Attributes]:
-        """Return the attributes that a user must be allowed, all of them."""
+        """Return the attributes that the user needs permission for, all of them."""
         verbs = [_VERBS.get(method, method.lower())]
         if self.subresource in _CREATED and verbs == ["get"] and version >= _CREATE_SINCE:
             verbs.append("create")
         return [Attributes(verb, "", "pods", self.subresource, self.namespace, self.identifier) for verb in verbs]
 
     def split(self) -> tuple[str, str, str]:
-        """Scheme, name and port. Raises `ApiError` (400)."""
+        """Return scheme, name and port. Raises `ApiError` (400)."""
         parts = self.identifier.split(":")
         scheme, name, port = parts if len(parts) == 3 else ("", *parts, "")[:3]
         if len(parts) > 3 or not name or scheme not in _SCHEMES:
@@ -54,20 +54,17 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The address of a pod's server."""
-
     scheme: str
     address: str
     port: int
 
     @property
     def host(self) -> str:
-        """Address and port as URLs have them."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
 def wanted(path: str) -> Wanted | None:
-    """Return the pod and path that a path of the API names, None if it names none."""
+    """Return the pod and path in an API path; None if it has none."""
     found = _PATH.fullmatch(path) if "/pods/" in path else None
     if found is None:
         return None
@@ -89,7 +86,7 @@ def locate(registry: Registry, asked: Wanted) -> Location:
 
 
 def unreached(why: str) -> ApiError:
-    """503: a pod that is there and was not reached."""
+    """503: the pod exists and was not reached."""
     return status.failure(503, "ServiceUnavailable", f"error trying to reach service: {why}")
 
 
@@ -100,7 +97,7 @@ NO_WAY = "this API server was given no way into the network of pods"
 
 
 def _allowed(address: str) -> bool:
-    """Return whether a pod may have this address: not one of the machine of the API server."""
+    """Return whether a pod may have this address: not one of the API server's own machine."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

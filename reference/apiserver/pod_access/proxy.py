@@ -1,9 +1,8 @@
-"""Requests that go on to a server in a pod: the subresource `proxy`, by which a client outside of a cluster gets in.
+"""The subresource `proxy` of pods: requests that are forwarded to a server in a pod.
 
-Method, query, body and headers go there, and whatever comes back goes to the client as it comes, in pieces, for as
-long as both stay; nothing waits for it but the two. Not done of what Kubernetes does: links in HTML are left as they
-are, and a connection cannot be upgraded. Each request has a connection of its own: pods come and go here, with their
-addresses, and one that is gone does not say so on a connection that was kept.
+Method, query, body and headers are forwarded, and the answer is streamed back. Not implemented: rewriting links in
+HTML, and upgrades. Each request has its own connection: pods come and go together with their addresses, and a kept
+connection does not show that its pod is gone.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _UNESCAPED = "/~!$&'()*+,;=:@"
 
 
 class PodProxy:
-    """Passes requests on to pods; belongs to one event loop. `open_socket` may be given later."""
+    """Forwards requests to pods; belongs to one event loop. `open_socket` may be set later."""
 
     def __init__(self, registry: Registry, open_socket: OpenSocket | None) -> None:
         self.open_socket = open_socket
@@ -57,7 +56,6 @@ class PodProxy:
             return await _send_back(request, answer)
 
     async def close(self) -> None:
-        """End all connections to pods."""
         if self._session is not None:
             await self._session.close()
 
@@ -132,7 +130,7 @@ def _end_to_end(headers: CIMultiDictProxy[str], left_out: frozenset[str]) -> CIM
 
 
 def _refusal(error: Exception, location: Location) -> ApiError:
-    """Return the error for a pod that did not answer, in Go's words, which people know."""
+    """Return the error for a pod that did not answer, in Go's words."""
     if isinstance(error, aiohttp.ConnectionTimeoutError | TimeoutError):
         return unreached(f"dial tcp {location.host}: i/o timeout")
     if isinstance(error, aiohttp.ServerDisconnectedError):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.dns.selection import select
+from reference.dns.records import select
 from reference.objects.topology_keys import Labels
 
 

@@ -17,7 +17,7 @@ from reference.pod_locator import PodLocatorController
 from reference.pod_locator.location import location
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Behaviour
-from reference.proxy.locator_labels import LocatorLabels
+from reference.proxy.node_labels import LocatorLabels
 from reference.proxy.state import State
 
 FEATURES = Features(gates={"ServiceTopology": True})
