@@ -16,7 +16,7 @@ from typing import Any
 from mutants.clients import Sink, Wrapped, controller_hearing, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
-from mutants.plans import Nodes, rewritten, without
+from mutants.wrong_plans import Nodes, rewritten, without
 from reference.client import Client, Event, Key, Object, Subscription, key_of
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import Allocation, allocate, rules

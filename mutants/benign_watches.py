@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from mutants.late_watches import LateClient, Lateness
+from mutants.delayed_watches import LateClient, Lateness
 from mutants.mutant import Mutant
 from reference.client import Client, Event
 from reference.endpointslice import EndpointSliceController

@@ -10,7 +10,7 @@ from typing import Any
 from harness.model.manifests import has_condition
 from mutants.clients import controller_hearing, rewriting
 from mutants.mutant import NO_ANSWER, Mutant
-from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
+from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
 from reference.client import Event, Key, Object, key_of
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY

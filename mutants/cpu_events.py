@@ -8,7 +8,7 @@ from typing import Any
 
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
-from mutants.plans import PlanFaults
+from mutants.wrong_plans import PlanFaults
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import CpuHeuristic, NoHints

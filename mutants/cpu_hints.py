@@ -9,7 +9,7 @@ from typing import Any
 
 from mutants.clients import Wrapped, controller_through
 from mutants.mutant import Mutant
-from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten
+from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, rewritten
 from reference.client import ApiError, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.late_watches import LateClient
+from mutants.delayed_watches import LateClient
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.client import Client, Event
 from reference.proxy import ServiceProxy, uapi

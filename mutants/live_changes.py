@@ -9,9 +9,9 @@ from typing import Any
 
 from mutants.clients import Sink, controller_hearing, rewriting
 from mutants.decisions import Question, deciding
-from mutants.hearing import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
+from mutants.dropped_updates import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
 from mutants.mutant import WRITTEN, Mutant
-from mutants.plans import with_spec
+from mutants.wrong_plans import with_spec
 from reference.apiserver.kinds import FieldError, errors
 from reference.apiserver.kinds.services import Services
 from reference.client import Event, Object

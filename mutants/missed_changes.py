@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from mutants.clients import Filter, Sink
-from mutants.hearing import ANY, proxy_hears
+from mutants.dropped_updates import ANY, proxy_hears
 from mutants.live_slices import service_of
 from mutants.mutant import Mutant
 from reference.client import Client, Event, Key, key_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.hearing import ANY, SILENT
+from mutants.dropped_updates import ANY, SILENT
 from mutants.mutant import REACHED, Mutant
 from reference.client import Object, key_of
 from reference.proxy import ServiceProxy

@@ -9,7 +9,7 @@ from typing import Any
 
 from mutants.decisions import Question, proxy_deciding
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
-from mutants.plans import rewritten
+from mutants.wrong_plans import rewritten
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController

@@ -26,7 +26,7 @@ FRONT = {**WEB, "tier": "front"}
 
 @requirement(
     "SLICE/endpoints-know-their-place",
-    "An endpoint carries the name of its node, and the zone that the node is labelled with.",
+    "An endpoint has the name of its node, and the zone from the node's label.",
     level=SHOULD,
     features={ENDPOINT_SLICES},
     source="discovery/v1 Endpoint (nodeName and zone, both optional); KEP-2433, Proposal (its example has the zone)",
@@ -43,7 +43,8 @@ def test_endpoint_carries_node_and_zone(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/conditions-of-endpoints",
-    "ready means ready and not terminating, serving means ready, terminating means deleted.",
+    "ready means that the pod is ready and not terminating, serving means that it is ready, and terminating means that "
+    "it is being deleted.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointConditions; KEP-1672",
@@ -70,7 +71,7 @@ def test_conditions_follow_readiness_and_deletion(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/readiness-while-terminating",
-    "serving follows the readiness of a pod while that terminates.",
+    "While a pod terminates, serving follows its readiness.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointConditions (serving); KEP-1672",
@@ -89,7 +90,7 @@ def test_serving_follows_readiness_during_termination(three_zones: Cluster) -> N
 
 @requirement(
     "SLICE/publish-not-ready-addresses",
-    "With publishNotReadyAddresses every endpoint is ready, and serving still tells the truth.",
+    "With publishNotReadyAddresses, every endpoint is ready, and serving still follows the pod's readiness.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.publishNotReadyAddresses",
@@ -105,7 +106,8 @@ def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Clu
 
 @requirement(
     "SLICE/endpoints-follow-the-pods",
-    "Endpoints come with pods that match the whole selector, and go with pods that end, are deleted, or match no more.",
+    "Pods that match the whole selector become endpoints, and stop being endpoints when they end, are deleted, or no "
+    "longer match.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",
@@ -128,7 +130,7 @@ def test_endpoints_come_and_go_with_pods(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/pods-of-other-namespaces-are-none",
-    "A Service has no endpoints of pods in another namespace, whatever labels they have.",
+    "Pods in another namespace are not endpoints of a Service, whatever labels they have.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; Kubernetes, Namespaces (isolating groups of resources)",
@@ -157,7 +159,7 @@ def test_pods_of_other_namespaces_are_no_endpoints(three_zones: Cluster) -> None
 
 @requirement(
     "SLICE/every-pod-stands-once",
-    "However many slices a controller cuts 105 endpoints into, each pod stands in them, and once.",
+    "A controller puts each of 105 pods into its slices exactly once, however many slices it uses.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice (a subset of the endpoints of a Service); ServiceSpec.selector",
@@ -177,7 +179,7 @@ def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/named-ports-resolve-per-pod",
-    "A named target port resolves to the port that each pod gives the name to: different numbers, different slices.",
+    "A named target port resolves to the port with that name in each pod: different numbers give different slices.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServicePort.targetPort (named ports); discovery/v1 EndpointSlice.ports",
@@ -214,7 +216,7 @@ def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) ->
 
 @requirement(
     "SLICE/no-selector-no-slices",
-    "A Service without selector, and one of type ExternalName with a selector, get no endpoints from the controller, "
+    "A Service without a selector, and one of type ExternalName with a selector, get no endpoints from the controller, "
     "whatever pods there are.",
     level=MUST,
     features={ENDPOINT_SLICES},

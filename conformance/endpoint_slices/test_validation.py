@@ -63,8 +63,8 @@ INVALID = {
 
 @requirement(
     "SLICE/api-refuses-malformed-slices",
-    "An EndpointSlice has one type of addresses for ever, endpoints with 1 to 100 addresses of that type and hostnames "
-    "that are labels of DNS, and ports of known protocols with names that are labels of DNS, each once.",
+    "An EndpointSlice has one immutable address type, endpoints with 1 to 100 addresses of that type and hostnames "
+    "that are DNS labels, and ports of known protocols with unique names that are DNS labels.",
     level=MUST,
     features={HINTS_FIELD},
     source="discovery/v1 EndpointSlice.addressType (immutable), Endpoint (addresses, hostname), EndpointPort",
@@ -95,7 +95,7 @@ def expect_refused(cluster: Cluster, what: str, answer: Response, field: str) ->
 
 @requirement(
     "SLICE/api-limits-endpoints",
-    "An EndpointSlice has 1,000 endpoints at most.",
+    "An EndpointSlice has at most 1,000 endpoints.",
     level=MUST,
     features={HINTS_FIELD},
     source="discovery/v1 EndpointSlice.endpoints (a maximum of 1000 endpoints)",

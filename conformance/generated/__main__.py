@@ -10,9 +10,9 @@ import itertools
 import sys
 from collections.abc import Hashable, Iterator
 
-from conformance.generated import strategies, texts
-from conformance.generated.asking import CORPUS
+from conformance.generated import strategies, yaml_format
 from conformance.generated.lives import Life, Slice, State, outcome, switches, told
+from conformance.generated.runner import CORPUS
 
 GROUPS = (("core", False), ("core", True), ("all", False), ("all", True))
 _BATCHES = 4  # that lives are chosen from
@@ -23,7 +23,7 @@ _HEAD = "# Lives from seed {}, {} for each requirement; written by `python -m co
 def corpus_text(seed: int, count: int) -> str:
     """Return the text of the file of fixed lives."""
     lives = [life for group in GROUPS for life in _chosen(group, seed, count)]
-    return _HEAD.format(seed, count, seed, count) + texts.as_yaml(lives)
+    return _HEAD.format(seed, count, seed, count) + yaml_format.as_yaml(lives)
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
-from conformance.generated.asking import check, expect_lives
+from conformance.generated.runner import check, expect_lives
 from conformance.interactions.test_grid import CORE, HINTS
 from conformance.interactions.test_live import SERVICES
 from trafficdist import MUST, SHOULD, Cluster, requirement
@@ -21,8 +21,8 @@ ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY}
 
 @requirement(
     "GENERATED/core",
-    "Whatever a Service and its slices are and become, clients at cluster IPs and node ports are answered by those "
-    "whom policies and conditions allow, by all of them, and by nobody else.",
+    "However a Service and its slices change, clients at cluster IPs and node ports reach all endpoints that policies "
+    "and conditions allow, and no others.",
     level=MUST,
     features=CORE,
     source=SERVICES,
@@ -34,8 +34,8 @@ def test_core(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/core-hints",
-    "Whatever a Service, its slices and the zones of nodes are and become, clients at cluster IPs and node ports "
-    "follow hints, and no connection fails while hints alone change.",
+    "However a Service, its slices and the zones of nodes change, clients at cluster IPs and node ports follow hints, "
+    "and no connection fails while only hints change.",
     level=SHOULD,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -47,8 +47,8 @@ def test_core_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/all",
-    "Whatever a Service and its slices are and become, over either family, at any of its addresses and with session "
-    "affinity, clients are answered by those whom policies and conditions allow, and by nobody else.",
+    "However a Service and its slices change, over either IP family, at any of its addresses and with session "
+    "affinity, clients reach the endpoints that policies and conditions allow, and no others.",
     level=MUST,
     features=ALL,
     source=SERVICES,
@@ -60,8 +60,8 @@ def test_all(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/all-hints",
-    "Whatever a Service, its slices and the zones of nodes are and become, over either family, at any of its addresses "
-    "and with session affinity, clients follow hints, and no connection fails while hints alone change.",
+    "However a Service, its slices and the zones of nodes change, over either IP family, at any of its addresses and "
+    "with session affinity, clients follow hints, and no connection fails while only hints change.",
     level=SHOULD,
     features=ALL | {NODE_HINTS},
     source=HINTS,

@@ -55,7 +55,8 @@ def _expect_local(cluster: Cluster, service: Service, codes: Mapping[str, int]) 
 
 @requirement(
     "HEALTH/node-answers-while-its-proxy-keeps-up",
-    "Each node answers GET /healthz and /livez on port 10256 with 200 while its proxy keeps up, also to the outside.",
+    "Each node answers GET /healthz and /livez on port 10256 with 200 while its proxy keeps up with changes, also for "
+    "clients outside the cluster.",
     level=SHOULD,
     features={PROXY_HEALTH},
     source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
@@ -74,8 +75,8 @@ def test_healthy_node_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "HEALTH/node-that-is-about-to-go-is-unhealthy",
-    "While a node has the taint ToBeDeletedByClusterAutoscaler, its /healthz is 503 and its /livez is 200; its traffic "
-    "goes on, and other nodes are healthy, cordoned ones too.",
+    "While a node has the taint ToBeDeletedByClusterAutoscaler, its /healthz returns 503 and its /livez returns 200; "
+    "its traffic continues, and other nodes stay healthy, including cordoned ones.",
     level=SHOULD,
     features={PROXY_HEALTH},
     source="KEP-3836, kube-proxy improved ingress connectivity reliability",
@@ -101,7 +102,7 @@ def test_node_that_is_about_to_go_is_unhealthy(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/health-answers-are-counted",
-    "kubeproxy_proxy_healthz_total and kubeproxy_proxy_livez_total count answers by their code.",
+    "kubeproxy_proxy_healthz_total and kubeproxy_proxy_livez_total count responses by status code.",
     level=MAY,
     features={PROXY_HEALTH, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-3836",
@@ -117,7 +118,7 @@ def test_health_answers_are_counted(three_zones: Cluster) -> None:
 @requirement(
     "HEALTH/check-node-port-counts-local-endpoints",
     "The health check node port of a Service with externalTrafficPolicy Local answers 200 on nodes with ready "
-    "endpoints and 503 on others, and follows them.",
+    "endpoints and 503 on others, and follows changes of the endpoints.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (if a given node holds endpoints for this service or not)",
@@ -136,8 +137,8 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
 
 @requirement(
     "HEALTH/check-node-port-comes-and-goes-with-the-policy",
-    "A living Service answers at its health check node port once externalTrafficPolicy becomes Local, and again after "
-    "it was Cluster; in between the port belongs to the Service that gets it.",
+    "An existing Service answers at its health check node port when externalTrafficPolicy becomes Local, and again "
+    "after it was Cluster; in between, another Service can use the port.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (only applies when externalTrafficPolicy is set to Local)",
@@ -171,7 +172,8 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
 
 @requirement(
     "HEALTH/check-node-port-tells-name-and-number",
-    "The answer of a health check node port is JSON that names the Service and counts the node's ready endpoints.",
+    "The response of a health check node port is JSON with the name of the Service and the number of the node's ready "
+    "endpoints.",
     level=SHOULD,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, kube-proxy; the API says nothing of the body",
@@ -191,8 +193,8 @@ def test_health_check_node_port_tells_name_and_number(three_zones: Cluster) -> N
 
 @requirement(
     "HEALTH/check-node-port-tells-the-weight",
-    "The answer of a health check node port has a header X-Load-Balancing-Endpoint-Weight, the number of the node's "
-    "ready endpoints.",
+    "The response of a health check node port has a header X-Load-Balancing-Endpoint-Weight with the number of the "
+    "node's ready endpoints.",
     level=SHOULD,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, kube-proxy, since 1.28",
@@ -211,7 +213,7 @@ def test_health_check_node_port_tells_the_weight(three_zones: Cluster) -> None:
 
 @requirement(
     "HEALTH/hints-do-not-change-a-check",
-    "A health check node port counts the node's ready endpoints whatever zones and nodes they are hinted for.",
+    "A health check node port counts the node's ready endpoints, whatever zones and nodes they are hinted for.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, NODE_HINTS, ZONE_HINTS},
     source="Kubernetes, kube-proxy; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -227,8 +229,8 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/health-check-fails-while-endpoints-terminate",
-    "A node whose only endpoints of a Service terminate answers 503 at the health check node port, and still serves "
-    "traffic from outside by them.",
+    "A node on which all endpoints of a Service terminate answers 503 at the health check node port, and still serves "
+    "traffic from outside with them.",
     level=SHOULD,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (health checks fail while endpoints terminate)",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from conformance.interactions import cells, changes, scenario_text, steps
+from conformance.interactions import cells, change_steps, changes, scenario_text
+from conformance.interactions.change_steps import Addresses, Patch, Publish, Step, Unpublish
 from conformance.interactions.changes import Change, Front
 from conformance.interactions.dimensions import Cell
-from conformance.interactions.steps import Addresses, Patch, Publish, Step, Unpublish
 
 
 def as_text(change: Change, name: str = "change") -> str:
@@ -15,15 +15,15 @@ def as_text(change: Change, name: str = "change") -> str:
     before, after = change.cells
     text = _Text(change)
     port = scenario_text.port(before["protocol"], cells.target(before))
-    created = scenario_text.call("three_zones.create_service", f"ports=[{port}]", **steps.created(before))
+    created = scenario_text.call("three_zones.create_service", f"ports=[{port}]", **change_steps.created(before))
     lines = [
         *text.servers(),
         f"service = {created}",
-        *text.written(steps.first(before), before),
+        *text.written(change_steps.first(before), before),
         *text.expected(before),
-        *text.written(steps.between(before, after), after),
+        *text.written(change_steps.between(before, after), after),
         *text.expected(after),
-        *text.written(steps.between(after, before), before),
+        *text.written(change_steps.between(after, before), before),
         *text.expected(before),
     ]
     return scenario_text.test(name, lines)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance import oracle
-from conformance.interactions import cells, steps
+from conformance.interactions import cells, change_steps
 from conformance.interactions.dimensions import DIMENSIONS, Cell
 
 VALUES: Mapping[str, tuple[Any, ...]] = {
@@ -181,8 +181,15 @@ def meanwhile(change: Change, front: Front, node: str) -> frozenset[str]:
 def _writes_several_slices(change: Change, family: str) -> bool:
     first, second = change.cells
     return any(
-        len([each for each in way if isinstance(each, steps.Publish | steps.Unpublish) and each.family == family]) > 1
-        for way in (steps.between(first, second), steps.between(second, first))
+        len(
+            [
+                each
+                for each in way
+                if isinstance(each, change_steps.Publish | change_steps.Unpublish) and each.family == family
+            ]
+        )
+        > 1
+        for way in (change_steps.between(first, second), change_steps.between(second, first))
     )
 
 

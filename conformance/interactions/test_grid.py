@@ -24,7 +24,7 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from conformance.interactions.playing import expect_cells
+from conformance.interactions.cell_runner import expect_cells
 from trafficdist import MUST, SHOULD, Cluster, requirement
 
 CORE = {
@@ -43,7 +43,8 @@ ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER}
 
 @requirement(
     "INTERACTIONS/cluster-ip",
-    "Policies and conditions decide at the cluster IP, hints or not, whatever the protocol, client and ports.",
+    "At the cluster IP, traffic policies and endpoint conditions select endpoints, with hints or without, whatever the "
+    "protocol, client and ports.",
     level=MUST,
     features=CORE,
     source=POLICIES,
@@ -55,7 +56,7 @@ def test_cluster_ip(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/cluster-ip-hints",
-    "Hints decide at the cluster IP whatever the protocol, policies, conditions, client and ports.",
+    "At the cluster IP, hints select endpoints, whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -67,7 +68,8 @@ def test_cluster_ip_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/node-port",
-    "Policies and conditions decide at node ports, hints or not, whatever the protocol, client and ports.",
+    "At node ports, traffic policies and endpoint conditions select endpoints, with hints or without, whatever the "
+    "protocol, client and ports.",
     level=MUST,
     features=CORE,
     source=POLICIES,
@@ -79,7 +81,7 @@ def test_node_port(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/node-port-hints",
-    "Hints decide at node ports whatever the protocol, policies, conditions, client and ports.",
+    "At node ports, hints select endpoints, whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -91,7 +93,8 @@ def test_node_port_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/load-balancer",
-    "Policies and conditions decide at load balancer addresses, hints or not, whatever the protocol, client and ports.",
+    "At load balancer addresses, traffic policies and endpoint conditions select endpoints, with hints or without, "
+    "whatever the protocol, client and ports.",
     level=MUST,
     features=CORE | {LOAD_BALANCER},
     source=POLICIES,
@@ -103,7 +106,8 @@ def test_load_balancer(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/load-balancer-hints",
-    "Hints decide at load balancer addresses whatever the protocol, policies, conditions, client and ports.",
+    "At load balancer addresses, hints select endpoints, whatever the protocol, policies, conditions, client and "
+    "ports.",
     level=SHOULD,
     features=CORE | {LOAD_BALANCER, NODE_HINTS},
     source=HINTS,
@@ -115,7 +119,8 @@ def test_load_balancer_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/external-ip",
-    "Policies and conditions decide at external IPs, hints or not, whatever the protocol, client and ports.",
+    "At external IPs, traffic policies and endpoint conditions select endpoints, with hints or without, whatever the "
+    "protocol, client and ports.",
     level=MUST,
     features=CORE | {EXTERNAL_IPS},
     source=POLICIES,
@@ -127,7 +132,7 @@ def test_external_ip(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/external-ip-hints",
-    "Hints decide at external IPs whatever the protocol, policies, conditions, client and ports.",
+    "At external IPs, hints select endpoints, whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
     features=CORE | {EXTERNAL_IPS, NODE_HINTS},
     source=HINTS,
@@ -140,7 +145,8 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
 @pytest.mark.takes(12)
 @requirement(
     "INTERACTIONS/ipv6",
-    "Policies and conditions decide at all addresses over IPv6, hints or not, whatever the protocol, client and ports.",
+    "Over IPv6, at all addresses, traffic policies and endpoint conditions select endpoints, with hints or without, "
+    "whatever the protocol, client and ports.",
     level=MUST,
     features=ALL,
     source=POLICIES,
@@ -158,7 +164,8 @@ def test_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/ipv6-hints",
-    "Hints decide at all addresses over IPv6 whatever the protocol, policies, conditions, client and ports.",
+    "Over IPv6, at all addresses, hints select endpoints, whatever the protocol, policies, conditions, client and "
+    "ports.",
     level=SHOULD,
     features=ALL | {NODE_HINTS},
     source=HINTS,
@@ -170,8 +177,8 @@ def test_ipv6_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/affinity",
-    "Policies and conditions decide at all addresses with session affinity, hints or not, whatever the "
-    "protocol, client and ports.",
+    "With session affinity, at all addresses, traffic policies and endpoint conditions select endpoints, with hints or "
+    "without, whatever the protocol, client and ports.",
     level=MUST,
     features=ALL | {SESSION_AFFINITY},
     source=POLICIES,
@@ -183,7 +190,7 @@ def test_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/affinity-hints",
-    "Hints decide at all addresses with session affinity whatever the protocol, policies, conditions, "
+    "With session affinity, at all addresses, hints select endpoints, whatever the protocol, policies, conditions, "
     "client and ports.",
     level=SHOULD,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
@@ -196,8 +203,8 @@ def test_affinity_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/many-endpoints",
-    "Policies and conditions decide with 120 and 1,200 endpoints, hints or not, whatever the protocol, "
-    "client and ports.",
+    "With 120 and 1,200 endpoints, traffic policies and endpoint conditions select endpoints, with hints or without, "
+    "whatever the protocol, client and ports.",
     level=MUST,
     features=ALL | {SESSION_AFFINITY},
     source=POLICIES,
@@ -209,7 +216,8 @@ def test_many_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/many-endpoints-hints",
-    "Hints decide with 120 and 1,200 endpoints whatever the protocol, policies, conditions, client and ports.",
+    "With 120 and 1,200 endpoints, hints select endpoints, whatever the protocol, policies, conditions, client and "
+    "ports.",
     level=SHOULD,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
-from conformance.interactions.living import expect_changes
+from conformance.interactions.change_runner import expect_changes
 from conformance.interactions.test_grid import CORE, HINTS, POLICIES
 from trafficdist import MUST, SHOULD, Cluster, requirement
 
@@ -21,8 +21,8 @@ OUTWARD = CORE | {EXTERNAL_IPS, LOAD_BALANCER}
 @pytest.mark.takes(9)
 @requirement(
     "INTERACTIONS/live",
-    "Endpoints and their conditions, policies, the type, the protocol and the target port of a living Service are "
-    "followed as they change, and as they change back, and what it has no longer stops answering.",
+    "Traffic follows changes of an existing Service, there and back: its endpoints and their conditions, policies, "
+    "type, protocol and target port. What a Service no longer has stops answering.",
     level=MUST,
     features=CORE,
     source=SERVICES,
@@ -45,8 +45,8 @@ def test_live(three_zones: Cluster) -> None:
 @pytest.mark.takes(10)
 @requirement(
     "INTERACTIONS/live-hints",
-    "Hints of a living Service are followed as they come, go and change, alone or with trafficDistribution, and where "
-    "anything else changes; no connection fails while they change.",
+    "Traffic follows hints of an existing Service as they are added, removed and changed, alone or with "
+    "trafficDistribution, and while other fields change; no connection fails while hints change.",
     level=SHOULD,
     features=CORE | {NODE_HINTS},
     source=f"{HINTS}; KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
@@ -58,8 +58,8 @@ def test_live_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-addresses",
-    "External IPs and load balancer addresses of a living Service answer from the time when it gets them until they "
-    "are taken away, and whatever changes shows there, too.",
+    "An existing Service answers at external IPs and load balancer addresses exactly while it has them, and other "
+    "changes take effect there too.",
     level=MUST,
     features=OUTWARD,
     source=f"core/v1 ServiceSpec.externalIPs, ServiceStatus.loadBalancer; {SERVICES}",
@@ -71,7 +71,8 @@ def test_live_addresses(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-addresses-hints",
-    "Clients at external IPs and load balancer addresses of a living Service follow hints on, whatever else changes.",
+    "Clients at external IPs and load balancer addresses of an existing Service keep following hints while other "
+    "fields change.",
     level=SHOULD,
     features=OUTWARD | {NODE_HINTS},
     source=HINTS,
@@ -83,7 +84,7 @@ def test_live_addresses_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-ipv6",
-    "A living Service gets an address of the other IP family and gives it back, and whatever changes shows over IPv6.",
+    "An existing Service can gain and lose an address of the other IP family, and changes take effect over IPv6.",
     level=MUST,
     features=OUTWARD | {IPV6_SERVICES, SESSION_AFFINITY},
     source=f"Kubernetes, dual-stack Services; {SERVICES}",
@@ -95,7 +96,7 @@ def test_live_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-ipv6-hints",
-    "Hints are followed over IPv6 as they change, and as anything else changes.",
+    "Traffic follows hints over IPv6 while hints and other fields change.",
     level=SHOULD,
     features=OUTWARD | {IPV6_SERVICES, NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
@@ -107,8 +108,8 @@ def test_live_ipv6_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-affinity",
-    "Session affinity of a living Service begins and ends as the Service says, and goes on to keep to what may answer "
-    "as anything else changes.",
+    "Session affinity of an existing Service begins and ends with the field, and keeps clients on allowed endpoints "
+    "while other fields change.",
     level=MUST,
     features=OUTWARD | {SESSION_AFFINITY},
     source=f"core/v1 ServiceSpec.sessionAffinity; {SERVICES}",
@@ -120,7 +121,7 @@ def test_live_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-affinity-hints",
-    "Clients with session affinity follow hints as they change, and as anything else changes.",
+    "Clients with session affinity follow hints while hints and other fields change.",
     level=SHOULD,
     features=OUTWARD | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
@@ -132,7 +133,7 @@ def test_live_affinity_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-many-endpoints",
-    "A living Service grows to 120 endpoints and shrinks again, and whatever changes shows with 120.",
+    "An existing Service grows to 120 endpoints and shrinks again, and changes take effect with 120 endpoints.",
     level=MUST,
     features=OUTWARD,
     source=SERVICES,
@@ -144,7 +145,7 @@ def test_live_many_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-many-endpoints-hints",
-    "Hints of 120 endpoints are followed as they change, and as anything else changes.",
+    "Traffic follows hints of 120 endpoints while hints and other fields change.",
     level=SHOULD,
     features=OUTWARD | {NODE_HINTS},
     source=HINTS,

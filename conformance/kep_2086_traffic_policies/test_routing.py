@@ -37,7 +37,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-2086/local-stays-on-the-node",
-    "With internalTrafficPolicy Local, a client of the cluster IP reaches all ready endpoints of its node only.",
+    "With internalTrafficPolicy Local, a client of the cluster IP reaches all ready endpoints on its own node, and no "
+    "others.",
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy; KEP-2086",
@@ -69,7 +70,7 @@ def test_internal_local_never_falls_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2086/local-without-endpoints-drops",
-    "With internalTrafficPolicy Local and endpoints elsewhere only, packets are dropped silently, not refused.",
+    "With internalTrafficPolicy Local and endpoints only on other nodes, packets are dropped silently, not rejected.",
     level=SHOULD,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (traffic is dropped)",
@@ -85,7 +86,8 @@ def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
 
 @requirement(
     "KEP-2086/local-sets-hints-aside",
-    "Hints do not apply under policy Local: an endpoint of the node is used whatever zone it is hinted for.",
+    "Hints do not apply with internalTrafficPolicy Local: an endpoint of the node is used whatever zone it is hinted "
+    "for.",
     level=MUST,
     features={INTERNAL_POLICY, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
@@ -101,7 +103,7 @@ def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2086/policy-changes-on-a-live-service",
-    "A change of internalTrafficPolicy takes effect on a live Service, in both directions.",
+    "A change of internalTrafficPolicy takes effect on an existing Service, in both directions.",
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-2086, Proposal",
@@ -118,7 +120,7 @@ def test_internal_policy_changes_on_a_live_service(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-2086/internal-policy-leaves-external-traffic-alone",
-    "internalTrafficPolicy Local does not restrict traffic that comes from outside.",
+    "internalTrafficPolicy Local does not restrict traffic from outside the cluster.",
     level=MUST,
     features={INTERNAL_POLICY, NODE_PORT},
     source="KEP-2086, Proposal; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -151,7 +153,7 @@ def test_external_local_does_not_restrict_the_cluster_ip(three_zones: Cluster) -
 
 @requirement(
     "SERVICE/external-local-stays-on-the-node",
-    "With externalTrafficPolicy Local, traffic from outside reaches ready endpoints of the node that it enters, only.",
+    "With externalTrafficPolicy Local, traffic from outside reaches only ready endpoints of the node that it enters.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
@@ -184,7 +186,7 @@ def test_external_local_keeps_the_client_address(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/external-local-without-endpoints-drops",
-    "With externalTrafficPolicy Local and endpoints elsewhere only, packets from outside are dropped silently.",
+    "With externalTrafficPolicy Local and endpoints only on other nodes, packets from outside are dropped silently.",
     level=SHOULD,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic … will be dropped)",
@@ -244,7 +246,7 @@ def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/cluster-policy-with-internal-local-and-hints",
-    "With internalTrafficPolicy Local alone, traffic from outside goes on to follow hints.",
+    "With only internalTrafficPolicy Local, traffic from outside still follows hints.",
     level=MUST,
     features={INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-2086, interaction with topology; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -309,7 +311,7 @@ def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Clu
 
 @requirement(
     "KEP-2086/local-holds-for-udp",
-    "internalTrafficPolicy Local holds for UDP as for TCP.",
+    "internalTrafficPolicy Local applies to UDP as to TCP.",
     level=MUST,
     features={INTERNAL_POLICY, UDP_SERVICES},
     source="KEP-2086, Proposal",
@@ -325,7 +327,7 @@ def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/no-endpoints-are-refused",
-    "A Service that has lost its last endpoint refuses connections, instead of letting clients wait.",
+    "A Service that has lost its last endpoint rejects connections instead of letting clients wait.",
     level=SHOULD,
     features={CLUSTER_IP, UDP_SERVICES},
     source="Kubernetes, kube-proxy: services without endpoints are rejected",

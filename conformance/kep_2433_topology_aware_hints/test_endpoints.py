@@ -30,7 +30,7 @@ PORTS = {"a": 8080, "b": 9090, "c": 9191}
 
 @requirement(
     "KEP-2433/unready-endpoints-do-not-count",
-    "An endpoint that is not ready has no hints, and does not count for those of others until it is ready.",
+    "An endpoint that is not ready has no hints, and does not count in the allocation until it is ready.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions (service capacity); released since 1.23",
@@ -52,7 +52,7 @@ def test_unready_endpoints_do_not_count(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/endpoint-without-zone-ends-hints",
-    "While an endpoint is on a node without zone, its Service gets no hints.",
+    "While an endpoint is on a node without a zone, its Service gets no hints.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Kube-Proxy (all endpoints for the Service have zone hints); released since 1.21",
@@ -70,7 +70,7 @@ def test_endpoint_without_zone_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/slices-are-shared-out-together",
-    "The endpoints of all slices of a Service are shared out together.",
+    "The endpoints of all slices of a Service are allocated to zones together.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller (how many endpoints should be available for each zone)",
@@ -109,7 +109,7 @@ def test_endpoint_of_several_ports_counts_once(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/hints-need-no-new-slice",
-    "A Service that gets hints, and loses them, has as many slices as before at most.",
+    "A Service that gets hints, and one that loses them, has no more slices than before.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Goals (minimize the number of new EndpointSlices required)",
@@ -142,7 +142,7 @@ def _expect_slices(cluster: Cluster, service: Service, *, most: int) -> None:
 
 @requirement(
     "KEP-2433/both-families-are-shared-out",
-    "On a dual-stack Service, the endpoints of each address family are shared out.",
+    "On a dual-stack Service, the endpoints of each IP family are allocated to zones.",
     level=MUST,
     features={TOPOLOGY_MODE, DUAL_STACK_SLICES},
     source="KEP-2433, EndpointSlice Controller",

@@ -99,7 +99,7 @@ CAUSES: Mapping[str, tuple[Callable[[Cluster], None], str]] = {
 
 @requirement(
     "KEP-2433/given-hints-are-an-event",
-    "When hints are given to a Service, it has an Event.",
+    "When a Service gets hints, the controller emits an Event for it.",
     level=SHOULD,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Observability; released since 1.21",
@@ -117,7 +117,7 @@ def test_given_hints_are_an_event(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/withheld-hints-are-an-event",
-    "When a Service asks for hints and gets none, it has an Event that names the cause.",
+    "When a Service asks for hints and gets none, the controller emits an Event that names the cause.",
     level=SHOULD,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Observability; released since 1.23 (kubernetes#103888)",
@@ -135,7 +135,7 @@ def test_withheld_hints_are_an_event_with_the_cause(three_zones: Cluster, why: s
 
 @requirement(
     "KEP-2433/withdrawn-hints-are-an-event",
-    "When hints that a Service has are withdrawn, it has an Event that names the cause.",
+    "When hints of a Service are removed, the controller emits an Event that names the cause.",
     level=SHOULD,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Overload; released since 1.23",
@@ -162,7 +162,7 @@ def test_withdrawn_hints_are_an_event_with_the_cause(three_zones: Cluster, why: 
 
 @requirement(
     "KEP-2433/the-end-of-the-annotation-is-an-event",
-    "When the annotation is removed from a Service that has hints, it has an Event.",
+    "When the annotation is removed from a Service that has hints, the controller emits an Event for it.",
     level=SHOULD,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Feature Enablement and Rollback; released since 1.23",

@@ -55,7 +55,7 @@ def test_two_zones_and_more_get_hints(three_zones: Cluster, zones: str) -> None:
 
 @requirement(
     "KEP-2433/one-zone-gets-no-hints",
-    "With nodes in one zone only, no endpoint has hints.",
+    "With nodes in only one zone, no endpoint has hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: feature gate on, PreferZone, 1 zone",
@@ -88,7 +88,7 @@ def test_policy_local_alone_gets_no_hints(three_zones: Cluster, direction: str) 
 
 @requirement(
     "KEP-2433/no-annotation-no-hints",
-    "A Service that does not ask for hints gets none, in two or more zones.",
+    "A Service without the annotation gets no hints with nodes in two or more zones.",
     level=MUST,
     features={TOPOLOGY_MODE, ENDPOINT_SLICES},
     source=f"{TABLE}: feature gate on, TrafficPolicy unset, 2+ zones",
@@ -103,7 +103,7 @@ def test_service_without_annotation_gets_no_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/gate-off-sets-the-annotation-aside",
-    "With the gate off, a controller gives no hints to a Service with the annotation Auto.",
+    "With the gate off, a controller writes no hints for a Service with the annotation Auto.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, 2+ zones",
@@ -121,7 +121,7 @@ def test_gate_off_sets_the_annotation_aside(three_zones: Cluster, version: str) 
 
 @requirement(
     "KEP-2433/gate-off-without-annotation-gives-no-hints",
-    "With the gate off, a controller gives no hints to a Service without the annotation.",
+    "With the gate off, a controller writes no hints for a Service without the annotation.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source=f"{TABLE}: feature gate off, TrafficPolicy unset, 2+ zones (two rows)",
@@ -154,8 +154,8 @@ def test_two_endpoints_in_three_zones_get_no_hints(three_zones: Cluster, zones: 
 
 @requirement(
     "KEP-2433/uneven-counts-over-equal-zones-get-no-hints",
-    "4, 5, 8 and 11 endpoints over three zones that are equally large have no hints, wherever they are: some zone "
-    "would be overloaded by 20 % or more.",
+    "4, 5, 8 and 11 endpoints over three zones of equal size get no hints, wherever they are: some zone would be "
+    "overloaded by 20 % or more.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints, 3 zones; Overload (1.33 endpoints a zone, and 33 % more traffic)",
@@ -171,7 +171,7 @@ def test_uneven_counts_over_three_equal_zones_get_no_hints(three_zones: Cluster,
 
 @requirement(
     "KEP-2433/two-endpoints-a-zone-keep-their-zones",
-    "Four endpoints, two in each of two zones that are equally large, are hinted for their own zones.",
+    "Four endpoints, two in each of two zones of equal size, are hinted for their own zones.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints, 2 zones",
@@ -186,7 +186,7 @@ def test_four_endpoints_in_two_zones_keep_their_zones(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-2433/endpoints-are-shared-out",
-    "Four endpoints over two zones that are equally large are hinted for both zones by two each, wherever they are.",
+    "Four endpoints over two zones of equal size are hinted for the zones by two each, wherever they are.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints all from 1 zone, 2 zones",
@@ -202,7 +202,8 @@ def test_endpoints_of_one_zone_are_shared_out_to_two(three_zones: Cluster, zones
 
 @requirement(
     "KEP-2433/larger-zone-gets-more",
-    "Of four endpoints over three zones, two are hinted for the zone that has twice the cores of each other one.",
+    "Of four endpoints over three zones, two are hinted for the zone that has twice as many cores as each of the "
+    "others.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints, 3 zones, 1 zone with 2x cores",
@@ -236,7 +237,7 @@ def test_four_hundred_endpoints_are_shared_out(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/additions-are-shared-out",
-    "When endpoints are added in one zone, all are shared out anew.",
+    "When endpoints are added in one zone, all endpoints are allocated to zones again.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: endpoint additions that require redistribution",
@@ -254,7 +255,7 @@ def test_added_endpoints_are_shared_out(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removals-are-shared-out",
-    "When endpoints go from one zone, those that are left are shared out anew.",
+    "When endpoints are removed from one zone, the remaining ones are allocated to zones again.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: endpoint removals that require redistribution",
@@ -273,7 +274,8 @@ def test_endpoints_that_are_left_are_shared_out(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/hints-come-and-go-with-endpoints",
-    "Hints come when an endpoint more makes them possible, from none at all on, and go when one less does not.",
+    "Hints appear when an added endpoint makes them possible, starting from no endpoints, and disappear when a removed "
+    "endpoint makes them impossible.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (hints will be removed from the endpoints); Configuration (a sufficient number)",
@@ -296,7 +298,7 @@ def test_hints_come_and_go_with_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/annotation-switches-hints",
-    "On a live Service, hints come with the annotation and go with it, or when it has another value.",
+    "On an existing Service, hints are added with the annotation, and removed with it or when its value changes.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Feature Enablement and Rollback (setting the field to some other value for a Service)",
@@ -316,7 +318,7 @@ def test_annotation_switches_hints_on_and_off(three_zones: Cluster, ended_by: st
 
 @requirement(
     "KEP-2433/gate-on-again-brings-hints-back",
-    "A controller whose gate is switched off takes its hints away, and gives them again when the gate is on again.",
+    "A controller removes its hints when its gate is switched off, and writes them again when the gate is on again.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source="KEP-2433, Feature Enablement and Rollback (hints will be added again)",

@@ -29,8 +29,8 @@ AUTO_SERVICES, OTHERS = {"topology": "Auto"}, {"topology": "Disabled"}
 
 @requirement(
     "KEP-2433/changed-slices-are-counted-by-topology",
-    "endpointslices_changed_per_sync counts slices that changed under topology Auto for Services with the annotation, "
-    "and under Disabled for others.",
+    "endpointslices_changed_per_sync counts changed slices with topology Auto for Services with the annotation, and "
+    "with topology Disabled for others.",
     level=SHOULD,
     features={TOPOLOGY_MODE, CONTROLLER_METRICS},
     source="KEP-2433, Observability; Monitoring Requirements; released with the label topology since 1.21",

@@ -41,7 +41,7 @@ HANDLING = "KEP-2433, Handling Node Updates"
 
 @requirement(
     "KEP-2433/removal-below-the-threshold-writes-nothing",
-    "A node that goes, while no zone comes to be overloaded, writes no slice.",
+    "Removing a node writes no slice while no zone becomes overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node removal that does not trigger threshold transition",
@@ -60,7 +60,7 @@ def test_removal_below_the_threshold_writes_nothing(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-2433/node-that-comes-and-goes-writes-nothing",
-    "A node that comes and goes, in any zone, while no zone comes to be overloaded, writes no slice.",
+    "A node that is added and removed, in any zone, writes no slice while no zone becomes overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (only in a transition above or below the threshold); Goals (minimize churn)",
@@ -81,8 +81,8 @@ def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removal-that-overloads-shares-out-anew",
-    "When nodes that go leave a zone overloaded, endpoints are shared out anew so that none is, and so they are when a "
-    "node that comes then leaves another zone overloaded.",
+    "When removing nodes leaves a zone overloaded, endpoints are allocated again so that none is; the same holds when "
+    "a node added later leaves another zone overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node removal that triggers threshold transition; Overload",
@@ -106,7 +106,7 @@ def test_removal_that_overloads_shares_out_anew(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removal-that-overloads-ends-hints",
-    "When a node that goes leaves a zone overloaded however endpoints are shared out, hints are removed.",
+    "When removing a node leaves a zone overloaded under every allocation of endpoints, hints are removed.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}, 1; Overload (if this is impossible, hints will be removed)",
@@ -126,7 +126,7 @@ def test_removal_that_overloads_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/addition-that-overloads-ends-hints",
-    "When a node that comes leaves its zone overloaded however endpoints are shared out, hints are removed.",
+    "When a new node leaves its zone overloaded under every allocation of endpoints, hints are removed.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (a node addition or removal)",
@@ -146,7 +146,7 @@ def test_addition_that_overloads_ends_hints(three_zones: Cluster, zone: str) -> 
 
 @requirement(
     "KEP-2433/addition-that-makes-hints-possible-gives-them",
-    "When a node that comes makes hints possible below 20 % for the first time, they are given.",
+    "When a new node brings the overload below 20 % for the first time, endpoints get hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}, 2",
@@ -166,7 +166,7 @@ def test_addition_that_makes_hints_possible_gives_them(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-2433/hints-that-became-possible-come-with-the-next-change",
-    "When a node that comes makes hints possible, they are given when its slices are next written, if not at once.",
+    "When a new node makes hints possible, endpoints get them at the latest when their slices are next written.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}, 2; released otherwise since 1.21 (kubernetes#123401)",
@@ -187,7 +187,7 @@ def test_hints_that_became_possible_come_with_the_next_change(three_zones: Clust
 
 @requirement(
     "KEP-2433/readiness-of-nodes-is-noticed",
-    "A node that is no longer ready counts as one that went.",
+    "A node that becomes unready counts as removed.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (as nodes are added or removed); released since 1.21",
@@ -208,7 +208,7 @@ def test_node_that_is_no_longer_ready_counts_as_gone(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-2433/zone-of-a-node-is-noticed",
-    "A node that gets another zone label counts for the other zone.",
+    "A node whose zone label changes counts for the new zone.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Identifying Zones; released since 1.28 (kubernetes PR#117245)",
@@ -229,7 +229,7 @@ def test_node_with_another_zone_label_counts_for_that_zone(three_zones: Cluster)
 
 @requirement(
     "KEP-2433/slices-that-are-right-are-not-written",
-    "When one slice changes and others need not, hints or not, the others are not written.",
+    "When one slice changes, slices that need no change are not written, with hints or without.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Goals (minimize churn of EndpointSlices while doing topology aware distribution)",
@@ -265,7 +265,7 @@ def _versions_without(cluster: Cluster, service: Service, *, port: int) -> dict[
 
 @requirement(
     "KEP-2433/node-event-writes-each-slice-once",
-    "When a node makes hints change, no slice of the Service is written more than once.",
+    "When a Node event changes hints, each slice of the Service is written at most once.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Goals (minimize churn of EndpointSlices while doing topology aware distribution)",
@@ -313,8 +313,8 @@ def _expect_flip(cluster: Cluster, service: Service, cores: int, *, hinted: bool
 
 @requirement(
     "KEP-2433/nothing-flips-between-the-thresholds",
-    "Between 20 and 30 % overload, hints stay where they are and do not come where they are not, whichever way nodes "
-    "go; above 30 % they go, and below 20 % they come.",
+    "Between 20 and 30 % overload, Services keep the hints that they have, and Services without hints get none, "
+    "whether nodes are added or removed; above 30 % hints are removed, and below 20 % they are added.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (this difference exists to prevent flapping between approaches)",
@@ -336,8 +336,8 @@ def test_nothing_flips_between_the_thresholds(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/between-the-thresholds-new-services-get-no-hints",
-    "Between 20 and 30 % overload, a Service that has hints keeps them, and an equal one that asks for them only then "
-    "gets none.",
+    "Between 20 and 30 % overload, a Service that has hints keeps them, and an equal Service that asks for hints only "
+    "then gets none.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (hints will not be added unless the expected initial overload is below 20 %)",
@@ -360,8 +360,8 @@ def test_between_the_thresholds_new_services_get_no_hints(three_zones: Cluster) 
 
 @requirement(
     "KEP-2433/one-threshold-for-both",
-    "Hints go when the overload comes to be above 20 %, and come back below it, when slices are next written if not at "
-    "once.",
+    "Hints are removed when the overload rises above 20 %, and return below it, at the latest when slices are next "
+    "written.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",
@@ -384,7 +384,7 @@ def test_one_threshold_for_both(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/above-the-threshold-no-hints-at-all",
-    "Above 20 % overload, a Service that asks for hints gets none, and one that had them has none any more.",
+    "Above 20 % overload, a Service that asks for hints gets none, and a Service that had hints loses them.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",

@@ -29,7 +29,7 @@ HUGE = 64_000
 
 @requirement(
     "KEP-2433/control-plane-nodes-do-not-count",
-    "Cores of control plane nodes do not count, and a zone that has no other nodes is none.",
+    "CPU cores of control plane nodes do not count, and a zone with only such nodes does not count as a zone.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions (incoming traffic is proportional to cores); released since 1.23",
@@ -48,7 +48,7 @@ def test_control_plane_nodes_do_not_count(three_zones: Cluster, role: str, zone:
 
 @requirement(
     "KEP-2433/unready-nodes-do-not-count",
-    "Cores of nodes that are not ready do not count, and it does not matter whether such a node has a zone.",
+    "CPU cores of unready nodes do not count, and it does not matter whether such a node has a zone.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions; released since 1.21",
@@ -66,7 +66,7 @@ def test_unready_nodes_do_not_count(three_zones: Cluster, zone: str) -> None:
 
 @requirement(
     "KEP-2433/one-node-without-zone-ends-hints",
-    "While a ready node has no zone, no Service gets hints.",
+    "While any ready node has no zone, no Service gets hints.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.21",
@@ -92,7 +92,7 @@ def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
 
 @requirement(
     "KEP-2433/unknown-cores-treat-all-nodes-equally",
-    "Where each node has one core, one of which the cores are not known counts as much as any other.",
+    "When every other node has one core, a node of unknown CPU counts as much as any of them.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node without way to determine cores; Assumptions (the number of nodes in "
@@ -110,7 +110,7 @@ def test_all_nodes_are_equal_where_cores_are_not_known(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-2433/unknown-cores-end-hints",
-    "Where the cores of one node are not known, no Service gets hints.",
+    "When the CPU of one node is unknown, no Service gets hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller; released otherwise since 1.21",
@@ -133,7 +133,7 @@ def _lose_the_nodes_of_zone_c(cluster: Cluster) -> None:
 
 @requirement(
     "KEP-2433/endpoints-of-a-zone-without-nodes-serve-others",
-    "Endpoints in a zone that has no ready node left are hinted for zones that have.",
+    "Endpoints in a zone without ready nodes are hinted for zones that have ready nodes.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example (taken from zones that have excess capacity); Overload",
@@ -148,7 +148,7 @@ def test_endpoints_of_a_zone_without_nodes_serve_others(three_zones: Cluster) ->
 
 @requirement(
     "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
-    "Endpoints in a zone that has no ready node left are hinted for it, and the others for their own.",
+    "Endpoints in a zone without ready nodes stay hinted for it, and the others for their own zones.",
     level=MAY,  # what releases do there helps nobody: another controller may hint them for zones with nodes
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; released otherwise since 1.21",

@@ -44,7 +44,7 @@ FOLLOWED = Rates(leak=0.25)
 
 @requirement(
     "KEP-2433/hints-filter-endpoints",
-    "On a Service with the annotation Auto, a client uses the endpoints that are hinted for its zone, and no other.",
+    "On a Service with the annotation Auto, a client uses the endpoints that are hinted for its zone, and no others.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source=f"{TABLE}: feature gate on, PreferZone, hints matching zone",
@@ -60,8 +60,8 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/proxy-follows-the-annotation-of-a-live-service",
-    "When a living Service gets the annotation Auto and its endpoints get hints, clients use those hinted for their "
-    "zone, and all when both are gone; no connection fails.",
+    "When an existing Service gets the annotation Auto and its endpoints get hints, clients use the endpoints hinted "
+    "for their zone, and all endpoints when both are removed; no connection fails.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
@@ -101,7 +101,7 @@ def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/proxy-gate-off-is-not-filtered",
-    "With the gate off, a proxy uses all endpoints, whatever they are hinted for.",
+    "With the gate off, a proxy uses all endpoints, whatever their hints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, PROXY_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, hints matching zone",
@@ -119,7 +119,7 @@ def test_gate_off_is_not_filtered(three_zones: Cluster, version: str) -> None:
 
 @requirement(
     "KEP-2433/no-hint-for-the-zone-is-not-filtered",
-    "Where no endpoint is hinted for its zone, a client uses all of them.",
+    "A client in a zone that no endpoint is hinted for uses all endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source=f"{TABLE}: feature gate on, PreferZone, no hints matching zone",
@@ -135,8 +135,8 @@ def test_zone_without_hints_is_not_filtered(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/partial-hints-leave-nobody-with-less",
-    "While hints are added to one slice after the other, and removed again, every client uses all endpoints as long as "
-    "one slice has none, and no connection fails.",
+    "While hints are added to one slice after another, and removed again, every client uses all endpoints as long as "
+    "one slice has no hints, and no connection fails.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (will ignore all hints; safer transitions); Risks and Mitigations",
@@ -176,8 +176,8 @@ def _by_zone(pods: list[Pod], hinted: dict[str, set[str]]) -> dict[str, set[Pod]
 
 @requirement(
     "KEP-2433/annotation-reaches-the-packets",
-    "With the annotation Auto, clients of each zone use the endpoints that were given to their zone, also where these "
-    "are in another one.",
+    "With the annotation Auto, clients of each zone use the endpoints allocated to their zone, including endpoints in "
+    "another zone.",
     level=MUST,
     features={TOPOLOGY_ROUTING},
     source="KEP-2433, Proposal (Kube-Proxy will then use these hints to filter the endpoints)",
@@ -193,8 +193,8 @@ def test_annotation_reaches_the_packets(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/transitions-lose-no-connection",
-    "While the annotation comes, a node makes hints impossible and goes again, and the annotation is removed, over "
-    "several slices, no connection fails.",
+    "No connection fails, over several slices, while the annotation is added, a node makes hints impossible and is "
+    "removed again, and the annotation is removed.",
     level=MUST,
     features={TOPOLOGY_ROUTING},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",

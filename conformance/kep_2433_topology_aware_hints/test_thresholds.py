@@ -1,7 +1,8 @@
 """KEP-2433, Overload: hints come up to 20 %, stay up to 30 %, and do not flip where a slice changes in between.
 
 Three endpoints, one in each zone of 8 cores: nodes that come one after the other in zone a overload its endpoint by
-the percentages below. None is on an edge, where floating point would decide (`tests/conformance/test_edges.py`).
+the percentages below. None lies so close to a threshold that floating point decides
+(`tests/conformance/test_threshold_margins.py`).
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def _expect(cluster: Cluster, service: Service, *, hinted: bool) -> None:
 
 @requirement(
     "KEP-2433/thresholds-are-20-and-30-percent",
-    "At 19.5 % overload a Service gets hints and at 20.6 % another one gets none; at 29.5 % the first one keeps its "
-    "hints and at 30.4 % it has none any more.",
+    "At 19.5 % overload a Service gets hints, and at 20.6 % another one gets none; at 29.5 % the first one keeps its "
+    "hints, and at 30.4 % it loses them.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
@@ -71,7 +72,7 @@ def test_hints_come_below_20_and_go_above_30_percent(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-2433/threshold-is-20-percent",
-    "At 19.5 % overload a Service gets hints, and at 20.6 % neither this one has any nor another one gets them.",
+    "At 19.5 % overload a Service gets hints; at 20.6 % it loses them, and another Service gets none.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",
@@ -93,8 +94,8 @@ def test_hints_come_and_go_at_20_percent(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/nothing-flips-when-a-slice-changes",
-    "Between 20 and 30 % overload, a slice that changes keeps its hints and does not get any: when its labels change, "
-    "and when one endpoint replaces another one.",
+    "Between 20 and 30 % overload, a slice that changes keeps its hints, and one without hints gets none: when its "
+    "labels change, and when one endpoint replaces another.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (this difference exists to prevent flapping between approaches)",

@@ -23,8 +23,8 @@ QUERIES, TRANSFERS = Port(53, "UDP", name="dns"), Port(53, "TCP", name="dns-tcp"
 
 @requirement(
     "KEP-3015/node-level-dns-on-each-node",
-    "With a DaemonSet of DNS servers on all nodes and nothing said about it, queries stay on the node, go anywhere "
-    "while the server of the node is away, and return to it; each one is answered, over UDP and TCP.",
+    "With a DaemonSet of DNS servers on all nodes and no annotation, queries stay on the node, go anywhere while the "
+    "node has no server, and return to it; every query is answered, over UDP and TCP.",
     level=SHOULD,
     features={NODE_LEVEL_ROUTING},
     source="KEP-3015 (2022), User Stories, Per-Node DNS Pods",

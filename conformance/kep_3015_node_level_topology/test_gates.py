@@ -59,7 +59,7 @@ def test_node_hints_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-api-gate-off-drops-node-hints",
-    "With gate NodeLevelTopology off, hints for nodes are dropped from slices that are written, new or stored, and "
+    "With gate NodeLevelTopology off, hints for nodes are dropped from every slice that is written, new or stored, and "
     "hints for zones are kept.",
     level=MUST,
     features={NODE_LEVEL_FIELD, API_SERVER_RELEASES},
@@ -82,8 +82,8 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/node-level-manual-rollout-changes-nothing",
-    "When the gate is switched on with the manual approach, hints and routes of Services without the annotation stay, "
-    "and no connection is lost.",
+    "When the gate is switched on with the manual approach, hints and routes of Services without the annotation do not "
+    "change, and no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Rollout, Upgrade and Rollback Planning (should have no effect at all)",
@@ -108,7 +108,7 @@ def test_manual_rollout_changes_nothing(three_zones: Cluster) -> None:
 @requirement(
     "KEP-3015/node-level-automatic-rollout",
     "When the gate is switched on with the automatic approach, Services that meet the criteria get node-level topology "
-    "by that alone, others stay as they are, and no connection is lost.",
+    "without further changes, others do not change, and no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Upgrade / Downgrade Strategy; Rollout, Upgrade and Rollback Planning",

@@ -40,7 +40,7 @@ ALL = ("a1", "a2", "b1", "b2", "c1")
 
 @requirement(
     "KEP-3015/node-level-by-annotation",
-    "With the manual approach, endpoints of a Service whose topology annotation says Node are hinted for their nodes, "
+    "With the manual approach, endpoints of a Service whose topology annotation is Node are hinted for their nodes, "
     "and those of other Services are not, wherever they are.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
@@ -61,7 +61,8 @@ def test_service_that_says_node_has_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-goes-with-the-annotation",
-    "When the annotation is taken from a live Service, its node hints vanish, and they are back when it is set again.",
+    "When the annotation is removed from an existing Service, its node hints are removed, and they return when it is "
+    "set again.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Approach 1: Manual",
@@ -80,7 +81,7 @@ def test_node_hints_go_and_come_with_the_annotation(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-3015/node-level-keeps-other-hints",
-    "Node hints of node-level topology stand beside the zone hints that the Service has without them.",
+    "Node-level topology adds node hints to the zone hints that the Service has without it.",
     level=SHOULD,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Applying Node-Level Topology (the same rules as would have been used)",
@@ -98,7 +99,7 @@ def test_zone_hints_stay_beside_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-settled-service-is-not-written-again",
-    "With node-level topology, a change that leaves the endpoints as they are writes no slice.",
+    "With node-level topology, a change that leaves the endpoints unchanged writes no slice.",
     level=SHOULD,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Scalability (no new API calls)",
@@ -117,7 +118,7 @@ def test_slices_with_node_hints_are_not_written_without_need(three_zones: Cluste
 
 @requirement(
     "KEP-3015/node-level-controller-gate-off-writes-none",
-    "With gate NodeLevelTopology off, a controller writes no node hints for a Service whose annotation says Node.",
+    "With gate NodeLevelTopology off, a controller writes no node hints for a Service whose annotation is Node.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Feature Enablement and Rollback (components depending on the feature gate)",
@@ -136,8 +137,8 @@ def test_no_node_hints_while_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-on-nearly-every-node",
-    "With the automatic approach, a Service has node hints while no more nodes are without an endpoint than allowed, "
-    "be that a number of nodes or a percentage of them, and no annotation is needed.",
+    "With the automatic approach, a Service has node hints without an annotation while the nodes without an endpoint "
+    "are at most the configured number or percentage of nodes.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (no more than N or N% of nodes are missing an endpoint)",
@@ -156,7 +157,8 @@ def test_service_on_nearly_every_node_has_node_hints(three_zones: Cluster, allow
 
 @requirement(
     "KEP-3015/node-level-follows-the-nodes",
-    "When nodes come that have no endpoint, and are too many, node hints go; when they go, node hints are back.",
+    "When too many nodes without an endpoint are added, node hints are removed; when these nodes are removed, node "
+    "hints return.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (an endpoint on every node)",
@@ -176,7 +178,7 @@ def test_node_hints_follow_the_nodes(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-of-one-daemon-set",
-    "With the automatic approach, a Service has node hints while all its pods belong to one and the same DaemonSet.",
+    "With the automatic approach, a Service has node hints while all its pods belong to the same DaemonSet.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_DAEMON_SET},
     source="KEP-3015 (2022), Approach 2: Automatic (an OwnerReference pointing to the same DaemonSet)",
@@ -197,7 +199,7 @@ def test_pods_of_one_daemon_set_have_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-needs-all-criteria",
-    "A Service has node hints only while it meets all the criteria that are in force.",
+    "A Service has node hints only while it meets all configured criteria.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_DAEMON_SET, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (if all relevant criteria are met)",

@@ -35,8 +35,8 @@ def own_node(pod: Pod) -> Endpoint:
 
 @requirement(
     "KEP-3015/node-level-uses-the-node-if-it-can",
-    "Where endpoints have node-level hints, clients use those of their node, and clients on nodes without any use all; "
-    "the proxy asks for no annotation.",
+    "With node-level hints on the endpoints, clients use those on their node, and clients on nodes without any use "
+    "all; the proxy needs no annotation.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Applying Node-Level Topology; Goals",
@@ -60,7 +60,7 @@ def test_clients_use_endpoints_of_their_node(three_zones: Cluster, version: str)
 
 @requirement(
     "KEP-3015/node-level-falls-back-to-other-hints",
-    "A client whose node has no endpoint uses those that other hints give it, as if there were no node-level hints.",
+    "A client whose node has no endpoint follows the other hints, as if there were no node-level hints.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
     source="KEP-3015 (2022), Applying Node-Level Topology (the same rules as would have been used)",
@@ -78,7 +78,7 @@ def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-endpoint-comes-and-goes",
-    "When the endpoint of a node goes, its clients use the others, and the endpoint again when it is back; no "
+    "When the endpoint of a node is removed, its clients use the others, and the local one again when it is back; no "
     "connection fails.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
@@ -102,8 +102,8 @@ def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-is-for-policy-cluster",
-    "Node-level hints change nothing in a direction with policy Local: endpoints of the node are used whatever they "
-    "are hinted for, and where there is none nobody answers; in a direction with policy Cluster they decide.",
+    "Node-level hints have no effect on traffic with policy Local: it uses the endpoints on the node whatever their "
+    "hints, and gets no answer without any. They decide for traffic with policy Cluster.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="KEP-3015 (2022), Applying Node-Level Topology (only to connections with Cluster traffic policy)",
@@ -138,8 +138,8 @@ def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-stuck-hints-break-nothing",
-    "Node-level hints that nobody takes back any more, on a Service that is no longer on most nodes, unbalance its "
-    "traffic and stop none.",
+    "Stale node-level hints, on a Service that is no longer on most nodes, may unbalance its traffic but never stop "
+    "it.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Version Skew Strategy (not that the service actually breaks)",
@@ -162,7 +162,7 @@ def test_stuck_hints_break_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-proxy-gate-off-ignores-node-hints",
-    "With gate NodeLevelTopology off, a proxy that knows of no other node hints routes as if there were none.",
+    "With gate NodeLevelTopology off, a proxy that supports no other node hints routes as if there were none.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
     source="KEP-3015 (2022), Feature Enablement and Rollback (revert back to ordinary Cluster semantics)",

@@ -54,8 +54,8 @@ def _create_hinted_pod(cluster: Cluster) -> Service:
 
 @requirement(
     "KEP-3015/gate-off-ends-hints-at-the-next-write",
-    "After the gate is switched off in API server and controller, the next pod makes the slice one without hints, for "
-    "old and new endpoints.",
+    "After the gate is switched off in the API server and the controller, the next new pod causes a write of the slice "
+    "without hints, for old and new endpoints.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: disabled feature gate)",
@@ -71,7 +71,7 @@ def test_next_pod_ends_hints_when_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/gate-on-again-hints-at-the-next-write",
-    "After the gate is switched on again, the slice has node hints when the next pod goes, at the latest.",
+    "After the gate is switched on again, the slice has node hints at the latest when the next pod is removed.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: re-enabled the feature gate)",
@@ -91,7 +91,7 @@ def test_next_pod_brings_hints_back_when_the_gate_is_on_again(three_zones: Clust
 @requirement(
     "KEP-3015/downgrade-distributes-by-default",
     "After a downgrade of the controller, Services with a new value have no hints, and their traffic goes to all "
-    "endpoints; none is lost on the way.",
+    "endpoints; no connection is lost on the way.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Upgrade / Downgrade Strategy (effectively fall back to default traffic distribution)",
@@ -128,8 +128,8 @@ def test_upgraded_controller_brings_hints_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/proxy-downgrade-falls-back-to-the-zone",
-    "After proxies are downgraded, traffic of a PreferSameNode Service stays in the zone, over TCP and UDP, and none "
-    "is lost on the way.",
+    "After proxies are downgraded, traffic of a PreferSameNode Service stays in the zone, over TCP and UDP, and no "
+    "connection is lost on the way.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Version Skew Strategy (would at least fall back to prefer-same-zone)",

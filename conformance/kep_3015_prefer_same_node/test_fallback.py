@@ -20,8 +20,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-3015/tiers-change-without-loss",
-    "While node and zone of a client lose their endpoints and regain them, no new connection fails, and each goes to "
-    "the nearest.",
+    "While a client's node and zone lose their endpoints and regain them, no new connection fails, and each goes to "
+    "the nearest endpoint.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; User Stories, DNS (else to a remote one)",
@@ -33,7 +33,7 @@ def test_node_and_zone_lose_and_regain_their_endpoints_without_loss(three_zones:
 
 @requirement(
     "KEP-3015/tiers-change-without-losing-a-query",
-    "While node and zone of a client lose their UDP servers and regain them, every query of a new client port is "
+    "While a client's node and zone lose their UDP servers and regain them, every query from a new client port is "
     "answered.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},

@@ -51,8 +51,8 @@ BOTH, ZONE_ONLY = Hints(zones=("a",), nodes=("a1",)), Hints(zones=("a",))
 
 @requirement(
     "KEP-3015/api-gate-off-refuses-the-new-values",
-    "With the gate off, PreferSameZone and PreferSameNode are refused with an error that names the field, on create "
-    "and on update, and PreferClose is not.",
+    "With the gate off, PreferSameZone and PreferSameNode are rejected with an error that names the field, on create "
+    "and on update; PreferClose is accepted.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (components depending on the feature gate)",
@@ -76,7 +76,7 @@ def test_new_values_are_refused_while_the_gate_is_off(three_zones: Cluster, valu
 
 @requirement(
     "KEP-3015/api-gate-off-keeps-a-stored-value",
-    "With the gate off, a Service that has a new value stored can be changed otherwise, and keeps the value.",
+    "With the gate off, a Service that has a new value stored can be changed in other fields, and keeps the value.",
     level=SHOULD,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (can the feature be disabled once it has been enabled: yes)",
@@ -119,8 +119,8 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/api-gate-off-keeps-node-hints-in-use",
-    "With the gate off, hints for nodes are dropped from new slices and from those that had none, and are kept, on all "
-    "endpoints, by slices in which an endpoint has one; hints for zones are kept.",
+    "With the gate off, hints for nodes are dropped from new slices and from slices that had none, and kept on all "
+    "endpoints of slices in which an endpoint has one; hints for zones are kept.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="Kubernetes 1.33, update of EndpointSlices; KEP-3015 says that they are dropped on update",
@@ -165,7 +165,7 @@ def _expect_slice(cluster: Cluster, name: str, hints: Sequence[Hints]) -> None:
 
 @requirement(
     "KEP-3015/controller-gate-off-removes-hints-of-the-new-values",
-    "With the gate off, a controller takes the hints of Services with the new values out of the slices that it writes, "
+    "With the gate off, a controller removes the hints of Services with the new values from the slices that it writes, "
     "and keeps those of PreferClose.",
     level=MUST,
     features={CONTROLLER_RELEASES, PREFER_SAME_NODE, PREFER_SAME_ZONE},
@@ -219,8 +219,8 @@ def test_proxy_ignores_node_hints_while_its_gate_is_off(three_zones: Cluster) ->
 
 @requirement(
     "KEP-3015/enabling-changes-no-other-value",
-    "When the gate is switched on, hints and routes of Services without the new values stay, and no connection is "
-    "lost.",
+    "When the gate is switched on, hints and routes of Services without the new values do not change, and no "
+    "connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Feature Enablement and Rollback, and Rollout, Upgrade and Rollback Planning",
@@ -266,7 +266,7 @@ NEWEST, ALPHA, BETA = Release(), release("1.33"), release("1.34")
 
 @requirement(
     "KEP-3015/on-by-default-from-1-34",
-    "API server, controller and proxy have the feature off in 1.33 unless its gate is set, and on from 1.34.",
+    "API server, controller and proxy have the feature off by default in 1.33, and on from 1.34.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (available in Alpha for one release before enabling it by default in Beta)",

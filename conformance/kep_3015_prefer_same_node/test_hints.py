@@ -19,7 +19,7 @@ WEB = {"app": "web"}
 
 @requirement(
     "KEP-3015/prefer-same-zone-hints-the-own-zone",
-    "With PreferSameZone every ready endpoint is hinted for its zone and for no node.",
+    "With PreferSameZone, every ready endpoint is hinted for its zone and for no node.",
     level=MUST,
     features={PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose",
@@ -54,7 +54,8 @@ def test_prefer_close_is_an_alias_of_prefer_same_zone(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/prefer-same-node-hints-node-and-zone",
-    "With PreferSameNode every ready endpoint is hinted for its node, and for its zone so that older proxies use it.",
+    "With PreferSameNode, every ready endpoint is hinted for its node, and also for its zone so that older proxies use "
+    "it.",
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode",
@@ -79,7 +80,7 @@ def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-hint-is-the-name-of-the-node",
-    "With PreferSameNode the hint is the name of the Node, also where the host name in the Node's label is another.",
+    "With PreferSameNode, the hint is the name of the Node, even if the Node's hostname label differs.",
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode; discovery/v1 ForNode.name (the name of the node)",
@@ -102,7 +103,7 @@ def test_node_hint_is_the_name_of_the_node(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/prefer-same-node-without-zone",
-    "With PreferSameNode an endpoint on a node without zone label is hinted for its node alone.",
+    "With PreferSameNode, an endpoint on a node without a zone label is hinted only for its node.",
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode (zone hint as with PreferClose)",
@@ -118,7 +119,7 @@ def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster
 
 @requirement(
     "KEP-3015/value-changes-on-a-live-service",
-    "When the value of a live Service changes, node hints come and go with PreferSameNode, and zone hints stay.",
+    "When the value of an existing Service changes, node hints come and go with PreferSameNode, and zone hints stay.",
     level=MUST,
     features={PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
@@ -136,7 +137,7 @@ def test_value_changes_on_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/unready-endpoints-get-no-node-hints",
-    "With PreferSameNode an endpoint that stops being ready, or terminates, loses its hints.",
+    "With PreferSameNode, an endpoint that becomes unready or terminates loses its hints.",
     level=SHOULD,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode; released: only ready endpoints are hinted",
@@ -158,7 +159,7 @@ def test_endpoints_lose_node_hints_with_readiness(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/hints-in-both-ip-families",
-    "On a dual-stack Service the slices of both families carry the same hints, also after the value changes.",
+    "On a dual-stack Service, the slices of both IP families have the same hints, also after the value changes.",
     level=MUST,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
     source="KEP-3015, Addition of PreferSameNode (each endpoint in the slice)",
@@ -180,7 +181,7 @@ def test_both_ip_families_carry_the_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/hints-follow-the-zone-of-the-node",
-    "When the zone label of a node changes, the hints of the endpoints on it follow.",
+    "When the zone label of a node changes, the hints of its endpoints follow.",
     level=SHOULD,
     features={PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose (the same zone); released: at the next sync of the Service",
@@ -199,7 +200,8 @@ def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/zone-of-the-node-is-read-at-each-sync",
-    "When the zone label of a node has changed, hints follow with the next endpoint at the latest; a node hint stays.",
+    "When the zone label of a node changes, hints follow at the latest when the next endpoint is added; a node hint "
+    "stays.",
     level=MUST,
     features={PREFER_SAME_ZONE, PREFER_SAME_NODE},
     source="KEP-3015, Renaming/Deprecation of PreferClose; Addition of PreferSameNode (zone hint as with PreferClose)",
@@ -221,7 +223,8 @@ def test_next_endpoint_brings_hints_for_the_new_zone(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-3015/hints-go-with-the-value",
-    "When PreferSameNode is removed from a live Service, both hints vanish, and both are back when it is set again.",
+    "When PreferSameNode is removed from an existing Service, hints for nodes and zones are removed, and both return "
+    "when it is set again.",
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
@@ -240,7 +243,7 @@ def test_both_hints_go_and_come_with_the_value(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/a-settled-service-is-not-written-again",
-    "With PreferSameNode too, a change that leaves the endpoints as they are writes no slice, of either IP family.",
+    "With PreferSameNode too, a change that leaves the endpoints unchanged writes no slice, in either IP family.",
     level=SHOULD,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
     source="KEP-3015, Scalability (no new API calls)",
@@ -259,7 +262,8 @@ def test_slices_with_node_hints_are_not_written_without_need(three_zones: Cluste
 
 @requirement(
     "KEP-3015/zone-hint-follows-beside-the-node-hint",
-    "With PreferSameNode, the zone hint comes and goes with the label of the node, and the node hint stays.",
+    "With PreferSameNode, the zone hint follows the zone label of the node as it is added and removed, and the node "
+    "hint stays.",
     level=SHOULD,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode (zone hint as with PreferClose); released: at the next sync",

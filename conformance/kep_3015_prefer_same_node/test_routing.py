@@ -34,7 +34,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-3015/node-then-zone-then-anywhere",
-    "With hints for nodes, a client uses endpoints on its node while there are any, then in its zone, then any.",
+    "With hints for nodes, a client uses endpoints on its own node while there are any, then those in its zone, then "
+    "all.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (CategorizeEndpoints)",
@@ -60,7 +61,7 @@ def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster)
 
 @requirement(
     "KEP-3015/partial-node-hints-fall-back-to-the-zone",
-    "While one ready endpoint has no hint for a node, hints for nodes are set aside and hints for zones decide.",
+    "While one ready endpoint has no hint for a node, a proxy ignores hints for nodes and follows hints for zones.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
@@ -76,7 +77,8 @@ def test_partial_node_hints_fall_back_to_zone_hints(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-3015/partial-hints-of-both-kinds-are-set-aside",
-    "When some endpoints have only node hints and others only zone hints, neither rule is met and all are used.",
+    "When some endpoints have only node hints and others only zone hints, a proxy ignores both kinds and uses all "
+    "endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (otherwise, all endpoints)",
@@ -92,7 +94,7 @@ def test_mixed_partial_hints_use_every_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-hints-come-before-zone-hints",
-    "Where hints for nodes and for zones contradict each other, the hint for the client's node decides.",
+    "When hints for nodes and for zones contradict each other, the hint for the client's node decides.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (order of the steps)",
@@ -108,7 +110,7 @@ def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -
 
 @requirement(
     "KEP-3015/node-hints-decide-not-the-place-of-the-endpoint",
-    "The hint for a node decides, also where it names another node than the one that the endpoint is on.",
+    "The hint for a node decides, even if it names another node than the one that the endpoint is on.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (ForNodes)",
@@ -124,7 +126,8 @@ def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-hints-alone-leave-other-nodes-everything",
-    "With hints for nodes but none for zones, a client on a node that nobody is hinted for reaches every endpoint.",
+    "With hints for nodes but none for zones, a client on a node that no endpoint is hinted for reaches every "
+    "endpoint.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (otherwise, all endpoints)",
@@ -140,7 +143,8 @@ def test_node_without_hinted_endpoint_and_no_zone_hints_uses_all(three_zones: Cl
 
 @requirement(
     "KEP-3015/unready-endpoint-of-the-node-is-not-used",
-    "A node whose only endpoint is not ready falls back to its zone, and a zone without another one to anywhere.",
+    "A node whose only endpoint is not ready falls back to its zone, and a zone without a ready endpoint to all "
+    "endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if any is available)",
@@ -158,7 +162,7 @@ def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluste
 
 @requirement(
     "KEP-3015/unready-endpoint-without-hint-changes-nothing",
-    "An endpoint that starts, or terminates, without hints does not switch the hints of the ready ones off.",
+    "A starting or terminating endpoint without hints does not disable the hints of the ready endpoints.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; released: only ready endpoints count",
@@ -182,7 +186,7 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
 
 @requirement(
     "KEP-3015/endpoint-of-the-node-lost-and-regained",
-    "When the endpoint of a node goes, its clients use another one, and the local one again when it comes back.",
+    "When the endpoint of a node is removed, its clients use another one, and the local one again when it comes back.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, User Stories, DNS",
@@ -216,7 +220,7 @@ def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-hints-hold-for-ipv6",
-    "Hints for nodes and their fallbacks hold for IPv6 as for IPv4.",
+    "Hints for nodes and their fallbacks apply to IPv6 as to IPv4.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS, IPV6_SERVICES},
     source="KEP-3015, Addition of PreferSameNode",
@@ -232,7 +236,7 @@ def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/clients-on-the-node-follow-node-hints-too",
-    "A client in the node's own network uses the endpoints that are hinted for the node.",
+    "A client in the node's own network namespace uses the endpoints that are hinted for the node.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (same node as the client)",
@@ -248,7 +252,8 @@ def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/external-traffic-follows-hints-of-the-node-it-enters",
-    "With traffic policy Cluster, traffic from outside uses the endpoints that are hinted for the node that it enters.",
+    "With externalTrafficPolicy Cluster, traffic from outside uses the endpoints that are hinted for the node that it "
+    "enters.",
     level=MUST,
     features={NODE_PORT, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (a hint that includes the local node); KEP-4444, Intersection with "
@@ -266,7 +271,8 @@ def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: 
 
 @requirement(
     "KEP-3015/node-without-zone-follows-hints-for-its-name",
-    "A client on a node without zone label uses the endpoints that are hinted for the node, and where none is, all.",
+    "A client on a node without a zone label uses the endpoints that are hinted for the node, and all endpoints if "
+    "there are none.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
@@ -287,7 +293,8 @@ def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/local-sets-node-hints-aside",
-    "Under policy Local, inside and outside, an endpoint of the node is used whatever node it is hinted for.",
+    "With policy Local, for clients inside and outside, an endpoint on the node is used whatever node it is hinted "
+    "for.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_HINTS, NODE_PORT, UDP_SERVICES},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row); KEP-3015, Alternatives",

@@ -42,7 +42,7 @@ MATRIX = Matrix(
 @requirement(
     "KEP-3015/skew-new-api-server",
     "With a newer API server, an older controller writes no hints for the new values, traffic of such a Service goes "
-    "to all endpoints, and PreferClose goes on as before.",
+    "to all endpoints, and PreferClose works as before.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (those values would not be recognized)",
@@ -55,7 +55,7 @@ def test_new_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/skew-new-controller",
-    "A proxy that does not know the new values keeps traffic of PreferSameZone and of PreferSameNode in the zone.",
+    "A proxy that does not support the new values keeps traffic of PreferSameZone and of PreferSameNode in the zone.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (would at least fall back to prefer-same-zone)",
@@ -68,7 +68,7 @@ def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/skew-new-proxy",
-    "With an older controller a newer proxy finds no hints for the new values, and uses all endpoints.",
+    "With an older controller, a newer proxy finds no hints for the new values, and uses all endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (it only looks at the hints set by kube-controller-manager)",
@@ -81,8 +81,8 @@ def test_old_controller_and_new_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/upgraded-cluster-knows-every-value",
-    "Once all components are upgraded, PreferClose and PreferSameZone keep traffic in the zone, and PreferSameNode on "
-    "the node, then in the zone.",
+    "Once all components are upgraded, PreferClose and PreferSameZone keep traffic in the zone, and PreferSameNode "
+    "keeps it on the node, then in the zone.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Upgrade / Downgrade Strategy",
@@ -95,8 +95,8 @@ def test_upgraded_cluster(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/old-and-new-proxies-side-by-side",
-    "In a cluster with older and newer proxies, nodes with a newer one prefer their own endpoints for PreferSameNode, "
-    "and nodes with an older one those of their zone.",
+    "With PreferSameNode in a cluster with older and newer proxies, nodes with a newer proxy prefer their own "
+    "endpoints, and nodes with an older one prefer those of their zone.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy",

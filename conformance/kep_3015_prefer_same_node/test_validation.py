@@ -35,7 +35,7 @@ def apply_nodes(cluster: Cluster, manager: str, nodes: Sequence[str]) -> Respons
 
 @requirement(
     "KEP-3015/node-hints-are-replaced-as-a-whole",
-    "Who applies a list of node hints replaces the list of another writer, and does not add to it.",
+    "Server-side apply of a list of node hints replaces the list of another field manager, and does not merge with it.",
     level=MUST,
     features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="KEP-3015, Addition of PreferSameNode (listType=atomic)",
@@ -55,7 +55,8 @@ def test_applied_node_hints_replace_those_of_another_manager(three_zones: Cluste
 
 @requirement(
     "KEP-3015/prefer-close-warns",
-    "The answer to a Service with PreferClose carries a warning that names PreferSameZone, and others carry none.",
+    "The API server returns a warning that names PreferSameZone for a Service with PreferClose, and no warning for "
+    "others.",
     level=MAY,
     features={DEPRECATION_WARNINGS, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-3015, Summary (PreferClose is deprecated); released since 1.35",

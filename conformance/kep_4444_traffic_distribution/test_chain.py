@@ -18,7 +18,7 @@ WEB = {"app": "web"}
 
 @requirement(
     "KEP-4444/field-reaches-the-packets",
-    "A Service with PreferClose, made through the API alone, keeps traffic in the zone and falls back, in each IP "
+    "A Service with PreferClose, created through the API only, keeps traffic in the zone and falls back, in each IP "
     "family.",
     level=SHOULD,
     features={ROUTING},
@@ -40,7 +40,7 @@ def test_field_decides_where_packets_go(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/field-set-changed-and-removed-under-traffic",
-    "Packets follow the field when it is set on a live Service, and when it is removed, and no connection is lost.",
+    "Traffic follows the field when it is set, changed and removed on an existing Service, and no connection is lost.",
     level=SHOULD,
     features={ROUTING},
     source="KEP-4444, Troubleshooting (remove the trafficDistribution field from the Services)",

@@ -28,8 +28,8 @@ ACCEPTED, PROGRAMMED, HONORED_TYPE = (f"TrafficDistribution{word}" for word in (
 
 @requirement(
     "KEP-4444/accepted-condition",
-    "TrafficDistributionAccepted becomes True on a Service with a value that the controller supports, and is not there "
-    "on a Service without the field.",
+    "TrafficDistributionAccepted becomes True on a Service with a value that the controller supports, and is absent on "
+    "a Service without the field.",
     level=MAY,
     features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",
@@ -50,7 +50,7 @@ def test_supported_values_are_accepted(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/unsupported-value-is-not-accepted",
     "TrafficDistributionAccepted becomes False, with a reason, on a Service with a value that the controller does not "
-    "support, and True when the value is changed to one that it does.",
+    "support, and True when the value is changed to a supported one.",
     level=MAY,
     features={CONDITIONS, PREFER_CLOSE},
     source="KEP-4444, Status Reporting (malformed or not supported)",
@@ -72,8 +72,8 @@ def test_unsupported_value_is_not_accepted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/programmed-condition",
-    "TrafficDistributionProgrammed becomes True when the slices have hints for the value, hints for nodes too, is not "
-    "True while an endpoint has none, and is gone with the field.",
+    "TrafficDistributionProgrammed becomes True when the slices have the hints of the value, including hints for "
+    "nodes, is not True while an endpoint has none, and is removed with the field.",
     level=MAY,
     features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",
@@ -99,8 +99,8 @@ def test_written_hints_are_programmed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/honored-condition",
-    "TrafficDistributionHonored becomes True when traffic follows the newest hints on every node; while the proxy of "
-    "one node is stopped and hints change, it is not, and it is again when that proxy is back.",
+    "TrafficDistributionHonored becomes True when traffic follows the current hints on every node; it is not True "
+    "while the proxy of one node is stopped and hints change, and becomes True again when that proxy is back.",
     level=MAY,
     features={HONORED, ROUTING},
     source="KEP-4444, Status Reporting (a condition that the data plane could add)",
@@ -130,7 +130,7 @@ def test_honored_means_that_every_node_follows(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/conditions-of-others-carry-a-domain",
-    "Every condition about traffic distribution, other than the standard ones, has a type that begins with a domain.",
+    "Every condition about traffic distribution, other than the standard ones, has a type with a domain prefix.",
     level=SHOULD,
     features={CONDITIONS, PREFER_CLOSE},
     source="KEP-4444, Condition usage by other implementations",

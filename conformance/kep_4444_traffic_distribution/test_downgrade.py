@@ -48,8 +48,8 @@ def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 @requirement(
     "KEP-4444/api-server-downgrade-takes-hints-away",
-    "After the API server is rolled back to a release without the field, slices are there without hints, traffic goes "
-    "to all endpoints, and no connection is lost on the way.",
+    "After the API server is rolled back to a release without the field, slices exist without hints, traffic goes to "
+    "all endpoints, and no connection is lost on the way.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 1 to 5",
@@ -67,7 +67,7 @@ def test_api_server_without_the_field_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-server-upgrade-brings-field-and-hints-back",
-    "After the API server is rolled forward again, the field is back as it was stored, so are the hints, traffic is in "
+    "After the API server is rolled forward again, the field has its stored value, hints are back, traffic stays in "
     "the zone, and no connection is lost on the way.",
     level=MUST,
     features={ROLLOUT},
@@ -88,8 +88,8 @@ def test_field_and_hints_are_back_after_an_upgrade(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/proxy-downgrade-sets-hints-aside",
-    "After a proxy is downgraded, traffic of a Service with the field alone goes to all endpoints, over TCP and UDP, "
-    "and none is lost on the way.",
+    "After a proxy is downgraded, traffic of a Service with only the field goes to all endpoints, over TCP and UDP, "
+    "and no connection is lost on the way.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 8 and 9",
@@ -127,8 +127,8 @@ def test_objects_stay_when_proxies_are_downgraded(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-downgrade-ends-hints-of-the-field",
-    "A controller from before the field removes the hints that the field gave, and does what the annotation says; no "
-    "connection is lost on the way.",
+    "A controller of a release without the field removes the hints that the field caused, and follows the annotation; "
+    "no connection is lost on the way.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy (will simply not be considered in any decisions)",
@@ -148,8 +148,8 @@ def test_downgraded_controller_does_what_the_annotation_says(three_zones: Cluste
 
 @requirement(
     "KEP-4444/upgrade-keeps-the-annotation",
-    "After an upgrade of controller and proxies, a Service with the annotation, with the field or without, has the "
-    "hints and routes that it had.",
+    "After an upgrade of controller and proxies, a Service with the annotation, with the field or without, keeps its "
+    "hints and routes.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy",

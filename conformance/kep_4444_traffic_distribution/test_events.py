@@ -22,8 +22,8 @@ WEB, OTHER = {"app": "web"}, {"app": "other"}
 
 @requirement(
     "KEP-4444/failed-sync-is-an-event",
-    "When a sync of a Service fails, as one does whose slice the API server refuses, the Service has an Event of type "
-    "Warning; a Service whose syncs succeed has none.",
+    "When a sync of a Service fails, for example because the API server rejects a slice, the Service has an Event of "
+    "type Warning; a Service whose syncs succeed has none.",
     level=SHOULD,
     features={ENDPOINT_SLICES, SYNC_EVENTS},
     source="KEP-4444, Monitoring Requirements (visible as an Event on the respective Service object)",
@@ -42,7 +42,7 @@ def test_failed_sync_is_an_event(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/failed-sync-is-an-event-without-the-field",
-    "When a sync fails while the gate of the field is off, the Service has an Event of type Warning, too.",
+    "When a sync fails while the gate of the field is off, the Service also has an Event of type Warning.",
     level=SHOULD,  # the KEP asks for it of a controller that knows the field
     features={CONTROLLER_RELEASES, SYNC_EVENTS},
     source="Kubernetes, EndpointSlice controller (FailedToUpdateEndpointSlices); KEP-4444, Monitoring Requirements",

@@ -52,7 +52,7 @@ def test_values_with_a_domain_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-refuses-malformed-domains",
-    "A value with a slash whose domain or name is malformed or missing is refused with an error that names the field.",
+    "A value with a slash whose domain or name is malformed or missing is rejected with an error that names the field.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Implementation specific heuristics (a domain and the name of a heuristic)",
@@ -66,7 +66,7 @@ def test_malformed_domains_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-refuses-values-with-a-domain",
-    "A value that carries a domain is refused with an error that names the field.",
+    "A value with a domain prefix is rejected with an error that names the field.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="Kubernetes, validation of Services; KEP-4444 allows such values",
@@ -81,8 +81,8 @@ def test_values_with_a_domain_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unknown-domain-is-no-preference",
-    "For a value of a domain that it does not know, a controller writes no hints, and takes away those of the value "
-    "before; traffic goes to all endpoints.",
+    "For a value of an unknown domain, a controller writes no hints, and removes those of the value before; traffic "
+    "goes to all endpoints.",
     level=MAY,
     features={DOMAIN_HEURISTICS, ROUTING},
     source="KEP-4444, Implementation specific heuristics",
@@ -101,7 +101,7 @@ def test_unknown_domain_is_no_preference(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/heuristic-of-a-domain-is-applied",
-    "With trafficdist.dev/PreferNextZone traffic stays in the zone, and from a zone without endpoints goes to the next "
+    "With trafficdist.dev/PreferNextZone, traffic stays in the zone, goes from a zone without endpoints to the next "
     "zone that has some, in each IP family, and follows when endpoints come and go.",
     level=MAY,
     features={DOMAIN_HEURISTICS, ROUTING, SAMPLE_HEURISTIC},

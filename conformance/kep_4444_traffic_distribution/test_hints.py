@@ -25,7 +25,7 @@ ZONE_A, ZONE_B, ZONE_C = Hints(zones=("a",)), Hints(zones=("b",)), Hints(zones=(
 
 @requirement(
     "KEP-4444/prefer-close-hints-the-own-zone",
-    "With PreferClose every ready endpoint is hinted for the zone that it is in.",
+    "With PreferClose, every ready endpoint is hinted for the zone that it is in.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the zone of the endpoint)",
@@ -72,7 +72,7 @@ def test_without_traffic_distribution_there_are_no_hints(three_zones: Cluster) -
 
 @requirement(
     "KEP-4444/hints-follow-the-field",
-    "Hints appear when the field is set on a live Service, and vanish when it is removed.",
+    "Hints appear when the field is set on an existing Service, and disappear when it is removed.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Feature Enablement and Rollback",
@@ -92,7 +92,7 @@ def test_hints_follow_the_field_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unready-endpoints-get-no-hints",
-    "An endpoint that is not ready has no hint, and has one as soon as it is ready.",
+    "An endpoint that is not ready has no hint, and gets one as soon as it is ready.",
     level=SHOULD,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; released: only ready endpoints are hinted",
@@ -111,7 +111,7 @@ def test_unready_endpoints_have_no_hints_until_they_are_ready(three_zones: Clust
 
 @requirement(
     "KEP-4444/endpoint-without-zone-gets-no-hint",
-    "An endpoint on a node without zone label has no hint, and the others keep theirs.",
+    "An endpoint on a node without a zone label has no hint, and the other endpoints keep theirs.",
     level=SHOULD,  # the text does not speak of it; without hints at all traffic would go the same ways
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",
@@ -129,7 +129,7 @@ def test_endpoint_on_a_node_without_zone_has_no_hint(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/pod-of-a-lost-node-leaves-hints-to-others",
-    "While the Node of one pod is gone, endpoints of other pods are hinted for their zones, also those that come then.",
+    "While the Node of one pod is missing, endpoints of other pods are hinted for their zones, including new ones.",
     level=SHOULD,  # as where a node has no zone: the text does not speak of it
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",
@@ -158,7 +158,7 @@ def test_pod_of_a_lost_node_leaves_hints_to_others(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/a-settled-service-is-not-written-again",
-    "A change that leaves the endpoints as they are writes no slice.",
+    "A change that leaves the endpoints unchanged writes no slice.",
     level=SHOULD,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (no new API calls)",
@@ -176,7 +176,7 @@ def test_slices_are_not_written_without_need(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/slices-of-others-are-left-alone",
-    "Slices that another writer manages keep their endpoints and their hints.",
+    "Slices managed by another controller keep their endpoints and their hints.",
     level=MUST,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, PreferClose; discovery/v1 label endpointslice.kubernetes.io/managed-by",
@@ -197,7 +197,7 @@ def test_slices_of_another_writer_are_left_alone(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/policies-do-not-change-hints",
-    "The hints of a Service are the same whatever its traffic policies are.",
+    "The hints of a Service do not depend on its traffic policies.",
     level=SHOULD,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the control plane does not look at the traffic policies)",
@@ -219,7 +219,7 @@ def test_traffic_policies_do_not_change_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/policy-change-leaves-hints",
-    "A change of a traffic policy on a live Service writes no slice.",
+    "A change of a traffic policy on an existing Service writes no slice.",
     level=SHOULD,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the control plane does not look at the traffic policies)",
@@ -237,7 +237,8 @@ def test_change_of_a_policy_writes_no_slice(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/annotation-knows-auto-alone",
-    "Any value of the annotation but Auto and auto leaves hints to the field; values of the field mean nothing there.",
+    "With any annotation value other than Auto and auto, hints follow the field; values of the field have no meaning "
+    "in the annotation.",
     level=SHOULD,
     features={PREFER_CLOSE, ENDPOINT_SLICES},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning; Alternatives, Repurpose the existing topology annotation",
@@ -265,7 +266,7 @@ def test_annotation_knows_auto_alone(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/every-slice-is-hinted",
-    "Where a Service has several slices, the endpoints of each of them have hints, and lose them with the field.",
+    "The endpoints of all slices of a Service have hints, and lose them when the field is removed.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Changes within kube-proxy (all endpoints must have hints)",
@@ -287,7 +288,7 @@ def test_endpoints_of_every_slice_are_hinted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/service-without-ports-settles",
-    "Slices of a headless Service without ports are hinted, and not written again without need.",
+    "Slices of a headless Service without ports have hints, and are not written again without need.",
     level=SHOULD,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (no new API calls)",
@@ -304,7 +305,7 @@ def test_headless_service_without_ports_settles(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/hints-in-both-ip-families",
-    "On a dual-stack Service with PreferClose the slices of both families carry the same hints.",
+    "On a dual-stack Service with PreferClose, the slices of both IP families have the same hints.",
     level=MUST,
     features={DUAL_STACK_SLICES, PREFER_CLOSE},
     source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",

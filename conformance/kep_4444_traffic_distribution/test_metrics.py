@@ -60,8 +60,8 @@ NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
 
 @requirement(
     "KEP-4444/controller-counts-services-by-value",
-    "services_count_by_traffic_distribution tells how many Services have each value, and follows when a value is set, "
-    "changed or removed, and when a Service is deleted.",
+    "services_count_by_traffic_distribution gives the number of Services with each value, and follows when a value is "
+    "set, changed or removed, and when a Service is deleted.",
     level=SHOULD,
     features={CONTROLLER_METRICS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Monitoring Requirements",
@@ -87,8 +87,8 @@ def test_services_are_counted_by_value(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/annotated-services-are-not-counted",
-    "A Service with annotation topology-mode Auto is not counted by the value of its field, as the field decides "
-    "nothing there.",
+    "A Service with annotation topology-mode Auto is not counted by the value of its field, because the field has no "
+    "effect there.",
     level=SHOULD,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Monitoring Requirements (some Service is using the field); Risks and Mitigations (precedence)",
@@ -105,7 +105,7 @@ def test_annotated_service_is_not_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-counts-syncs",
-    "endpoint_slice_controller_syncs with result success grows when a Service is worked on.",
+    "endpoint_slice_controller_syncs with result success increases when a Service is synced.",
     level=SHOULD,
     features={CONTROLLER_METRICS},
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
@@ -130,8 +130,8 @@ def _expect_failures_counted(cluster: Cluster, result: str) -> None:
 
 @requirement(
     "KEP-4444/failed-syncs-are-counted-apart",
-    "endpoint_slice_controller_syncs with result failure grows when a sync fails, as one does whose slice the "
-    "API server refuses.",
+    "endpoint_slice_controller_syncs with result failure increases when a sync fails, for example because the API "
+    "server rejects a slice.",
     level=SHOULD,
     features={CONTROLLER_METRICS},
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
@@ -145,8 +145,8 @@ def test_failed_syncs_are_counted_as_failures(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/failed-syncs-are-counted-as-errors",
-    "endpoint_slice_controller_syncs with result error grows when a sync fails, as one does whose slice the API "
-    "server refuses.",
+    "endpoint_slice_controller_syncs with result error increases when a sync fails, for example because the API server "
+    "rejects a slice.",
     level=SHOULD,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-4444 calls the result failure",
@@ -161,8 +161,8 @@ def test_failed_syncs_are_counted_as_errors(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/changed-slices-by-value",
-    "endpointslices_changed_per_sync counts the slices that a sync changed, by the value of the field; under the "
-    "annotation by topology Auto and without value.",
+    "endpointslices_changed_per_sync counts the slices that a sync changed, by the value of the field; for a Service "
+    "with the annotation, with topology Auto and without a value.",
     level=SHOULD,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-2433, Observability",
@@ -187,7 +187,7 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/slices-and-endpoints-are-counted",
-    "num_endpoint_slices and endpoints_desired follow what there is; changes counts what was written, by operation.",
+    "num_endpoint_slices and endpoints_desired follow the objects that exist; changes counts the writes, by operation.",
     level=SHOULD,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
@@ -213,8 +213,8 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/added-and-removed-endpoints-are-counted",
-    "endpoints_added_per_sync grows as endpoints come and endpoints_removed_per_sync as they go; "
-    "desired_endpoint_slices has one slice for a Service with one endpoint, until it is deleted.",
+    "endpoints_added_per_sync increases when endpoints are added and endpoints_removed_per_sync when they are removed; "
+    "desired_endpoint_slices counts one slice for a Service with one endpoint, until it is deleted.",
     level=SHOULD,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
@@ -245,7 +245,7 @@ def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-tells-when-it-synced",
-    "kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time at which rules last changed: it moves on with each "
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time when rules last changed: it advances with each "
     "change of rules, on each node.",
     level=SHOULD,
     features={CLUSTER_IP, PROXY_METRICS},
@@ -277,8 +277,8 @@ def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
 
 @requirement(
     "KEP-4444/last-sync-grows-old",
-    "kubeproxy_sync_proxy_rules_last_timestamp_seconds grows old while nothing is synced: it is the time of a sync, "
-    "and not that of the reading.",
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds does not move while nothing is synced: it is the time of the "
+    "last sync, and not of the scrape.",
     level=SHOULD,
     features={CLUSTER_IP, PROXY_METRICS},
     source="KEP-4444, Monitoring Requirements",
@@ -315,8 +315,8 @@ def _last_sync(cluster: Cluster, node: str) -> float:
 
 @requirement(
     "METRICS/dropped-internal-traffic-is-counted",
-    "no_local_endpoints_total with traffic_policy internal counts the Services whose internal traffic a node drops, as "
-    "their endpoints are elsewhere; not those without any endpoint.",
+    "no_local_endpoints_total with traffic_policy internal counts the Services whose internal traffic a node drops "
+    "because their endpoints are elsewhere, and not those without any endpoint.",
     level=SHOULD,
     features={INTERNAL_POLICY, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-2086",
@@ -345,8 +345,8 @@ def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/dropped-external-traffic-is-counted",
-    "no_local_endpoints_total with traffic_policy external counts the Services whose traffic from outside a node "
-    "drops, as their endpoints are elsewhere, and follows when one comes.",
+    "no_local_endpoints_total with traffic_policy external counts the Services whose traffic from outside a node drops "
+    "because their endpoints are elsewhere, and follows when a local endpoint is added.",
     level=SHOULD,
     features={EXTERNAL_POLICY, NODE_PORT, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy",

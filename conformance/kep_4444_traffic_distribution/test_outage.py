@@ -24,7 +24,7 @@ ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}
 
 @requirement(
     "KEP-4444/routing-outlives-the-api-server",
-    "While the API server and the controller are away, traffic goes on as the field says.",
+    "While the API server and the controller are down, traffic still follows the field.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Troubleshooting (they should continue to serve traffic in accordance with their field)",
@@ -43,7 +43,7 @@ def test_routing_outlives_the_api_server(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/return-of-the-api-server-disturbs-nothing",
-    "When the API server is back and nothing has changed, no slice is written, and traffic goes on as before.",
+    "When the API server is back and nothing has changed, no slice is written, and traffic continues as before.",
     level=SHOULD,  # the text speaks of the traffic, which is a requirement of its own, and not of writes
     features={OUTAGE},
     source="KEP-4444, Troubleshooting",
@@ -66,8 +66,8 @@ def test_return_of_the_api_server_disturbs_nothing(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/controller-catches-up",
-    "Pods that came and went, and fields that changed, while the controller was away are in slices and hints once it "
-    "is back.",
+    "Once the controller is back after a downtime, slices and hints reflect the pods and fields that changed "
+    "meanwhile.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (consistently and accurately configures EndpointSlices)",
@@ -93,7 +93,7 @@ def test_controller_catches_up(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-catches-up",
-    "Hints that changed while a proxy was away are followed once it is back, and traffic goes on in between.",
+    "A proxy that is back after a downtime follows hints that changed meanwhile, and traffic continues in between.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",
@@ -114,7 +114,7 @@ def test_proxy_catches_up(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/missed-changes-are-caught-up",
-    "What changes at the moment in which the API server is back takes effect, in controller and proxies.",
+    "Changes made at the moment when the API server comes back take effect in controller and proxies.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Troubleshooting",

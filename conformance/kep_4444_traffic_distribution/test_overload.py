@@ -22,7 +22,7 @@ from trafficdist import (
 
 @requirement(
     "KEP-4444/default-spreads-evenly",
-    "Without hints, every endpoint gets an equal share of the connections of a client, within a stated error.",
+    "Without hints, every endpoint gets an equal share of a client's connections, within a stated error.",
     level=SHOULD,
     features={CLUSTER_IP},
     source="KEP-4444, Default (equal distribution of traffic across endpoints)",
@@ -38,7 +38,7 @@ def test_connections_are_spread_evenly_without_hints(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/default-spreads-queries-evenly",
-    "Without hints, every endpoint gets an equal share of the UDP queries of a client, within a stated error.",
+    "Without hints, every endpoint gets an equal share of a client's UDP queries, within a stated error.",
     level=SHOULD,
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-4444, Default (equal distribution of traffic across endpoints)",
@@ -54,7 +54,7 @@ def test_queries_are_spread_evenly_without_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/zone-spreads-evenly",
-    "With hints, every endpoint of the zone gets an equal share of the connections of a client in the zone.",
+    "With hints, every endpoint of the zone gets an equal share of the connections of a client in that zone.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; KEP-3015, Renaming/Deprecation of PreferClose",
@@ -85,7 +85,8 @@ def test_hot_zone_keeps_its_traffic(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/hot-zone-answers-everybody",
-    "However hot a zone is, every connection is answered by a ready endpoint; the share of each stands in the report.",
+    "Under any load on a zone, a ready endpoint answers every connection; the report states the share of each "
+    "endpoint.",
     level=MAY,
     features={CLUSTER_IP, GRADED_ZONES, ZONE_HINTS},
     source="KEP-4444, Proposal (a future refinement could detect overload); Risks and Mitigations",

@@ -19,8 +19,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-4444/first-zone-label-takes-effect",
-    "A proxy that starts on a node without zone label uses every endpoint, and those of the zone once the node has its "
-    "first label, without another start.",
+    "A proxy that starts on a node without a zone label uses every endpoint, and those of the zone once the node gets "
+    "its first label, without a restart.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",
@@ -45,8 +45,8 @@ def test_first_zone_label_takes_effect(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unready-nodes-change-no-routing",
-    "While slices call an endpoint ready, it is used as hints have it, also when its Node, or the last ready Node of a "
-    "zone, is reported as not ready: for clients of that zone too.",
+    "While slices call an endpoint ready, clients use it as hints say, even if its Node, or the last ready Node of a "
+    "zone, becomes not ready; this includes clients of that zone.",
     level=SHOULD,  # the texts have a proxy read its own Node alone, and forbid it no more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
@@ -68,8 +68,8 @@ def test_unready_nodes_change_no_routing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/lost-node-changes-no-routing",
-    "While slices call an endpoint ready, it is used as hints have it, also when the Node that it is on is deleted, "
-    "and when that is back; a proxy that then starts there follows hints for the zone that the Node has now.",
+    "While slices call an endpoint ready, clients use it as hints say, even if its Node is deleted, and when the Node "
+    "is back; a proxy that then starts on that node follows hints for the Node's new zone.",
     level=SHOULD,  # the texts have a proxy read its own Node alone, and forbid it no more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",

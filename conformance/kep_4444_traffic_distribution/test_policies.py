@@ -88,7 +88,7 @@ def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[
 @pytest.mark.takes(17)
 @requirement(
     "KEP-4444/policy-table-in-all-combinations",
-    "For both policies unset, Cluster and Local, clients at the cluster IP and clients outside are routed as the "
+    "For both policies unset, Cluster and Local, clients at the cluster IP and clients outside are routed as the KEP's "
     "table says.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
@@ -114,7 +114,8 @@ def test_table_holds_at_cluster_ip_and_node_port(three_zones: Cluster, external:
 
 @requirement(
     "KEP-4444/policy-table-at-load-balancer-addresses",
-    "The table holds for clients outside at load balancer addresses; clients inside follow hints there in any case.",
+    "At load balancer addresses, clients outside are routed as the table of traffic policies says, and clients inside "
+    "always follow hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",
@@ -129,7 +130,8 @@ def test_table_holds_at_load_balancer_addresses(three_zones: Cluster, external: 
 
 @requirement(
     "KEP-4444/policy-table-at-external-ips",
-    "The table holds for clients outside at external IPs; clients inside follow hints there in any case.",
+    "At external IPs, clients outside are routed as the table of traffic policies says, and clients inside always "
+    "follow hints.",
     level=MUST,
     features={EXTERNAL_IPS, EXTERNAL_POLICY, INTERNAL_POLICY, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",

@@ -30,8 +30,8 @@ FOR_A, FOR_B = NUMBERS[-10:], NUMBERS[-14:-10]
 
 @requirement(
     "KEP-4444/each-port-follows-its-own-hints",
-    "Where the slices of two ports have the same pods with other hints, each port follows the hints of its own slice, "
-    "and one without hints uses all.",
+    "When the slices of two ports have the same pods with different hints, each port follows the hints of its own "
+    "slice, and a port without hints uses all endpoints.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, PreferClose; discovery/v1 EndpointSlice.ports; KEP-2433, Kube-Proxy",
@@ -74,8 +74,8 @@ def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
 
 @requirement(
     "KEP-4444/every-hinted-endpoint-of-many-is-used",
-    "Of 1,200 endpoints, clients of a zone use each one that is hinted for it, be it 48 or 120, and no other; when a "
-    "few change their zones, they follow that.",
+    "Of 1,200 endpoints, clients of a zone use every one that is hinted for it, 48 or 120, and no other; when a few "
+    "change their zones, traffic follows.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; Default (equal distribution)",

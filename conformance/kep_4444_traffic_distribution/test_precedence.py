@@ -36,8 +36,8 @@ def _sorted(pods: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
 
 @requirement(
     "KEP-4444/annotation-comes-before-the-field",
-    "With the annotation Auto or auto, by its newer name or its older one or both, hints are the annotation's, "
-    "whatever the field says.",
+    "With the annotation Auto or auto, under its newer or older name or both, hints follow the annotation, whatever "
+    "the field says.",
     level=MUST,
     features={PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Risks and Mitigations, and Test Plan, Integration tests",
@@ -57,8 +57,8 @@ def test_annotation_comes_before_the_field(three_zones: Cluster, annotations: Ma
 
 @requirement(
     "KEP-4444/annotation-set-and-removed-on-a-live-service",
-    "Hints become the annotation's when it is set on a live Service with the field, and the field's when it is "
-    "disabled, changed or removed.",
+    "On an existing Service with the field, hints follow the annotation when it is set, and the field when the "
+    "annotation is disabled, changed or removed.",
     level=MUST,
     features={PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Risks and Mitigations (the annotation will take precedence)",
@@ -99,7 +99,7 @@ def test_field_changes_nothing_under_the_annotation(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-4444/annotation-removed-without-field-ends-hints",
-    "When the annotation of a Service without the field is removed, its hints are.",
+    "When the annotation of a Service without the field is removed, its hints are removed.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-4444, Default (i.e. trafficDistribution is not configured)",

@@ -60,7 +60,7 @@ def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/zone-without-endpoints-uses-every-endpoint",
-    "A client in a zone that no endpoint is hinted for reaches every endpoint: it is not left without any.",
+    "A client in a zone that no endpoint is hinted for reaches every endpoint.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose and e2e tests (requests should not get blackholed)",
@@ -76,7 +76,8 @@ def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) ->
 
 @requirement(
     "KEP-4444/partial-hints-are-set-aside",
-    "While one ready endpoint has no hint, no hint is followed: a half-written change must not overload a few.",
+    "While any ready endpoint has no hint, a proxy ignores all hints, so that a half-written change does not overload "
+    "a few endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (all endpoints must have hints)",
@@ -93,7 +94,7 @@ def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-4444/partial-hints-over-several-slices-are-set-aside",
-    "Hints are judged over all slices of a Service: one slice without hints sets aside the hints of the others.",
+    "A proxy evaluates hints over all slices of a Service: one slice without hints disables the hints of the others.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (not yet propagated to all of them)",
@@ -117,7 +118,7 @@ def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Clus
 
 @requirement(
     "KEP-4444/hints-decide-not-the-place-of-the-endpoint",
-    "The hint decides, also where it names another zone than the one that the endpoint is in.",
+    "The hint decides, even if it names another zone than the one that the endpoint is in.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (implemented by hints); KEP-2433, Kube-Proxy",
@@ -133,7 +134,7 @@ def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/endpoint-serves-each-zone-it-is-hinted-for",
-    "An endpoint that is hinted for several zones is used by clients of each of them.",
+    "Clients in every zone that an endpoint is hinted for use it.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, EndpointSlice API (forZones is a list)",
@@ -149,7 +150,7 @@ def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/unready-endpoint-without-hint-changes-nothing",
-    "Only ready endpoints count in the rule that all need a hint: one that starts does not switch hints off.",
+    "Only ready endpoints count in the rule that all need a hint: a starting endpoint does not disable hints.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; released since 1.23",
@@ -166,7 +167,7 @@ def test_unready_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cl
 
 @requirement(
     "KEP-4444/terminating-endpoint-without-hint-changes-nothing",
-    "An endpoint that terminates without a hint does not switch hints off, and gets no new connections.",
+    "A terminating endpoint without a hint does not disable hints, and gets no new connections.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; released since 1.23",
@@ -216,7 +217,8 @@ def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-4444/proxy-follows-hints-whatever-the-service-says",
-    "A proxy follows hints on a Service without field and annotation, and invents none on one with the field.",
+    "A proxy follows hints on a Service without field and annotation, and acts as if there were no hints on a Service "
+    "that has the field but no hints.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (irrespective of annotation and field)",
@@ -235,7 +237,8 @@ def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/hints-are-followed-beside-any-annotation",
-    "A proxy follows hints on a Service whose topology annotation, old or new, is Auto, Disabled or anything else.",
+    "A proxy follows hints on a Service with either topology annotation, whether its value is Auto, Disabled or "
+    "anything else.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (irrespective of the annotation)",
@@ -252,7 +255,7 @@ def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/hints-come-and-go-on-a-live-service",
-    "Hints that are added to the slices of a live Service are followed, and forgotten when they are removed.",
+    "A proxy follows hints when they are added to the slices of an existing Service, and stops when they are removed.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; Feature Enablement and Rollback",
@@ -286,7 +289,7 @@ def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) ->
 
 @requirement(
     "KEP-4444/node-without-zone-uses-every-endpoint",
-    "A client on a node without zone label reaches every endpoint, and the label takes effect when it is added.",
+    "A client on a node without a zone label reaches every endpoint, and the label takes effect when it is added.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",
@@ -305,7 +308,8 @@ def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster)
 
 @requirement(
     "KEP-4444/zone-names-are-compared-exactly",
-    "A hint and a zone label mean the same zone only if they are the same text, capitals and leading zeros included.",
+    "A hint and a zone label name the same zone only if they are the same string, including upper case and leading "
+    "zeros.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 ForZone.name",
@@ -323,7 +327,8 @@ def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/each-port-is-judged-on-its-own",
-    "Hints are judged among the endpoints of the port that is asked: a near endpoint of another port does not count.",
+    "A proxy evaluates hints among the endpoints of the requested port only: a near endpoint of another port does not "
+    "count.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",
@@ -342,7 +347,7 @@ def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-4444/zone-hints-hold-for-udp",
-    "Zone hints, their fallback and the rule about partial hints hold for UDP as for TCP.",
+    "Zone hints, their fallback and the rule on partial hints apply to UDP as to TCP.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, UDP_SERVICES},
     source="KEP-2433, Kube-Proxy (all traffic); KEP-4444, PreferClose",
@@ -367,7 +372,7 @@ def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/each-ip-family-is-judged-on-its-own",
-    "On a dual-stack Service each IP family follows the hints of its own slices.",
+    "On a dual-stack Service, each IP family follows the hints of its own slices.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, IPV6_SERVICES},
     source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",
@@ -385,7 +390,7 @@ def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-4444/clients-on-the-node-follow-hints-too",
-    "A client in the node's own network uses the endpoints that are hinted for the zone of the node.",
+    "A client in the node's own network namespace uses the endpoints that are hinted for the zone of the node.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (same zone as the client)",

@@ -42,7 +42,7 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-4444/skew-new-api-server",
-    "With a newer API server, older controllers and proxies ignore the field, and do what the annotation says.",
+    "With a newer API server, older controllers and proxies ignore the field, and follow the annotation.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Version Skew Strategy, kube-apiserver",
@@ -55,8 +55,8 @@ def test_new_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/skew-new-controller",
-    "With a newer controller and an older proxy, hints of the annotation are written and followed, field or not; "
-    "those of the field alone are written, and traffic goes to all endpoints.",
+    "With a newer controller and an older proxy, hints of the annotation are written and followed, with the field or "
+    "without; hints of only the field are written, and traffic goes to all endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Version Skew Strategy, new controller and old kube-proxy, 1 to 3",
@@ -69,8 +69,8 @@ def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/skew-new-proxy",
-    "With an older controller and a newer proxy, hints of the annotation are written and followed, field or not; for "
-    "the field alone there are none, and traffic goes to all endpoints.",
+    "With an older controller and a newer proxy, hints of the annotation are written and followed, with the field or "
+    "without; with only the field there are no hints, and traffic goes to all endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Version Skew Strategy, old controller and new kube-proxy, 1 to 3",
@@ -83,8 +83,8 @@ def test_old_controller_and_new_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/upgraded-cluster-prefers-the-annotation",
-    "Once all components are upgraded, hints are those of the annotation where it is set and those of the field where "
-    "it is set alone, and they are followed.",
+    "Once all components are upgraded, hints follow the annotation if it is set and otherwise the field, and proxies "
+    "follow the hints.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Upgrade / Downgrade Strategy",
@@ -97,7 +97,8 @@ def test_upgraded_cluster(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/old-and-new-proxies-side-by-side",
-    "In a cluster with older and newer proxies, each node routes as its own proxy does, and every client is answered.",
+    "In a cluster with older and newer proxies, each node routes as its own proxy does, and every client gets an "
+    "answer.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning (partial rollouts) and Version Skew Strategy",

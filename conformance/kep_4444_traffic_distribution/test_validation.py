@@ -74,7 +74,8 @@ def expect_stored(cluster: Cluster, name: str, field: str, value: Any) -> None:
 
 @requirement(
     "KEP-4444/api-stores-the-field",
-    "A Service with trafficDistribution PreferClose is accepted and read back with it; without the field, without it.",
+    "A Service with trafficDistribution PreferClose is accepted and read back with the field, and a Service without "
+    "the field is read back without it.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Proposal (the field will support the following initial values)",
@@ -106,8 +107,8 @@ def test_values_of_kep_3015_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-refuses-other-values",
-    "Any other value of trafficDistribution is refused with an error that names the field; so is another spelling. "
-    "What is no text is refused.",
+    "Any other value of trafficDistribution, including another spelling, is rejected with an error that names the "
+    "field. A value that is not a string is rejected.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Proposal, and Implementation specific heuristics (names without a domain are reserved)",
@@ -125,7 +126,7 @@ def test_other_values_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-lets-the-field-be-changed",
-    "The field of a live Service can be set, changed and removed.",
+    "The field of an existing Service can be set, changed and removed.",
     level=MUST,
     features={PREFER_SAME_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Feature Enablement and Rollback",
@@ -141,7 +142,7 @@ def test_field_of_a_live_service_can_be_changed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-allows-the-field-beside-policies",
-    "trafficDistribution may be set together with either traffic policy, and with the annotation.",
+    "trafficDistribution can be set together with either traffic policy, and with the annotation.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD, TRAFFIC_POLICY_FIELDS},
     source="KEP-4444, Non-Goals (complementary to the policies); Integration tests (annotation and field)",
@@ -163,7 +164,7 @@ def test_field_goes_together_with_policies_and_annotation(three_zones: Cluster) 
 
 @requirement(
     "KEP-4444/api-refuses-contradicting-annotations",
-    "The deprecated and the present topology annotation may stand side by side only with the same value.",
+    "The deprecated and the current topology annotation can be set together only with the same value.",
     level=SHOULD,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Risks and Mitigations; released since 1.27",
@@ -181,7 +182,7 @@ def test_contradicting_annotations_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2086/api-defaults-the-internal-policy",
-    "internalTrafficPolicy is Cluster unless set, and nothing but Cluster and Local is accepted.",
+    "internalTrafficPolicy defaults to Cluster and accepts only Cluster and Local.",
     level=MUST,
     features={TRAFFIC_POLICY_FIELDS},
     source="KEP-2086, Proposal; core/v1 ServiceSpec.internalTrafficPolicy",
@@ -197,7 +198,7 @@ def test_internal_policy_defaults_to_cluster(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/api-external-policy-needs-an-external-address",
-    "externalTrafficPolicy is accepted on Services with external addresses only, and is Cluster there unless set.",
+    "externalTrafficPolicy is accepted only on Services with external addresses, and defaults to Cluster there.",
     level=MUST,
     features={TRAFFIC_POLICY_FIELDS},
     source="core/v1 ServiceSpec.externalTrafficPolicy",
@@ -230,7 +231,7 @@ def test_hints_for_zones_and_nodes_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/api-limits-zone-hints",
-    "An endpoint may be hinted for eight zones at most.",
+    "An endpoint can have hints for at most eight zones.",
     level=MUST,
     features={HINTS_FIELD},
     source="KEP-2433, API (the list); discovery/v1 EndpointHints.forZones (a maximum of 8 entries)",
@@ -246,7 +247,7 @@ def test_zone_hints_are_limited(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/api-refuses-strange-zone-hints",
-    "An endpoint may be hinted for each zone once, and by valid names.",
+    "An endpoint can be hinted for each zone only once, and only with valid zone names.",
     level=SHOULD,
     features={HINTS_FIELD},
     source="KEP-2433, API (says nothing of it); released since 1.21",
@@ -263,7 +264,7 @@ def test_strange_zone_hints_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/api-limits-node-hints",
-    "An endpoint may be hinted for eight nodes at most.",
+    "An endpoint can have hints for at most eight nodes.",
     level=MUST,
     features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="KEP-3015, Addition of PreferSameNode (the list); discovery/v1 EndpointHints.forNodes (at most 8 entries)",
@@ -279,7 +280,7 @@ def test_node_hints_are_limited(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/api-refuses-repeated-node-hints",
-    "An endpoint may be hinted for each node once.",
+    "An endpoint can be hinted for each node only once.",
     level=SHOULD,
     features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="KEP-3015, Addition of PreferSameNode (says nothing of it); released since 1.33",
@@ -294,7 +295,7 @@ def test_repeated_node_hints_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-counts-hint-changes",
-    "A change of hints alone raises the generation of the slice, so that a reader can tell.",
+    "A change of only the hints raises the generation of the slice, so that readers see it.",
     level=SHOULD,
     features={HINTS_FIELD},
     source="discovery/v1 EndpointSlice; metadata.generation",
@@ -316,7 +317,7 @@ def test_hint_change_raises_the_generation(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-describes-the-field",
-    "The OpenAPI documents of the API server describe trafficDistribution as a text, and say what it means.",
+    "The OpenAPI documents of the API server declare trafficDistribution as a string and describe it.",
     level=MAY,
     features={OPENAPI, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Alternatives, Repurpose the existing topology annotation (kubectl explain)",

@@ -26,8 +26,8 @@ RESOURCE = "KEP-536, New PodLocator resource"
 
 @requirement(
     "KEP-536/locator-comes-and-goes-with-its-pod",
-    "For each pod there is a PodLocator of its namespace and name, from the pod's creation to its deletion; also for "
-    "one that comes or goes while the controller is away, once that is back.",
+    "Each pod has a PodLocator with its namespace and name, from the pod's creation to its deletion; this includes "
+    "pods that are created or deleted while the controller is down, once it is back.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod namespace and name); {CONTROLLER} (added, deleted)",
@@ -67,7 +67,8 @@ def test_locator_says_where_a_pod_is(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/locator-learns-of-the-node-of-its-pod",
-    "The PodLocator of a pod that has no node yet names none; when the pod gets one, it has its name and labels.",
+    "The PodLocator of an unscheduled pod names no node; when the pod is scheduled, the PodLocator gets the node's "
+    "name and labels.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (check if IPs or Spec.NodeName are changed)",
@@ -87,8 +88,8 @@ def test_locator_of_a_pod_that_is_bound_later(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/locator-that-contradicts-its-node-is-put-right",
-    "A PodLocator to which somebody has written another node and other labels has those of its pod's node at the next "
-    "change of that node, if not at once.",
+    "When another client writes a different node or labels to a PodLocator, the controller restores those of its pod's "
+    "node, at the latest at the next change of that node.",
     level=SHOULD,  # no text speaks of other writers
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (update all the PodLocators whose corresponding Pods are running on it)",
@@ -109,7 +110,7 @@ def test_locator_that_contradicts_its_node_is_put_right(three_zones: Cluster) ->
 
 @requirement(
     "KEP-536/locator-follows-addresses",
-    "When a pod's addresses change, so do those of its PodLocator.",
+    "When a pod's addresses change, the addresses of its PodLocator follow.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (when a Pod is updated)",
@@ -129,7 +130,7 @@ def test_locator_follows_addresses(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/locator-follows-node-labels",
-    "When a node's labels change, those of the PodLocators of all its pods change with them, and no others do.",
+    "When a node's labels change, the labels of the PodLocators of all its pods change, and no others do.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (when a Node is updated)",
@@ -150,8 +151,7 @@ def test_locator_follows_node_labels(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/deleted-node-leaves-locators-without-place",
-    "When a node is deleted, the PodLocators of its pods have neither its name nor its labels any more, and keep their "
-    "addresses.",
+    "When a node is deleted, the PodLocators of its pods lose the node name and labels, and keep their addresses.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (when a Node is deleted)",
@@ -171,8 +171,7 @@ def test_deleted_node_leaves_locators_without_place(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-536/locator-is-written-only-for-another-place",
-    "A pod or a node that changes in any other way than its addresses, its node or its labels causes no write of a "
-    "PodLocator.",
+    "A change of a pod or a node other than of its addresses, node or labels causes no write of a PodLocator.",
     level=SHOULD,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (relatively low-churn); {CONTROLLER} (otherwise will ignore this change)",
@@ -198,9 +197,9 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-536/locator-controller-keeps-running",
-    "A controller of PodLocators runs on, and works on what is written, whatever the API server stores: pods in any "
-    "phase, without node, or of nodes that are not there, nodes without labels, PodLocators of no pod or without "
-    "fields. It does so in all other scenarios of a run, too.",
+    "A PodLocator controller keeps running and reconciling, whatever the API server stores: pods in any phase, without "
+    "a node, or on nodes that do not exist, nodes without labels, PodLocators without a pod or without fields. It also "
+    "does so in all other scenarios of a run.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod); {CONTROLLER} (populate)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.features import CLUSTER_IP, TOPOLOGY_KEYS
-from conformance.kep_536_topology_keys.places import (
+from conformance.kep_536_topology_keys.topology import (
     ANY,
     HOST,
     NODES,
@@ -32,7 +32,7 @@ PROXY_CHANGES = "KEP-536, Kube-proxy changes"
 
 @requirement(
     "KEP-536/keys-of-a-live-service-take-effect",
-    "Keys that are set, changed, put in another order or removed on a live Service decide from then on.",
+    "Keys that are set, changed, reordered or removed on an existing Service take effect.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES} (kube-proxy will respect topology keys for each service)",
@@ -55,7 +55,7 @@ def test_keys_of_a_live_service_take_effect(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/each-service-has-keys-of-its-own",
-    "Keys are those of their own Service: Services with the same endpoints and other keys, or none, go by their own.",
+    "A Service follows only its own keys, even if other Services have the same endpoints and different keys or none.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES} (kube-proxy will respect topology keys for each service)",
@@ -75,7 +75,8 @@ def test_each_service_has_keys_of_its_own(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/relabelled-node-of-the-client",
-    "When a label of the client's node is changed, taken away or given, the endpoints of its new place are used.",
+    "When a label of the client's node is changed, removed or added, the client uses the endpoints of its new "
+    "location.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES} (kube-proxy will watch its own node)",
@@ -93,8 +94,7 @@ def test_node_of_the_client_is_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/relabelled-node-of-an-endpoint",
-    "When a label of an endpoint's node is changed, taken away or given, the endpoint is where its node is now; no "
-    "slice need be written.",
+    "When a label of an endpoint's node is changed, removed or added, routing follows without a write of the slice.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PROXY_CHANGES}; Service Topology Scalability (filtering Endpoints and Nodes in-memory)",
@@ -120,7 +120,7 @@ def test_node_of_an_endpoint_is_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/other-labels-of-nodes-do-not-matter",
-    "Labels that are no key of a Service may change on all nodes, and its clients reach whom they reached before.",
+    "Changes of node labels that are not topology keys of a Service do not change which endpoints its clients reach.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Summary (the same value for a particular label)",

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.features import API_SERVER_RELEASES, CLUSTER_IP, PROXY_RELEASES, TOPOLOGY_KEYS, TOPOLOGY_KEYS_FIELD
 from conformance.features import TOPOLOGY_KEYS_ROUTING as ROUTING
-from conformance.kep_536_topology_keys.places import (
+from conformance.kep_536_topology_keys.topology import (
     ANY,
     GATE,
     HOST,
@@ -38,7 +38,7 @@ BY_HOST = {"a1": "a1", "b2": "", "c1": ""}
 
 @requirement(
     "KEP-536/proxy-gate-off-ignores-keys",
-    "With the gate off, as it is unless it is set, a proxy does not look at the keys that a Service has stored.",
+    "With the gate off (the default), a proxy ignores the keys that a Service has stored.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, PROXY_RELEASES},
     source=GRADUATION,
@@ -55,7 +55,8 @@ def test_proxy_ignores_keys_while_its_gate_is_off(three_zones: Cluster, how: Rel
 
 @requirement(
     "KEP-536/proxy-gate-on-and-off-again",
-    "A proxy follows the keys of existing Services from when its gate is on, as 1.21 does too, until it is off again.",
+    "A proxy follows the keys of existing Services while its gate is on, as 1.21 does too, and ignores them once it is "
+    "off again.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, PROXY_RELEASES},
     source=GRADUATION,
@@ -75,7 +76,8 @@ def test_gate_of_the_proxy_is_switched(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-gate-off-drops-the-keys",
-    "With the gate off, a new Service is stored without keys, and one that has none does not get them by an update.",
+    "With the gate off, a new Service is stored without keys, and an update does not add keys to a Service that has "
+    "none.",
     level=MUST,
     features={API_SERVER_RELEASES, TOPOLOGY_KEYS_FIELD},
     source=GRADUATION,
@@ -93,7 +95,7 @@ def test_keys_are_dropped_while_the_gate_is_off(three_zones: Cluster, version: s
 
 @requirement(
     "KEP-536/api-gate-off-keeps-stored-keys",
-    "With the gate off, an update of a Service that has keys stored leaves them there, unless it removes them.",
+    "With the gate off, an update of a Service that has keys stored keeps them, unless the update removes them.",
     level=SHOULD,
     features={API_SERVER_RELEASES, TOPOLOGY_KEYS_FIELD},
     source=f"{GRADUATION}; the way of Kubernetes with fields behind gates",
@@ -113,8 +115,8 @@ def test_stored_keys_outlive_the_gate(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-reach-the-packets",
-    "A Service with topology keys, made through the API alone over slices that the controller writes, is routed by "
-    "them, hard and soft, in each IP family.",
+    "A Service with topology keys, created through the API only with slices from the controller, is routed by them, as "
+    "a requirement and as a preference, in each IP family.",
     level=MUST,
     features={ROUTING},
     source="KEP-536, Test Plan (E2E tests with hard constraint and soft constraints using EndpointSlice)",
@@ -133,7 +135,7 @@ def test_keys_decide_where_packets_go(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/each-proxy-decides-for-its-own-node",
-    "Proxies with the gate on follow keys beside others with the gate off, which use every endpoint.",
+    "Proxies with the gate on follow topology keys while proxies with the gate off use every endpoint.",
     level=MUST,
     features={ROUTING},
     source="KEP-536, Kube-proxy changes (kube-proxy on different nodes may create different proxy rules)",

@@ -13,7 +13,7 @@ requirements, one for each reading.
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS, NODE_PORT, TOPOLOGY_KEYS, ZONE_HINTS
-from conformance.kep_536_topology_keys.places import (
+from conformance.kep_536_topology_keys.topology import (
     ANY,
     HOST,
     RACK,
@@ -38,8 +38,8 @@ RANDOMLY = "KEP-536, Proposal (multiple endpoints that satisfy the requirement: 
 
 @requirement(
     "KEP-536/hints-do-not-widen-a-requirement",
-    "Hints for another place, with a trafficDistribution or with the annotation Auto, do not let a client out of the "
-    "endpoints that keys leave.",
+    "Hints for another location, from trafficDistribution or the annotation Auto, do not send a client to endpoints "
+    "that the keys exclude.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (connections will fail; we say these requirements are hard)",
@@ -61,7 +61,7 @@ def test_hints_do_not_widen_a_requirement(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/hints-do-not-narrow-what-keys-leave",
-    "Among the endpoints of the key that decides, and of *, each is used, whatever zone or node it is hinted for.",
+    "All endpoints that the deciding key (or *) selects are used, whatever zone or node they are hinted for.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS, TOPOLOGY_KEYS, ZONE_HINTS},
     source=RANDOMLY,
@@ -77,7 +77,7 @@ def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/hints-count-where-there-are-no-keys",
-    "With the gate on, a Service without keys is routed by hints as ever; so is one whose keys are removed.",
+    "With the gate on, a Service without keys is routed by hints; so is a Service whose keys are removed.",
     level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (the field is optional); KEP-4444, Changes within kube-proxy",
@@ -99,7 +99,7 @@ def test_hints_count_where_there_are_no_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/gate-of-topology-keys-ends-hints",
-    "With gate ServiceTopology on, a proxy follows hints on no Service, with topology keys or without.",
+    "With gate ServiceTopology on, a proxy ignores hints on every Service, with topology keys or without.",
     level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-2433, Feature Gate (not compatible with ServiceTopology); kube-proxy of 1.21",
@@ -141,8 +141,8 @@ def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-come-before-internal-policy-local",
-    "With the gate on, keys decide at the cluster IP whatever internalTrafficPolicy is, and without keys every "
-    "endpoint is used there.",
+    "With the gate on, keys decide at the cluster IP whatever internalTrafficPolicy is, and a Service without keys "
+    "uses every endpoint there.",
     level=SHOULD,
     features={CLUSTER_IP, INTERNAL_POLICY, TOPOLOGY_KEYS},
     source="KEP-536, Service API changes (backends of the first key are always chosen); kube-proxy of 1.21",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, TOPOLOGY_KEYS, UDP_SERVICES
-from conformance.kep_536_topology_keys.places import (
+from conformance.kep_536_topology_keys.topology import (
     ANY,
     HOST,
     RACK,
@@ -57,7 +57,7 @@ SINGLE = {
 
 @requirement(
     "KEP-536/no-keys-use-every-endpoint",
-    "Without topology keys every client reaches every endpoint, near or far.",
+    "Without topology keys, every client reaches every endpoint, near or far.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PLAN} (no topology constraints)",
@@ -72,8 +72,8 @@ def test_service_without_keys_uses_every_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/one-key-is-a-hard-requirement",
-    "With one key, a client reaches just the endpoints on nodes that share its node's value of it, and nobody while "
-    "there is none: by host name, rack, zone or region.",
+    "With one key, a client reaches only endpoints on nodes with the same value of that label as its own node, and "
+    "none if there are none: by hostname, rack, zone or region.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PLAN} (a single hard constraint); {API} (connections will fail)",
@@ -86,7 +86,7 @@ def test_one_key_is_a_hard_requirement(three_zones: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-536/any-label-can-be-a-key",
-    "A key may be any label that nodes have: it is matched by its value alone, across the borders of zones.",
+    "A topology key can be any node label: endpoints match by the label's value only, across zones.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Goals (arbitrary topological domains, e.g. node, rack, zone, region, by node labels)",
@@ -104,7 +104,7 @@ def test_any_label_can_be_a_key(three_zones: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-536/star-uses-every-endpoint",
-    "With * as the only key every client reaches every endpoint, also from a node that has no labels of a place.",
+    "With * as the only key, every client reaches every endpoint, also from a node without topology labels.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f'{PLAN} (a single "*" constraint)',
@@ -121,8 +121,8 @@ def test_star_alone_uses_every_endpoint(three_zones: Cluster, on: str) -> None:
 
 @requirement(
     "KEP-536/first-key-with-an-endpoint-decides",
-    "Of several keys the first one decides for which there is an endpoint, and its endpoints alone are used; without "
-    "one for any key connections fail.",
+    "The first key that matches an endpoint decides, and only its endpoints are used; connections fail if no key "
+    "matches.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PLAN} (multiple hard constraints); {API} (if backends exist for index 0, they will always be chosen)",
@@ -149,7 +149,7 @@ def test_first_key_with_an_endpoint_decides(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/order-of-keys-is-the-preference",
-    "Keys count in the order in which they stand: a wider one that comes first is not narrowed by those after it.",
+    "Keys count in their order: later keys do not narrow a wider one that comes first.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{API} (a preference-order list of topology keys)",
@@ -168,7 +168,7 @@ def test_wider_key_that_comes_first_decides(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/final-star-makes-it-a-preference",
-    "With * as the last key the keys before it decide while they match an endpoint, and else every endpoint is used.",
+    "With * as the last key, the keys before it decide while they match an endpoint; otherwise every endpoint is used.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f'{PLAN} (multiple constraints plus a final "*" key); {API} (in order to express soft requirement)',
@@ -188,8 +188,8 @@ def test_final_star_makes_it_a_preference(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/missing-label-matches-nobody",
-    "A node without the label of a key shares no value with anybody, not even with other nodes that lack it; the next "
-    "key decides.",
+    "A node without the label of a key matches no node on that key, not even others without the label; the next key "
+    "decides.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Summary (nodes are local to each other if they have the same value for a label)",
@@ -208,7 +208,7 @@ def test_missing_label_matches_nobody(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/endpoint-of-no-known-node-matches-the-star-alone",
-    "An endpoint that names no node, or one that does not exist, matches * and no other key.",
+    "An endpoint without a node name, or with one that does not exist, matches * and no other key.",
     level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, EndpointSlice controller changes (all topology values are derived from labels on the Node)",
@@ -228,7 +228,7 @@ def test_endpoint_of_no_known_node_matches_the_star_alone(three_zones: Cluster) 
 
 @requirement(
     "KEP-536/endpoint-that-is-not-ready-meets-no-key",
-    "An endpoint that is not ready is no backend: the next key decides, and without one connections fail.",
+    "An endpoint that is not ready matches no key: the next key decides, and connections fail if there is none.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Proposal (when the local backend is not available on some host)",
@@ -249,7 +249,8 @@ def test_endpoint_that_is_not_ready_meets_no_key(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/local-endpoint-lost-and-regained",
-    "When the endpoints of a node go, its clients use the next key's, or nobody; when they come back, them again.",
+    "When the endpoints of a node are removed, its clients use those of the next key, or none; when they come back, "
+    "its clients use them again.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Proposal (logging agents: service not available; preferred same-host endpoints)",
@@ -268,7 +269,7 @@ def test_local_endpoint_is_lost_and_regained(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-hold-for-udp",
-    "Topology keys hold for UDP as for TCP.",
+    "Topology keys apply to UDP as to TCP.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, UDP_SERVICES},
     source=API,
@@ -283,7 +284,7 @@ def test_keys_hold_for_udp(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-hold-for-ipv6",
-    "Topology keys hold for IPv6 as for IPv4.",
+    "Topology keys apply to IPv6 as to IPv4.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, IPV6_SERVICES},
     source=API,
@@ -299,7 +300,7 @@ def test_keys_hold_for_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/clients-on-the-node-follow-keys-too",
-    "A client in the node's own network reaches the endpoints that pods on the node reach.",
+    "A client in the node's own network namespace reaches the same endpoints as pods on the node.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Kube-proxy changes (endpoints in the same topological domain as the node running kube-proxy)",
@@ -316,8 +317,8 @@ def test_host_network_client_follows_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/external-traffic-follows-keys-of-the-node-it-enters",
-    "With traffic policy Cluster, traffic from outside reaches the endpoints that the keys leave on the node that it "
-    "enters; with the host name as the only key it stays on that node.",
+    "With externalTrafficPolicy Cluster, traffic from outside reaches the endpoints that the keys select for the node "
+    "that it enters; with the hostname as the only key, it stays on that node.",
     level=SHOULD,
     features={NODE_PORT, TOPOLOGY_KEYS},
     source="KEP-536, Intersection with Local External Traffic Policy (feature parity), and Kube-proxy changes",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.features import OPENAPI, TOPOLOGY_KEYS_FIELD
-from conformance.kep_536_topology_keys.places import ANY, HOST, RACK, REGION, ZONE, switch_on
+from conformance.kep_536_topology_keys.topology import ANY, HOST, RACK, REGION, ZONE, switch_on
 from conformance.kep_4444_traffic_distribution.test_validation import (
     create_service,
     expect_accepted,
@@ -40,7 +40,7 @@ def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
 
 @requirement(
     "KEP-536/api-stores-the-keys",
-    "A Service is read back with the topology keys that it was given, in their order; without the field, without it.",
+    "A Service is read back with its topology keys in their order, and without the field if it was created without it.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=f"{API} (a string slice, and optional; a preference-order list)",
@@ -56,7 +56,7 @@ def test_keys_are_stored_in_their_order(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-lets-keys-be-changed",
-    "The keys of a live Service can be set, changed and removed.",
+    "The keys of an existing Service can be set, changed and removed.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=API,
@@ -73,8 +73,8 @@ def test_keys_of_a_live_service_can_be_changed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-excludes-keys-beside-external-local",
-    "A Service cannot have topology keys and externalTrafficPolicy Local, neither from the start nor by a change of "
-    "either; with Cluster it can, and so it can from one to the other.",
+    "A Service cannot have both topology keys and externalTrafficPolicy Local, on create or after an update of either; "
+    "it can have both with Cluster, and switch from one to the other.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source="KEP-536, Intersection with Local External Traffic Policy (mutually exclusive; and vice versa)",
@@ -98,7 +98,8 @@ def test_keys_and_external_policy_local_exclude_each_other(three_zones: Cluster)
 
 @requirement(
     "KEP-536/api-allows-keys-beside-other-fields",
-    "Topology keys may stand beside internalTrafficPolicy Local, beside trafficDistribution, and in headless Services.",
+    "Topology keys can be combined with internalTrafficPolicy Local and trafficDistribution, and set on headless "
+    "Services.",
     level=SHOULD,
     features={TOPOLOGY_KEYS_FIELD},
     source=f"{API}; DNS server changes (topology keys for each headless service)",
@@ -126,7 +127,7 @@ def _expect_refused_keys(cluster: Cluster, what: str, keys: Sequence[str], field
 
 @requirement(
     "KEP-536/api-limits-the-number-of-keys",
-    "A Service has 16 topology keys at most.",
+    "A Service has at most 16 topology keys.",
     level=SHOULD,
     features={TOPOLOGY_KEYS_FIELD},
     source=RELEASED,
@@ -143,7 +144,7 @@ def test_number_of_keys_is_limited(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-refuses-a-key-that-repeats",
-    "No topology key stands in a Service twice.",
+    "A Service cannot have the same topology key twice.",
     level=SHOULD,
     features={TOPOLOGY_KEYS_FIELD},
     source=RELEASED,
@@ -156,7 +157,7 @@ def test_key_that_repeats_is_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-refuses-keys-that-are-no-label-names",
-    "A topology key is the name of a label: with a DNS subdomain before it or not, at most 63 characters, not empty.",
+    "A topology key is a label name: an optional DNS subdomain prefix, and 1 to 63 characters.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source="KEP-536, Summary (the value for a particular label, called the topology key); released",
@@ -169,7 +170,7 @@ def test_key_that_is_no_label_name_is_refused(three_zones: Cluster, key: str) ->
 
 @requirement(
     "KEP-536/api-refuses-a-star-that-is-not-last",
-    "The key * is the last one: what came after it would never be looked at.",
+    "The key * must be the last one, because keys after it would never be used.",
     level=SHOULD,
     features={TOPOLOGY_KEYS_FIELD},
     source=RELEASED,
@@ -182,7 +183,7 @@ def test_star_that_is_not_last_is_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-describes-the-keys",
-    "The OpenAPI documents of the API server describe topologyKeys as a list of texts, and say what it means.",
+    "The OpenAPI documents of the API server declare topologyKeys as a list of strings and describe it.",
     level=MAY,
     features={OPENAPI, TOPOLOGY_KEYS_FIELD},
     source=API,

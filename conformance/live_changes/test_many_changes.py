@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import CLUSTER_IP, OUTAGE
-from conformance.live_changes.views import NOBODY, as_now, by_all, expect_now, ports_of
+from conformance.live_changes.snapshots import NOBODY, as_now, by_all, expect_now, ports_of
 from trafficdist import (
     API_SERVER,
     MUST,
@@ -30,8 +30,8 @@ WEB, OTHER = Port(80, name="web"), Port(81, name="web")
 @pytest.mark.takes(5)
 @requirement(
     "CHANGES/a-thousandth-change",
-    "The hundredth change of a Service and its slices, and the thousandth, take effect as the first one does; a "
-    "Service beside it loses nothing meanwhile.",
+    "The hundredth and the thousandth change of a Service and its slices take effect as the first one does; another "
+    "Service loses no connection meanwhile.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -74,8 +74,8 @@ def _flap(cluster: Cluster, service: Service, pod: Pod, *, times: int) -> None:
 
 @requirement(
     "CHANGES/a-storm-of-changes",
-    "Services and slices that are changed, deleted and created anew in quick succession are in the end what they were "
-    "written last.",
+    "After Services and slices are changed, deleted and recreated in quick succession, traffic follows the last "
+    "version that was written.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -114,8 +114,8 @@ def test_storm_of_changes_ends_right(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/deletions-while-a-component-is-away",
-    "A Service and a slice that are deleted while a proxy is away, or as soon as the API server is back, are served no "
-    "more; a Service that stays loses nothing.",
+    "A proxy stops serving a Service and a slice that are deleted while it is down, or as soon as the API server is "
+    "back; a Service that stays loses no connection.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",
@@ -145,8 +145,8 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
-    "A UDP client that goes on to use one source port is answered by a present endpoint after its own was removed "
-    "while the proxy of its node was away.",
+    "A UDP client that keeps using one source port reaches a remaining endpoint after its own was removed while the "
+    "proxy of its node was down.",
     level=SHOULD,  # as while the proxy is there: the story is about new queries
     features={OUTAGE},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",

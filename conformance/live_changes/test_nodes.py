@@ -7,7 +7,7 @@ they change in newer releases, and chooses among them by `--nodeport-addresses`.
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS, PREFER_CLOSE, ZONE_HINTS
-from conformance.live_changes.views import expect_now
+from conformance.live_changes.snapshots import expect_now
 from trafficdist import (
     HOSTNAME_LABEL,
     MUST,
@@ -28,8 +28,8 @@ from trafficdist import (
 
 @requirement(
     "CHANGES/hostname-label-of-a-node",
-    "A node goes by its name: when its hostname label becomes the name of another node, or is gone, hints for nodes "
-    "and policy Local mean the same endpoints, and no connection is lost.",
+    "A node is identified by its name: when its hostname label becomes the name of another node or is removed, hints "
+    "for nodes and policy Local select the same endpoints, and no connection is lost.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS},
     source="discovery/v1 ForNode.name (the name of the node); Endpoint.nodeName (the name of the Node)",
@@ -59,9 +59,9 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/a-node-is-created-anew",
-    "When a Node is deleted and created anew under its name in another zone, clients on it follow hints for the new "
-    "zone, there and back, and hints for nodes as before. A proxy that ends because its Node is deleted is started "
-    "again.",
+    "When a Node is deleted and recreated under the same name in another zone, its clients follow hints for the new "
+    "zone, and for the old zone when the Node moves back; hints for nodes keep working. The suite restarts a proxy "
+    "that exits because its Node is deleted.",
     level=SHOULD,  # the texts have a proxy watch its Node, and do not speak of one that comes in its place
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-2433, Kube-Proxy (the zone it is running in), and Scalability (will include a Node informer)",
@@ -91,8 +91,8 @@ def test_node_is_created_anew(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/hints-follow-a-node-that-is-created-anew",
-    "When the Node of a pod is deleted and created anew under its name in another zone, the pod is hinted for the new "
-    "zone with the next endpoint at the latest.",
+    "When the Node of a pod is deleted and recreated under the same name in another zone, the pod is hinted for the "
+    "new zone, at the latest when the next endpoint is added.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself); discovery/v1 "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS
-from conformance.live_changes.views import by_all, expect_now
+from conformance.live_changes.snapshots import by_all, expect_now
 from trafficdist import (
     MUST,
     NO_ANSWER,
@@ -21,8 +21,8 @@ from trafficdist import (
 
 @requirement(
     "CHANGES/restarted-proxies-know-every-kind",
-    "Proxies that start beside Services with a node port, with internalTrafficPolicy Local, with externalTrafficPolicy "
-    "Local and with hints route each as it was routed before.",
+    "Proxies that start after the Services exist (with a node port, internalTrafficPolicy Local, externalTrafficPolicy "
+    "Local, or hints) route each one as before.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 ServiceSpec.internalTrafficPolicy, externalTrafficPolicy, type (NodePort); KEP-4444, PreferClose",

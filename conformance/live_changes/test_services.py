@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
-from conformance.live_changes.views import NOBODY, as_now, by_all, expect_now, give_node_port, ports_of
+from conformance.live_changes.snapshots import NOBODY, as_now, by_all, expect_now, give_node_port, ports_of
 from trafficdist import (
     MUST,
     NO_ANSWER,
@@ -36,8 +36,8 @@ MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "quer
 
 @requirement(
     "CHANGES/ports-of-a-service",
-    "A living Service answers at a port that gets another number, or is added, and not at the former number, or when "
-    "it is removed; its other port loses nothing.",
+    "An existing Service answers at a port that is added or renumbered, and not at the old number or at a removed "
+    "port; its other port loses no connection.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="core/v1 ServicePort.port (the port that will be exposed by this service)",
@@ -68,8 +68,8 @@ def _port(service: Service) -> str:
 
 @requirement(
     "CHANGES/port-names-of-a-service",
-    "When ports of a living Service exchange their numbers and node ports, or one gets another name, connections go to "
-    "the endpoints of the port that has the number.",
+    "When two ports of an existing Service swap numbers and node ports, or one is renamed, connections go to the "
+    "endpoints of the port that has the number.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort), port, nodePort",
@@ -106,8 +106,8 @@ def test_port_names_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/node-port-of-a-service",
-    "A living Service answers at the node port that it is given, be it that of a Service that was deleted, and at its "
-    "former one no more; its cluster IP loses nothing.",
+    "An existing Service answers at a new node port, including one of a deleted Service, and no longer at its old one; "
+    "its cluster IP loses no connection.",
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServicePort.nodePort (the port on each node on which this service is exposed)",
@@ -146,8 +146,8 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/type-of-a-service",
-    "A living Service answers at a node port while its type is NodePort, nowhere once it is ExternalName, and at a "
-    "cluster IP else; between ClusterIP and NodePort its cluster IP loses nothing.",
+    "An existing Service answers at a node port while its type is NodePort, nowhere while it is ExternalName, and at a "
+    "cluster IP otherwise; its cluster IP loses no connection when the type changes between ClusterIP and NodePort.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServiceSpec.type (how the Service is exposed); externalName (no proxying will be involved)",
@@ -184,8 +184,9 @@ def test_type_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/load-balancer-type-of-a-service",
-    "A living Service answers at its load balancer address and node port as long as its type is LoadBalancer, be it "
-    "ClusterIP or ExternalName then; its cluster IP loses nothing between ClusterIP and LoadBalancer.",
+    "An existing Service answers at its load balancer address and node port while its type is LoadBalancer, and not "
+    "while it is ClusterIP or ExternalName; its cluster IP loses no connection when the type changes between ClusterIP "
+    "and LoadBalancer.",
     level=MUST,
     features={LOAD_BALANCER, NODE_PORT},
     source="core/v1 ServiceSpec.type (how the Service is exposed)",
@@ -222,8 +223,8 @@ def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/load-balancer-addresses-of-a-service",
-    "An address that is taken out of status.loadBalancer is its Service's no more, and belongs to the Service that "
-    "gets it; the addresses that stay lose nothing.",
+    "A Service stops answering at an address removed from status.loadBalancer, and the next Service with that address "
+    "answers there; its other addresses lose no connection.",
     level=MUST,
     features={LOAD_BALANCER},
     source="core/v1 LoadBalancerStatus.ingress (ingress points for the load-balancer)",
@@ -235,8 +236,8 @@ def test_load_balancer_addresses_of_a_live_service(three_zones: Cluster) -> None
 
 @requirement(
     "CHANGES/external-ips-of-a-service",
-    "An address that is taken out of spec.externalIPs is its Service's no more, and belongs to the Service that gets "
-    "it; the addresses that stay lose nothing.",
+    "A Service stops answering at an address removed from spec.externalIPs, and the next Service with that address "
+    "answers there; its other addresses lose no connection.",
     level=MUST,
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs (addresses for which nodes accept traffic for this service)",
@@ -285,8 +286,8 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
 
 @requirement(
     "CHANGES/ip-mode-of-a-service",
-    "While ipMode of a load balancer address is Proxy, nodes leave traffic from inside to the load balancer; while it "
-    "is VIP, they serve it. A Service beside it with VIP loses nothing.",
+    "While ipMode of a load balancer address is Proxy, nodes leave traffic from inside the cluster to the load "
+    "balancer; while it is VIP, they serve it. Another Service with VIP loses no connection.",
     level=SHOULD,  # written about kube-proxy; core/v1 says that implementations may use the field
     features={LOAD_BALANCER},
     source="KEP-1860, Proposal (Proxy would be used in order to disable the shortcut)",
@@ -314,8 +315,8 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/source-ranges-of-a-service",
-    "A load balancer address answers clients in loadBalancerSourceRanges alone, from the moment on at which ranges are "
-    "set or changed, and all clients when they are removed; the cluster IP loses nothing.",
+    "A load balancer address answers only clients in loadBalancerSourceRanges as soon as ranges are set or changed, "
+    "and all clients when they are removed; the cluster IP loses no connection.",
     level=SHOULD,  # "if specified and supported by the platform", and about the provider's load balancer
     features={LOAD_BALANCER},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges; e2e test of load balancer source ranges",
@@ -349,8 +350,8 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/source-ranges-of-both-families",
-    "The load balancer addresses of a dual-stack Service answer, in each IP family, the clients in "
-    "loadBalancerSourceRanges of that family alone: a range of one family opens nothing of the other.",
+    "The load balancer addresses of a dual-stack Service answer, in each IP family, only clients in "
+    "loadBalancerSourceRanges of that family: a range of one family allows no client of the other.",
     level=SHOULD,  # as above; ranges of one family alone are not asked, as no text says what becomes of the other
     features={LOAD_BALANCER, IPV6_SERVICES},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges (restricted to the specified client IPs)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS
-from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now
+from conformance.live_changes.snapshots import NOBODY, UNUSED, by_all, expect_now
 from trafficdist import (
     MUST,
     NO_ANSWER,
@@ -33,8 +33,8 @@ THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
 
 @requirement(
     "CHANGES/ports-of-slices",
-    "When a slice gets another port number, or an endpoint another address, connections go there, and come back with "
-    "it; when its port gets another name than the Service's, there are none.",
+    "When a slice gets another port number, or an endpoint another address, connections follow it, and follow it back; "
+    "when the slice's port name no longer matches the Service, there are no endpoints.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort); discovery/v1 EndpointPort.port",
@@ -70,8 +70,8 @@ def test_ports_of_slices(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/slices-of-a-service",
-    "The endpoints of a living Service are those of all its slices at each moment: of one that is emptied and filled "
-    "again, and of another manager's too; one that is replaced by another of the same content loses nothing.",
+    "A Service uses the endpoints of all its slices at each moment, including a slice that is emptied and filled "
+    "again, and one of another manager; replacing a slice by one of the same content loses no connection.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -113,8 +113,8 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
 @pytest.mark.takes(6)
 @requirement(
     "CHANGES/shares-stay-even",
-    "After endpoints have come, gone and come back, every endpoint gets an equal share of the connections of a client, "
-    "whichever of them was there first.",
+    "After endpoints leave and come back, every endpoint gets an equal share of a client's connections, in whatever "
+    "order they came.",
     level=SHOULD,
     features={CLUSTER_IP},
     source="KEP-4444, Default (equal distribution of traffic across endpoints)",
@@ -132,8 +132,8 @@ def test_shares_after_changes(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/local-endpoints-are-replaced",
-    "With externalTrafficPolicy Local, an endpoint that takes the place of another one on its node gets all that "
-    "clients outside send there, and its share of what clients inside send.",
+    "With externalTrafficPolicy Local, an endpoint that replaces another one on its node gets all traffic that outside "
+    "clients send to that node, and its share of the traffic from inside the cluster.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (Local); discovery/v1 EndpointSlice",
@@ -153,8 +153,8 @@ def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/a-slice-of-another-service",
-    "A slice whose label comes to name another Service gives its endpoints to that one, and takes them from the former "
-    "one, there and back.",
+    "When the service-name label of a slice changes, its endpoints move to the Service that it names and leave the "
+    "former one, and move back when the label does.",
     level=SHOULD,  # the label says which Service a slice is of; no text speaks of a label that changes
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (slices whose service-name label contains the service's name)",
@@ -185,8 +185,8 @@ def _relabel(cluster: Cluster, service: Service, *, for_: Service) -> None:
 
 @requirement(
     "CHANGES/an-address-in-two-slices",
-    "Once one of two slices that have the same address is deleted, what the other one says of it holds: its port "
-    "number and its hints.",
+    "When one of two slices with the same address is deleted, the address keeps the port number and hints from the "
+    "other slice.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -228,7 +228,8 @@ def test_address_in_two_slices(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/empty-hints-and-another-zone",
-    "Hints that become an empty object are no hints; a new zone of an endpoint with the same hints moves no traffic.",
+    "Hints that become an empty object count as no hints; a new zone of an endpoint with the same hints moves no "
+    "traffic.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointHints.forZones (the zones this endpoint should be consumed by)",
@@ -257,8 +258,8 @@ def test_empty_hints_and_another_zone(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/node-name-of-an-endpoint",
-    "With internalTrafficPolicy Local, an endpoint is one of its node from the moment on at which its slice names the "
-    "node, and as long as it does.",
+    "With internalTrafficPolicy Local, an endpoint counts as local to a node exactly while its slice gives that node "
+    "as its nodeName.",
     level=SHOULD,  # nodeName "can be used to determine endpoints local to a Node"
     features={CLUSTER_IP, INTERNAL_POLICY},
     source="discovery/v1 Endpoint.nodeName",

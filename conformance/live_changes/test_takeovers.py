@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY, ZONE_HINTS
-from conformance.live_changes.views import NOBODY, RATES, as_now, by_all, expect_now, give_node_port
+from conformance.live_changes.snapshots import NOBODY, RATES, as_now, by_all, expect_now, give_node_port
 from trafficdist import (
     MUST,
     NO_ANSWER,
@@ -30,8 +30,8 @@ OTHERS = "service.kubernetes.io/service-proxy-name"
 
 @requirement(
     "CHANGES/a-name-is-used-again",
-    "A Service that is deleted and created anew under its name has its new values alone: ports, policy, affinity and "
-    "slices of the former one are forgotten.",
+    "A Service that is deleted and recreated under the same name uses only its new values: ports, policy, affinity and "
+    "slices of the old Service have no effect.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, SESSION_AFFINITY, ZONE_HINTS},
     source="core/v1 Service; Kubernetes, Object Names and IDs (UIDs distinguish historical occurrences)",
@@ -63,7 +63,7 @@ def test_name_is_used_again(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/addresses-are-used-again",
-    "The cluster IP and the node port of a deleted Service belong to the Service that gets them next.",
+    "The cluster IP and the node port of a deleted Service work for the Service that gets them next.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServiceSpec.clusterIP, ServicePort.nodePort (if in-range and not in use, it will be used)",
@@ -87,8 +87,8 @@ def test_addresses_are_used_again(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/a-service-is-left-to-another-proxy",
-    "A Service that is created with the label service.kubernetes.io/service-proxy-name is not answered for, one that "
-    "gets it later is not any more, and both are when the label is removed; a Service beside them loses nothing.",
+    "The proxy does not serve a Service created with the label service.kubernetes.io/service-proxy-name, stops serving "
+    "one that gets the label later, and serves both when the label is removed; another Service loses no connection.",
     level=SHOULD,  # "tells kube-proxy to ignore this service"
     features={CLUSTER_IP},
     source="Kubernetes, Well-Known Labels: service.kubernetes.io/service-proxy-name",
@@ -117,8 +117,8 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/affinity-timeout-of-a-service",
-    "When timeoutSeconds of a living Service becomes longer, clients that come for the first time after that are kept "
-    "for the longer time; when it becomes shorter, they are forgotten after the shorter one.",
+    "When timeoutSeconds of an existing Service is raised, clients that connect for the first time afterwards keep "
+    "their endpoint for the longer time; when it is lowered, they lose it after the shorter time.",
     level=SHOULD,  # of clients that came before, whose time may be the former one, the API says nothing
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",

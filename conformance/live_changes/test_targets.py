@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, ROUTING
-from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now, ports_of
+from conformance.live_changes.snapshots import NOBODY, UNUSED, by_all, expect_now, ports_of
 from trafficdist import (
     MUST,
     SHOULD,
@@ -30,8 +30,8 @@ BY_NAME, MORE = Port(80, name="http", target="alt"), Port(81, name="more", targe
 
 @requirement(
     "CHANGES/slices-follow-the-ports",
-    "The ports of a Service's slices follow the Service: another number or name of a target port, another protocol or "
-    "name of a port, and ports that are added and removed, there and back.",
+    "The ports of a Service's slices follow the Service when the number or name of a target port, or the protocol or "
+    "name of a port, changes and changes back, and when ports are added and removed.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointPort.port (must be set to the service's target port), name, protocol",
@@ -66,8 +66,8 @@ def _ports(cluster: Cluster, service: Service) -> list[tuple[object, ...]]:
 
 @requirement(
     "CHANGES/slices-follow-the-families",
-    "A Service that becomes dual-stack gets slices of its second family too, and in both endpoints come, go and change "
-    "as the pods do.",
+    "A Service that becomes dual-stack gets slices of its second family too, and the endpoints in both families follow "
+    "the pods.",
     level=MUST,
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType; core/v1 ServiceSpec.ipFamilies (adding a secondary IP family)",
@@ -94,7 +94,7 @@ def test_slices_follow_the_families(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/slices-go-with-their-family",
-    "A dual-stack Service that becomes single-stack again has no endpoints of the other family any more.",
+    "A dual-stack Service that becomes single-stack again has no endpoints of the removed family.",
     level=SHOULD,  # no text speaks of slices of a family that a Service has no longer
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType; core/v1 ServiceSpec.ipFamilies (removing a secondary IP family)",
@@ -114,8 +114,8 @@ def test_slices_go_with_their_family(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/slices-follow-the-selector",
-    "When a Service selects other pods, its endpoints are those, and as publishNotReadyAddresses changes, so does "
-    "their readiness, there and back.",
+    "When the selector of a Service changes, its endpoints change to the pods that it selects; when "
+    "publishNotReadyAddresses changes, their readiness follows. Both hold when the change is undone.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector, publishNotReadyAddresses",
@@ -135,8 +135,8 @@ def test_slices_follow_the_selector(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/target-port-reaches-the-packets",
-    "Packets go to the target port that a living Service has, and to the endpoints of its selector together with "
-    "those of a slice that another manager writes, as long as it is there; a Service beside it loses nothing.",
+    "Packets go to the current target port of an existing Service, and to the endpoints of its selector together with "
+    "those of another manager's slice while that exists; another Service loses no connection.",
     level=MUST,
     features={ROUTING},
     source="core/v1 ServicePort.targetPort; discovery/v1, label managed-by (different entities in one cluster)",

@@ -20,8 +20,8 @@ OF_CLUSTER_IPS = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}
 
 @requirement(
     "CHANGES/api-spec-leaves-the-status",
-    "A write of a Service's spec leaves its status as it is, whatever status the writer sends or leaves out; a write "
-    "of its status leaves the spec.",
+    "A write to a Service's spec leaves its status unchanged, whatever status the request contains; a write to its "
+    "status leaves the spec unchanged.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="Kubernetes API Conventions, Spec and Status (writes of the object MUST ignore the status values)",
@@ -65,7 +65,7 @@ def _expect(cluster: Cluster, when: str, address: str, value: str | None) -> Non
 
 @requirement(
     "CHANGES/api-stores-the-field-for-each-type",
-    "trafficDistribution is stored for Services of type ClusterIP, with and without cluster IP, NodePort and "
+    "trafficDistribution is stored for Services of type ClusterIP (with and without a cluster IP), NodePort and "
     "LoadBalancer, and stays when the type changes among them; it can be set when ExternalName becomes ClusterIP.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
@@ -101,9 +101,9 @@ def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
 @pytest.mark.takes(6)
 @requirement(
     "CHANGES/api-wipes-what-a-type-lacks",
-    "When the type of a Service changes, the fields that the new type lacks are wiped, though the writer leaves them: "
-    "node ports, health check node port, class and allocation with the load balancer; cluster IPs and families with "
-    "ExternalName.",
+    "When the type of a Service changes, the API server clears the fields that the new type does not have, even if the "
+    "request keeps them: node ports, health check node port, load balancer class and node port allocation; cluster IPs "
+    "and IP families with ExternalName.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="core/v1 ServicePort.nodePort, ServiceSpec.healthCheckNodePort, allocateLoadBalancerNodePorts, "
@@ -142,8 +142,8 @@ def _expect_fields(cluster: Cluster, when: str, expected: set[str]) -> None:
 @pytest.mark.takes(8)
 @requirement(
     "CHANGES/api-stores-load-balancer-addresses",
-    "The status of a Service of type LoadBalancer holds IP addresses of both families, with ipMode and without, and "
-    "names, and can be written anew and emptied.",
+    "The status of a LoadBalancer Service stores IP addresses of both families, with and without ipMode, and "
+    "hostnames; they can be replaced and removed.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="core/v1 LoadBalancerStatus.ingress; LoadBalancerIngress (ip, hostname, ipMode); KEP-1860",

@@ -45,8 +45,8 @@ RATES = Rates(leak=0.25)
 @pytest.mark.takes(4)
 @requirement(
     "SERVICE/address-in-two-slices",
-    "An address that stands in two slices is an endpoint for each of its ports, with the hints of that port, and takes "
-    "nothing from the others, whether the slices say the same of it or not.",
+    "An address that is in two slices is an endpoint for each of its ports, with the hints of that port, and does not "
+    "affect other endpoints, whether the slices agree about it or not.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source=TWICE,
@@ -76,7 +76,7 @@ def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/repeated-endpoint-counts-once",
-    "An endpoint that stands in two slices gets the share of one.",
+    "An endpoint that is in two slices gets the share of one endpoint.",
     level=SHOULD,  # the list is to be of unique endpoints; shares are said to be equal of other endpoints only
     features={CLUSTER_IP},
     source=f"{TWICE}; KEP-4444, Default",
@@ -93,8 +93,8 @@ def test_repeated_endpoint_gets_one_share(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/host-network-endpoints",
-    "Endpoints at the addresses of nodes are used as others are: as hints and both policies have it, over TCP and UDP, "
-    "at cluster IPs and node ports, by clients on their own node too.",
+    "Endpoints at node addresses are used like others: as hints and both policies say, over TCP and UDP, at cluster "
+    "IPs and node ports, also by clients on their own node.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 PodSpec.hostNetwork; discovery/v1 Endpoint.addresses, nodeName; KEP-4444, PreferClose",
@@ -125,7 +125,7 @@ def test_endpoints_at_node_addresses_are_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/first-address-of-an-endpoint-is-used",
-    "Of an endpoint with several addresses the first one is used.",
+    "A proxy uses the first address of an endpoint with several addresses.",
     level=SHOULD,  # further addresses have no semantics; that they are not looked at is said of kube-proxy
     features={CLUSTER_IP},
     source="discovery/v1 Endpoint.addresses (no semantics for additional addresses; kube-proxy does not look at them)",
@@ -142,7 +142,7 @@ def test_first_address_of_an_endpoint_is_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/slices-of-names-are-not-used",
-    "Slices of type FQDN bring a Service no endpoints, whatever their addresses look like.",
+    "A Service gets no endpoints from slices of type FQDN, whatever their addresses look like.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice.addressType (kube-proxy and others do not process FQDN); Endpoint.addresses",
@@ -161,8 +161,8 @@ def test_slices_of_names_are_not_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/large-slices-are-read-whole",
-    "Of a slice with 1,000 endpoints the ready ones are used, be they the last or the first; and so when others become "
-    "ready.",
+    "A proxy uses the ready endpoints of a slice with 1,000 endpoints, whether they are first or last in it, and "
+    "follows when others become ready.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice.endpoints (a maximum of 1000 endpoints); EndpointConditions.ready",
@@ -180,8 +180,8 @@ def test_large_slices_are_read_whole(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/namespaces-are-apart",
-    "Services of the same name in two namespaces have each their own ports, policy and endpoints, and one of them is "
-    "served on when the other is deleted.",
+    "Services of the same name in two namespaces each have their own ports, policy and endpoints, and one stays served "
+    "when the other is deleted.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY},
     source="Kubernetes, Namespaces (names of resources need to be unique within a namespace, but not across)",

@@ -13,7 +13,7 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from conformance.live_changes.views import give_node_port
+from conformance.live_changes.snapshots import give_node_port
 from trafficdist import (
     SHOULD,
     UDP,
@@ -31,8 +31,7 @@ HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows ar
 
 @requirement(
     "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
-    "A UDP client that goes on to use one source port over IPv6 is answered by a present endpoint after its own was "
-    "removed.",
+    "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its own was removed.",
     level=SHOULD,  # as over IPv4: the story is about new queries
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=HABIT,
@@ -48,8 +47,8 @@ def test_udp_flow_moves_over_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-at-node-ports",
-    "A UDP client outside that goes on to use one source port at a node port is answered by a present endpoint, after "
-    "its own was removed and after hints have moved, and so is one inside.",
+    "A UDP client outside or inside the cluster that keeps using one source port at a node port reaches a remaining "
+    "endpoint after its own was removed, and after hints have moved.",
     level=SHOULD,
     features={NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source=HABIT,
@@ -72,8 +71,8 @@ def test_udp_flows_at_node_ports_move(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-at-external-addresses",
-    "A UDP client outside that goes on to use one source port at a load balancer address or an external IP is answered "
-    "by a present endpoint after its own was removed, and so is one inside.",
+    "A UDP client outside or inside the cluster that keeps using one source port at a load balancer address or an "
+    "external IP reaches a remaining endpoint after its own was removed.",
     level=SHOULD,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=HABIT,
@@ -92,8 +91,8 @@ def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flow-from-before-the-first-endpoint",
-    "A UDP client that asks with one source port before a Service has an endpoint, or before there is the Service, is "
-    "answered once it has one, at the cluster IP and at a node port.",
+    "A UDP client that sends from one source port before the Service, or its first endpoint, exists gets an answer "
+    "once there is an endpoint, at the cluster IP and at a node port.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source=HABIT,

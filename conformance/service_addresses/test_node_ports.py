@@ -41,7 +41,7 @@ def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[Question]
 @requirement(
     "SERVICE/node-ports-over-ipv6",
     "A dual-stack Service answers at its node ports over IPv6, over TCP and UDP, as hints, externalTrafficPolicy and "
-    "endpoints that terminate have it.",
+    "terminating endpoints require.",
     level=SHOULD,  # no text says at addresses of which families; a proxy may serve some (--nodeport-addresses)
     features={EXTERNAL_POLICY, IPV6_SERVICES, NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 ServiceSpec.type (NodePort); Kubernetes, dual-stack Services",

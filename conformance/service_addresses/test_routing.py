@@ -43,7 +43,7 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
 
 @requirement(
     "SERVICE/pod-reaches-itself",
-    "A pod that connects to the Service which it stands behind can be answered by itself.",
+    "A pod that connects to a Service of which it is an endpoint can be answered by itself.",
     level=SHOULD,  # no document demands it of a proxy; elsewhere the network plugin sees to it
     features={CLUSTER_IP},
     source="Kubernetes, Debug Services (a Pod fails to reach itself via the Service IP); e2e test of hairpin traffic",
@@ -97,7 +97,7 @@ def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/node-port-of-another-node",
-    "A pod reaches every endpoint at the node port of another node, and is answered whatever endpoint was chosen.",
+    "A pod reaches every endpoint at the node port of another node, and gets an answer whichever endpoint is chosen.",
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServiceSpec.type (NodePort)",
@@ -113,7 +113,7 @@ def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/load-balancer-address",
-    "A load balancer address answers on the node that it is routed to, to clients outside and inside.",
+    "A node answers at a load balancer address that is routed to it, for clients outside and inside.",
     level=MUST,
     features={LOAD_BALANCER, UDP_SERVICES},
     source="core/v1 ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
@@ -131,7 +131,8 @@ def test_load_balancer_address_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/load-balancer-without-node-ports",
-    "A Service of type LoadBalancer that has no node ports is served at its load balancer addresses, inside and out.",
+    "A Service of type LoadBalancer without node ports is served at its load balancer addresses, for clients inside "
+    "and outside.",
     level=MUST,
     features={LOAD_BALANCER},
     source="core/v1 ServiceSpec.allocateLoadBalancerNodePorts; ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
@@ -148,7 +149,7 @@ def test_load_balancer_without_node_ports_is_served(three_zones: Cluster) -> Non
 
 @requirement(
     "SERVICE/external-ips",
-    "An address in spec.externalIPs answers on the node that it is routed to.",
+    "A node answers at an address in spec.externalIPs that is routed to it.",
     level=MUST,
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs",
@@ -165,7 +166,7 @@ def test_external_ip_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/removed-endpoint-gets-nothing",
-    "An endpoint that left the slices gets no new connections, and one that joined gets its share.",
+    "An endpoint that is removed from the slices gets no new connections, and an added one gets its share.",
     level=MUST,
     features={CLUSTER_IP},
     source="KEP-4444, Default (trafficDistribution is not configured)",
@@ -181,7 +182,7 @@ def test_endpoints_leave_and_join(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/deleted-slice-takes-its-endpoints",
-    "Endpoints of several slices are used together, and those of a slice that is deleted are used no longer.",
+    "A Service uses the endpoints of several slices together, and no longer uses those of a slice that is deleted.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (a Service has any number of them)",
@@ -200,7 +201,7 @@ def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None
 
 @requirement(
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
-    "A UDP client that goes on to use one source port is answered by a present endpoint after its own was removed.",
+    "A UDP client that keeps using one source port reaches a remaining endpoint after its own was removed.",
     level=SHOULD,  # the story is about new queries; that flows move is a habit of kube-proxy
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
@@ -216,7 +217,7 @@ def test_udp_flow_moves_to_a_present_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/deleted-service-gives-no-answer",
-    "The address of a Service that was deleted gives no answer.",
+    "The address of a deleted Service gives no answer.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service",

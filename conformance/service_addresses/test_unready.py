@@ -49,7 +49,7 @@ def _let_speak(cluster: Cluster, services: list[Service], endpoints: list[Endpoi
 
 @requirement(
     "SERVICE/endpoints-that-become-unready-get-nothing",
-    "An endpoint that is ready no longer gets no new connection: neither beside a ready one, nor where none is ready.",
+    "An endpoint that becomes unready gets no new connections, whether or not another endpoint is ready.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="discovery/v1 EndpointConditions.ready; KEP-1669, Proposal",
@@ -72,8 +72,8 @@ def test_endpoints_that_become_unready_get_nothing(three_zones: Cluster) -> None
 
 @requirement(
     "SERVICE/unready-endpoints-are-refused",
-    "A Service whose endpoints are all unready refuses connections, as one without endpoints does: after they were "
-    "ready, and if they never were.",
+    "A Service whose endpoints are all unready rejects connections, like one without endpoints, whether or not they "
+    "were ever ready.",
     level=SHOULD,
     features={CLUSTER_IP, UDP_SERVICES},
     source="Kubernetes, kube-proxy: services without endpoints are rejected",
@@ -94,8 +94,8 @@ def test_service_with_unready_endpoints_alone_refuses(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-2086/local-without-any-endpoint-gives-no-answer",
-    "With policy Local, inside and outside, a Service that has lost its last endpoint, or whose endpoints are all "
-    "unready, gives no answer on any node.",
+    "With policy Local, for clients inside and outside, a Service that has lost its last endpoint, or has only unready "
+    "endpoints, gives no answer on any node.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (lacks failover); core/v1 externalTrafficPolicy",

@@ -64,8 +64,8 @@ def _create_service(cluster: Cluster, *, seconds: int = 10_800, **fields: Any) -
 
 @requirement(
     "AFFINITY/client-keeps-its-endpoint",
-    "With sessionAffinity ClientIP, every connection of a client goes to the endpoint that its first one reached, over "
-    "TCP and UDP, from pods and nodes.",
+    "With sessionAffinity ClientIP, every connection of a client reaches the same endpoint as its first one, over TCP "
+    "and UDP, from pods and nodes.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinity",
@@ -99,7 +99,8 @@ def test_client_keeps_its_endpoint_over_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/clients-are-spread",
-    "Clients are spread over the endpoints that they may use: session affinity does not send all to one.",
+    "Session affinity spreads clients over the endpoints that they may use: it does not send all clients to one "
+    "endpoint.",
     level=SHOULD,
     features={CLUSTER_IP, SESSION_AFFINITY, ZONE_HINTS},
     source="Kubernetes, Service API: sessionAffinity; KEP-4444, PreferClose",
@@ -117,7 +118,8 @@ def test_clients_are_spread(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/stays-within-hints",
-    "A client keeps an endpoint of those that hints select for its node: of its node, else of its zone, else any.",
+    "A client keeps one of the endpoints that hints select for its node: on its node if there are any, else in its "
+    "zone, else anywhere.",
     level=MUST,
     features={NODE_HINTS, SESSION_AFFINITY, ZONE_HINTS},
     source="KEP-3015, Design Details; KEP-4444, PreferClose",
@@ -137,7 +139,8 @@ def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/stays-within-hints-at-load-balancers",
-    "At a load balancer address a client keeps an endpoint of those that hints select for the node that it enters.",
+    "At a load balancer address, a client keeps one of the endpoints that hints select for the node that its traffic "
+    "enters.",
     level=MUST,
     features={LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY},
     source="KEP-3015, Addition of PreferSameNode; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -159,7 +162,7 @@ def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> 
 
 @requirement(
     "AFFINITY/stays-within-the-node",
-    "With internalTrafficPolicy Local, a client keeps an endpoint of its node.",
+    "With internalTrafficPolicy Local, a client keeps an endpoint on its own node.",
     level=MUST,
     features={INTERNAL_POLICY, SESSION_AFFINITY},
     source="KEP-2086, Proposal",
@@ -175,8 +178,7 @@ def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/moves-with-hints",
-    "When hints no longer select the endpoint that a client keeps, the client moves to one that they select, and keeps "
-    "that one.",
+    "When hints no longer select a client's endpoint, the client moves to one that they select, and keeps that one.",
     level=MUST,
     features={SESSION_AFFINITY, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, PreferClose (route traffic to endpoints within the same zone)",
@@ -196,7 +198,7 @@ def test_client_moves_when_hints_change(three_zones: Cluster, port: Port) -> Non
 
 @requirement(
     "AFFINITY/leaves-with-its-endpoint",
-    "When the endpoint that a client keeps leaves, the client moves to another one, and keeps that one.",
+    "When a client's endpoint is removed, the client moves to another endpoint and keeps that one.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinity; kubernetes#99299",
@@ -217,7 +219,7 @@ def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port
 
 @requirement(
     "AFFINITY/new-endpoints-move-nobody",
-    "When an endpoint joins or leaves, clients stay with the endpoints that they keep and that are there.",
+    "When an endpoint joins or leaves, clients keep their endpoints as long as those are still there.",
     level=SHOULD,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity",
@@ -241,8 +243,8 @@ def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/ends-after-its-time",
-    "A client that stays away for longer than timeoutSeconds is forgotten, and an endpoint that joined meanwhile gets "
-    "its share of such clients.",
+    "A client that makes no connection for longer than timeoutSeconds loses its affinity, and an endpoint that joined "
+    "meanwhile gets its share of such clients.",
     level=SHOULD,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
@@ -265,7 +267,7 @@ def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/coming-again-renews-it",
-    "A client that comes again within timeoutSeconds keeps its endpoint, however long ago it came first.",
+    "A client that connects again within timeoutSeconds keeps its endpoint, however long ago its first connection was.",
     level=SHOULD,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, kube-proxy (iptables recent --update, nftables update); the API says nothing of it",
@@ -290,8 +292,8 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/node-port-from-outside",
-    "A client outside of the cluster keeps its endpoint at a node port; with externalTrafficPolicy Local, one of that "
-    "node.",
+    "A client outside the cluster keeps its endpoint at a node port; with externalTrafficPolicy Local, an endpoint of "
+    "that node.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",

@@ -16,8 +16,8 @@ SECONDS = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
 
 @requirement(
     "AFFINITY/api-defaults-and-limits",
-    "sessionAffinity is None unless set, and nothing but None and ClientIP is accepted; with ClientIP, timeoutSeconds "
-    "is 10800 unless set, and at least 1 and at most 86400.",
+    "sessionAffinity defaults to None and accepts only None and ClientIP; with ClientIP, timeoutSeconds defaults to "
+    "10800 and must be between 1 and 86400.",
     level=MUST,
     features={TRAFFIC_POLICY_FIELDS},
     source="core/v1 ServiceSpec.sessionAffinity; ClientIPConfig.timeoutSeconds (>0 && <=86400; default value is 10800)",

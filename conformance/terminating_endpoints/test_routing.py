@@ -61,8 +61,8 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
 
 @requirement(
     "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
-    "When no endpoint is ready, those that terminate and still serve are used, wherever they are hinted for; those "
-    "that serve no longer are not, even if they are the only ones.",
+    "When no endpoint is ready, clients use those that terminate and still serve, whatever their hints; they never use "
+    "endpoints that no longer serve.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -81,7 +81,7 @@ def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster)
 
 @requirement(
     "KEP-1669/unknown-serving-counts-as-serving",
-    "When no endpoint is ready, one that terminates and does not say whether it serves is used.",
+    "When no endpoint is ready, clients use a terminating endpoint whose serving condition is not set.",
     level=SHOULD,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="discovery/v1 EndpointConditions.serving (nil is true; earlier texts left it to the ready condition)",
@@ -96,8 +96,8 @@ def test_unknown_serving_counts_as_serving(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/local-policy-uses-serving-endpoints-of-the-node",
-    "With internalTrafficPolicy Local, a node without ready endpoints uses its own serving ones that terminate, and a "
-    "node with some does not.",
+    "With internalTrafficPolicy Local, a node without ready endpoints uses its own serving endpoints that terminate; a "
+    "node with ready ones does not.",
     level=MUST,
     features={INTERNAL_POLICY, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -113,8 +113,8 @@ def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
 
 @requirement(
     "KEP-1669/external-local-policy-uses-serving-endpoints-of-the-node",
-    "With externalTrafficPolicy Local, traffic from outside uses serving endpoints that terminate on its node, if none "
-    "there is ready.",
+    "With externalTrafficPolicy Local, traffic from outside uses serving endpoints that terminate on its node, if no "
+    "endpoint there is ready.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -132,7 +132,7 @@ def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
 
 @requirement(
     "KEP-1669/established-connections-outlive-the-choice",
-    "A connection that is open goes on to work when its endpoint begins to terminate and when hints move away from it.",
+    "An open connection keeps working when its endpoint begins to terminate and when hints move away from it.",
     level=SHOULD,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
@@ -151,8 +151,8 @@ def test_open_connection_survives_termination_and_hints(three_zones: Cluster) ->
 
 @requirement(
     "KEP-1669/open-connections-outlive-hints-at-node-ports",
-    "A connection that is open at a node port, from outside or inside, goes on to work when hints move away from its "
-    "endpoint and when all hints go, as one at the cluster IP does.",
+    "An open connection at a node port, from outside or inside, keeps working when hints move away from its endpoint "
+    "and when all hints are removed, as at the cluster IP.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_PORT, ZONE_HINTS},
     source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
@@ -176,8 +176,8 @@ def test_open_connections_outlive_hints_at_node_ports(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-1669/node-replaces-its-endpoint-without-loss",
-    "With externalTrafficPolicy Local, no connection from outside fails while the one endpoint of the node terminates "
-    "and its successor gets ready.",
+    "With externalTrafficPolicy Local, no connection from outside fails while the only endpoint of the node terminates "
+    "and its replacement becomes ready.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Motivation (all traffic lost while the last endpoints of a node terminate); kubernetes#97238",
@@ -200,7 +200,7 @@ def test_node_replaces_its_endpoint_without_loss(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/last-endpoint-is-replaced-without-loss",
-    "No connection or query fails while the last endpoint of a Service terminates and its successor gets ready.",
+    "No connection or query fails while the last endpoint of a Service terminates and its replacement becomes ready.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
     source="KEP-1669, Motivation; KEP-3015, User Stories, DNS",
@@ -229,8 +229,8 @@ def test_last_endpoint_is_replaced_without_loss(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/last-resort-at-node-ports",
-    "At node ports, over TCP and UDP, serving endpoints that terminate are used when none is ready, by clients outside "
-    "and inside, wherever they are hinted for.",
+    "At node ports, over TCP and UDP, when no endpoint is ready, clients outside and inside the cluster use serving "
+    "endpoints that terminate, whatever their hints.",
     level=MUST,
     features={NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -250,8 +250,8 @@ def test_terminating_endpoints_are_the_last_resort_at_node_ports(three_zones: Cl
 
 @requirement(
     "KEP-1669/restarted-proxy-knows-who-terminates",
-    "A proxy that starts while an endpoint terminates sends it nothing beside a ready one, and everything where it is "
-    "the last that serves; and new connections when it is ready again.",
+    "A proxy that starts while an endpoint terminates sends it nothing while another is ready, everything while it is "
+    "the last that serves, and new connections once it is ready again.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
     source="KEP-1669, Proposal; kubernetes#92019",

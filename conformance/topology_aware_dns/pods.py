@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.kep_536_topology_keys.places import NODES, label_nodes, switch_on
+from conformance.kep_536_topology_keys.topology import NODES, label_nodes, switch_on
 from trafficdist import (
     API_SERVER,
     Cluster,

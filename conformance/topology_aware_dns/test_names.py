@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
-from conformance.kep_536_topology_keys.places import ANY, ZONE
-from conformance.service_addresses.test_running import write_odd_objects
+from conformance.kep_536_topology_keys.topology import ANY, ZONE
+from conformance.service_addresses.test_robustness import write_odd_objects
 from conformance.topology_aware_dns.pods import Pods, begin, create_headless, expect_rows, kinds, publish, run
 from trafficdist import (
     DNS_SERVER,
@@ -42,8 +42,8 @@ SEMANTIC_VERSION = re.compile(r'"\d+\.\d+\.\d+[-+.0-9A-Za-z]*"')
 
 @requirement(
     "DNS/service-has-its-cluster-ips",
-    "The name of a Service has its cluster IP as an A record, an IPv6 one as an AAAA record, and each named port as an "
-    "SRV record, whatever its endpoints.",
+    "The name of a Service has an A record for its IPv4 cluster IP, an AAAA record for its IPv6 one, and an SRV record "
+    "for each named port, whatever its endpoints.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Service with ClusterIP",
@@ -64,7 +64,7 @@ def test_service_has_its_cluster_ips(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/headless-service-has-its-ready-endpoints",
-    "The name of a headless Service has the addresses of its ready endpoints, and of no others.",
+    "The name of a headless Service resolves to the addresses of its ready endpoints, and to no others.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service",
@@ -84,8 +84,8 @@ def test_headless_service_has_its_ready_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/endpoint-has-its-hostname",
-    "An endpoint of a headless Service that has a hostname has a name of its own below the Service's, to which SRV "
-    "records point; one that two endpoints share has the addresses of both.",
+    "An endpoint of a headless Service with a hostname has a name of its own below the Service's name, and SRV records "
+    "point to it; a name that two endpoints share has the addresses of both.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service",
@@ -110,7 +110,7 @@ def test_endpoint_has_its_hostname(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/absent-names-do-not-exist",
-    "A name that nothing has is answered with NXDOMAIN and an SOA record.",
+    "A query for a name that does not exist gets NXDOMAIN and an SOA record.",
     level=MUST,
     features={SERVICE_DNS},
     source="RFC 2308, 2.1 and 3",
@@ -134,8 +134,8 @@ def test_absent_names_do_not_exist(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/names-have-no-records-of-other-types",
-    "A name that exists, asked for a type of records that it does not have, is answered without error and without "
-    "records, and with an SOA record: so clients do not take it for absent.",
+    "A query for a record type that an existing name does not have gets an answer without error, without records and "
+    "with an SOA record, so that clients do not take the name for absent.",
     level=MUST,
     features={SERVICE_DNS},
     source="RFC 2308, 2.2 and 3; RFC 4074, 4.2 (AAAA of a name with an A record alone)",
@@ -154,8 +154,8 @@ def test_names_have_no_records_of_other_types(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/headless-service-without-endpoints-has-no-records",
-    "The name of a headless Service without ready endpoints has no addresses: it is answered with NXDOMAIN, or without "
-    "records, and with an SOA record.",
+    "A headless Service without ready endpoints has no addresses: a query gets NXDOMAIN or an empty answer, with an "
+    "SOA record.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service (a record for each ready endpoint); RFC 2308, 3",
@@ -173,7 +173,7 @@ def test_headless_service_without_endpoints_has_no_records(three_zones: Cluster)
 
 @requirement(
     "DNS/headless-service-without-endpoints-does-not-exist",
-    "The name of a headless Service without ready endpoints is answered with NXDOMAIN.",
+    "A query for a headless Service without ready endpoints gets NXDOMAIN.",
     level=SHOULD,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service (the answer should be NXDOMAIN)",
@@ -190,8 +190,8 @@ def test_headless_service_without_endpoints_does_not_exist(three_zones: Cluster)
 
 @requirement(
     "DNS/large-answers-come-whole-over-tcp",
-    "An answer that is larger than the client takes over UDP (512 bytes, or what it says by EDNS) says that it was "
-    "cut, and comes whole over TCP.",
+    "An answer larger than the client accepts over UDP (512 bytes, or its EDNS size) is marked as truncated, and is "
+    "complete over TCP.",
     level=MUST,
     features={SERVICE_DNS},
     source="RFC 1035, 4.2; RFC 7766, 5; RFC 6891, 6.2",
@@ -217,7 +217,7 @@ def test_large_answers_come_whole_over_tcp(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/answers-may-be-kept-for-a-short-time",
-    "Records have a time to live of at most 30 seconds, so that clients learn of changes soon.",
+    "Records have a TTL of at most 30 seconds, so that clients learn of changes soon.",
     level=MAY,
     features={SERVICE_DNS},
     source=f"{SPEC}, Definitions (a TTL, of any length)",
@@ -236,7 +236,7 @@ def test_answers_may_be_kept_for_a_short_time(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/names-are-the-same-in-any-case",
-    "Names mean the same in capitals and small letters.",
+    "Names are case-insensitive.",
     level=MUST,
     features={SERVICE_DNS},
     source="RFC 4343, 3",
@@ -251,8 +251,8 @@ def test_names_are_the_same_in_any_case(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/serves-unchanged-resolvers",
-    "Resolvers of programs (the C library's, Python's, dig's where it is there), in pods with the resolv.conf that "
-    "kubelets write, resolve a Service's short names.",
+    "Standard resolvers (the C library's, Python's, and dig if installed), in pods with the resolv.conf that kubelets "
+    "write, resolve a Service's short names.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}; RFC 6891, 6.1.2 (unknown EDNS options are ignored); RFC 2308, 2.1 (absent names end no search)",
@@ -278,8 +278,8 @@ def _expect_resolved(cluster: Cluster, service: Service, pods: Pods, told: Mappi
 
 @requirement(
     "KEP-536/dns-serves-unchanged-resolvers",
-    "Resolvers of programs (the C library's, Python's, dig's where it is there), in pods with the resolv.conf that "
-    "kubelets write, resolve a Service's short names to the endpoints near to them.",
+    "Standard resolvers (the C library's, Python's, and dig if installed), in pods with the resolv.conf that kubelets "
+    "write, resolve a Service's short names to the endpoints near them.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source="KEP-536, DNS server changes (different clients may get different DNS responses)",
@@ -297,7 +297,7 @@ def test_dns_serves_unchanged_resolvers(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/tells-the-version-of-its-schema",
-    "dns-version of the zone has one TXT record, the semantic version of the schema that is served.",
+    "The name dns-version of the zone has one TXT record: the semantic version of the DNS schema.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Record for Schema Version (there must be)",
@@ -312,7 +312,7 @@ def test_version_of_the_schema_is_told(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/external-name-is-an-alias",
-    "The name of an ExternalName Service has a CNAME record, which answers of addresses begin with.",
+    "The name of an ExternalName Service has a CNAME record, which comes first in answers to address queries.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for External Name Services (must exist)",
@@ -337,7 +337,7 @@ def _has_record(cluster: Cluster, client: Pod, name: str, kind: str, data: str) 
 
 @requirement(
     "DNS/unnamed-ports-have-no-records",
-    "A port without name has no SRV records, and the Service has its address.",
+    "A port without a name has no SRV record, while the Service still has its address records.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, SRV Records (unnamed ports do not have an SRV record)",
@@ -355,9 +355,9 @@ def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/server-keeps-running",
-    "A DNS server runs on, and answers by what is written, whatever the API server stores: slices of names, without "
-    "ports or endpoints, and of Services that are not there, endpoints without conditions, Services without ports, "
-    "address or endpoints. It does so in all other scenarios of a run, too.",
+    "A DNS server keeps running and serving what is written, whatever the API server stores: FQDN slices, slices "
+    "without ports or endpoints, slices of Services that do not exist, endpoints without conditions, Services without "
+    "ports, address or endpoints. It also does so in all other scenarios of a run.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}; discovery/v1 Endpoint.addresses (consumers must handle different types of addresses)",

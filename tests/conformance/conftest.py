@@ -12,7 +12,7 @@ import pytest
 from harness.backends.implementation import reference
 from harness.judging.history import History
 from mutants import Mutant
-from tests.conformance.trials import Rereading, Trial
+from tests.conformance.cases import Rereading, Trial
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from reference.proxy.balancing_chains import action_chain
 from reference.proxy.base_rules import fixed_chains
 from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
-from tests.conformance.seen import ROOT, Outcome, Seen, folder, summary
-from tests.conformance.trials import SCENARIOS, Trial, fewer_probes, time_scaled
-from tests.conformance.variants import READINGS, TRIED, claimed, features, is_late, sample
+from tests.conformance.benign_matrix import READINGS, TRIED, claimed, features, is_late, sample
+from tests.conformance.benign_results import ROOT, Outcome, Seen, folder, summary
+from tests.conformance.cases import SCENARIOS, Trial, fewer_probes, time_scaled
 
 SILENT = (
     "KEP-4444/no-hints-use-every-endpoint",

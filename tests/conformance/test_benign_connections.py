@@ -8,7 +8,7 @@ import pytest
 
 from harness.scenario.evidence import explain_failure
 from mutants import BENIGN, Mutant
-from tests.conformance.trials import Trial
+from tests.conformance.cases import Trial
 from trafficdist import TCP, endpoint, expect_traffic
 
 

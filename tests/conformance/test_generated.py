@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
-from conformance.generated import lives, shrinking, strategies, texts
+from conformance.generated import lives, shrinking, strategies, yaml_format
 from conformance.generated.__main__ import GROUPS, corpus_text, main
-from conformance.generated.asking import CORPUS, check, corpus
 from conformance.generated.lives import Life, Member, Slice, State
+from conformance.generated.runner import CORPUS, check, corpus
 from harness.errors import UsageError
 from harness.model.generation import Generation
-from tests.conformance.trials import SCENARIOS
+from tests.conformance.cases import SCENARIOS
 
 DIGEST = "0ce4eaa6ba78edcf2c73ce38a43580021baf6c15f1ae0b18a17317fdec554738"
 
@@ -46,8 +46,8 @@ def test_the_fixed_lives_are_as_they_were_written() -> None:
 
 def test_a_seed_means_the_same_lives_whatever_modules_are_loaded() -> None:
     said = (
-        "from conformance.generated import strategies, texts; "
-        "print(texts.as_yaml(strategies.batch(('all', True), 3, of_seed=5)))"
+        "from conformance.generated import strategies, yaml_format; "
+        "print(yaml_format.as_yaml(strategies.batch(('all', True), 3, of_seed=5)))"
     )
     told = {
         subprocess.run(
@@ -67,7 +67,7 @@ def test_a_seed_means_the_same_lives_whatever_modules_are_loaded() -> None:
 
 def test_other_seeds_and_other_batches_mean_other_lives() -> None:
     some = [strategies.batch(("core", False), number, of_seed=of) for number, of in ((0, 1), (1, 1), (0, 2))]
-    assert len({texts.as_yaml(each) for each in some}) == 3
+    assert len({yaml_format.as_yaml(each) for each in some}) == 3
 
 
 def test_lives_belong_to_their_group_and_the_documents_decide_them() -> None:
@@ -76,8 +76,8 @@ def test_lives_belong_to_their_group_and_the_documents_decide_them() -> None:
 
 
 def test_lives_are_read_as_they_are_written(tmp_path: Path) -> None:
-    (tmp_path / "lives.yaml").write_text(texts.as_yaml(made()))
-    assert texts.read(str(tmp_path / "lives.yaml")) == made()
+    (tmp_path / "lives.yaml").write_text(yaml_format.as_yaml(made()))
+    assert yaml_format.read(str(tmp_path / "lives.yaml")) == made()
 
 
 @pytest.mark.parametrize("name", ["core", "all"])
@@ -181,7 +181,7 @@ def test_a_life_that_fails_gets_as_small_as_its_fault() -> None:
     assert len(smaller.states) == 2
     assert len(smaller.nodes) == 1
     assert sum(len(each.members) for state in smaller.states for each in state.slices) <= 4
-    assert len(texts.as_yaml([smaller]).splitlines()) <= 10
+    assert len(yaml_format.as_yaml([smaller]).splitlines()) <= 10
 
 
 def test_what_is_plain_is_what_a_life_has_that_says_nothing() -> None:
@@ -228,5 +228,5 @@ def test_fixed_lives_are_written_by_a_command(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr("conformance.generated.__main__._BATCHES", 1)  # which takes a fifth of the time
     assert main(["corpus", "1", "1"]) == 0
     assert written.read_text(encoding="utf-8").startswith("# Lives from seed 1, 1 for each requirement;")
-    assert [lives.group_of(each) for each in texts.read(str(written))] == [*GROUPS]
+    assert [lives.group_of(each) for each in yaml_format.read(str(written))] == [*GROUPS]
     assert main(["corpus", "one"]) == 4

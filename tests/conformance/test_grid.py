@@ -7,11 +7,11 @@ from typing import get_args
 import trafficdist
 from conformance import oracle
 from conformance.interactions import cells, covering
+from conformance.interactions.cell_runner import group_of
 from conformance.interactions.cell_text import as_text
 from conformance.interactions.dimensions import DIMENSIONS, why_impossible
-from conformance.interactions.playing import group_of
-from tests.conformance.spoken import ON_STAGE, Stage
-from tests.conformance.trials import SCENARIOS
+from tests.conformance.cases import SCENARIOS
+from tests.conformance.expected_tables import ON_STAGE, Stage
 
 GRID = covering.cells()
 

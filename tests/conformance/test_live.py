@@ -12,13 +12,13 @@ import pytest
 import trafficdist
 from conformance import oracle
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY
-from conformance.interactions import cells, change_covering, changes, dimensions, steps
+from conformance.interactions import cells, change_covering, change_steps, changes, dimensions
+from conformance.interactions.change_steps import Publish, Step, Unpublish
 from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, Front
-from conformance.interactions.steps import Publish, Step, Unpublish
 from conformance.interactions.test_grid import CORE
-from tests.conformance.spoken import ON_STAGE, Stage
-from tests.conformance.trials import SCENARIOS
+from tests.conformance.cases import SCENARIOS
+from tests.conformance.expected_tables import ON_STAGE, Stage
 from trafficdist import Service
 
 LIVE = change_covering.of_all()
@@ -81,9 +81,9 @@ def _seen(change: Change, front: Front) -> Iterator[list[oracle.Endpoint]]:
     """Yield the endpoints of an address after each write of a slice, there and back; pods are those of `name_in`."""
     for before, after in (change.cells, change.cells[::-1]):
         slices: dict[str, list[oracle.Endpoint]] = {}
-        for each in steps.slices(before):
+        for each in change_steps.slices(before):
             _take(slices, each, before, front)
-        for step in steps.between(before, after):
+        for step in change_steps.between(before, after):
             _take(slices, step, after, front)
             if isinstance(step, Publish | Unpublish) and step.family == front.family:
                 yield [endpoint for some in slices.values() for endpoint in some]

@@ -20,10 +20,10 @@ from harness.judging.verdict import Judgement, Verdict
 from harness.model.requirements import Profile
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.mutant import WRITTEN
-from tests.conformance import killing, trials
-from tests.conformance.killing import is_about
+from tests.conformance import cases, kill_checks
+from tests.conformance.cases import SCENARIOS, Trial, time_scaled
+from tests.conformance.kill_checks import is_about
 from tests.conformance.seconds import seconds
-from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:
@@ -96,8 +96,8 @@ TOGETHER = {name: killers for name in MUTANTS if (killers := _killers(name, of_c
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "DECLARED", killing.DECLARED)
-    monkeypatch.setattr(eventually, "FAR", killing.FAR)
+    monkeypatch.setattr(cases, "DECLARED", kill_checks.DECLARED)
+    monkeypatch.setattr(eventually, "FAR", kill_checks.FAR)
 
 
 def test_every_requirement_names_a_mutant_that_exists() -> None:
@@ -159,7 +159,7 @@ def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], Trial
 
 
 def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
-    with time_scaled(killing.SHORT):
+    with time_scaled(kill_checks.SHORT):
         try:
             text = cluster.failure(requirement_id)
         except (InconclusiveError, AssertionError):

@@ -16,8 +16,8 @@ from conformance.oracle import Answers, Client, Endpoint, LeftOpen, Policies, Si
 from harness.judging.verdict import NoAnswer
 from harness.model.outcomes import Refused, TimedOut
 from harness.model.requirements import Level, Profile
-from tests.conformance.spoken import Said, tables
-from tests.conformance.trials import SCENARIOS
+from tests.conformance.cases import SCENARIOS
+from tests.conformance.expected_tables import Said, tables
 
 PROXIES = sorted(
     name

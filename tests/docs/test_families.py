@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from conformance import features
-from tests.conformance.trials import SCENARIOS
+from tests.conformance.cases import SCENARIOS
 from tests.docs.pages import ROOT
 from trafficdist import Feature
 

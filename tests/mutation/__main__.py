@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.model.requirements import Profile
+from tests.conformance.cases import SCENARIOS
 from tests.conformance.seconds import seconds
-from tests.conformance.trials import SCENARIOS
-from tests.mutation import court, reach, survivors
-from tests.mutation.mutated import ROOT, text_of
+from tests.mutation import evaluation, line_coverage, survivors
 from tests.mutation.mutations import Mutation, mutations
+from tests.mutation.patched_import import ROOT, text_of
 
 FOLDER = ROOT / "trafficdist-results/mutation"
 
@@ -81,7 +81,7 @@ class Results:
                 continue
             self.lines[tuple(told["name"])] = told
 
-    def note(self, mutation: Mutation, sentence: court.Sentence) -> None:
+    def note(self, mutation: Mutation, sentence: evaluation.Sentence) -> None:
         """Keep the end of a mutant."""
         told = {"name": mutation.name, "kind": mutation.kind, **asdict(sentence)}
         with self._lock, self._file.open("a", encoding="utf-8") as file:
@@ -90,14 +90,14 @@ class Results:
 
     def lived(self, mutation: Mutation) -> bool:
         """Return whether no requirement has found a mutant out."""
-        return self.lines[mutation.name]["end"] in {court.LIVED, court.UNTOLD}
+        return self.lines[mutation.name]["end"] in {evaluation.LIVED, evaluation.UNTOLD}
 
     def killers(self, module: str, function: str) -> Counter[str]:
         """Return how often each requirement killed in a module; in the function itself counts ten times."""
         found = Counter[str]()
         with self._lock:
             for (its_module, its_function, *_), told in self.lines.items():
-                if its_module == module and told["end"] == court.KILLED:
+                if its_module == module and told["end"] == evaluation.KILLED:
                     found[told["by"]] += 10 if its_function == function else 1
         return found
 
@@ -105,11 +105,11 @@ class Results:
 class Judge:
     """Orders the requirements for each mutation, the likeliest killers for their time first, and has it tried."""
 
-    def __init__(self, results: Results, reached: reach.Reach, *, cluster: bool = False) -> None:
+    def __init__(self, results: Results, reached: line_coverage.Reach, *, cluster: bool = False) -> None:
         self._results, self._reached, self._cluster = results, reached, cluster
         self._seconds = seconds()
 
-    def order(self, mutation: Mutation) -> list[court.ApiRequest]:
+    def order(self, mutation: Mutation) -> list[evaluation.ApiRequest]:
         """Return what may find a mutation out.
 
         The reading of releases comes after that of the KEPs, and whether the component still runs at last.
@@ -120,7 +120,7 @@ class Judge:
         asked = [name for name, each in SCENARIOS.items() if each.requirement.profile in profiles]
         killers = self._results.killers(mutation.module, mutation.function)
 
-        def cost(asked: court.ApiRequest) -> tuple[int, bool, bool, float]:
+        def cost(asked: evaluation.ApiRequest) -> tuple[int, bool, bool, float]:
             name, reading = asked
             requirement = SCENARIOS[name].requirement
             likely = killers[name] + 0.1 * len(requirement.kills)
@@ -128,12 +128,12 @@ class Judge:
             return profiles.index(requirement.profile), requirement.last, reading != "kep", seconds
 
         able = self._reached.those_who_run(mutation, asked)
-        return sorted(((name, reading) for name in able for reading in reach.readings_of(name)), key=cost)
+        return sorted(((name, reading) for name in able for reading in line_coverage.readings_of(name)), key=cost)
 
-    def __call__(self, mutation: Mutation) -> court.Sentence:
+    def __call__(self, mutation: Mutation) -> evaluation.Sentence:
         """Try a mutation, and keep its end."""
         text = mutation.apply(text_of(mutation.module))
-        sentence = court.judge(mutation.module, text, self.order(mutation))
+        sentence = evaluation.judge(mutation.module, text, self.order(mutation))
         self._results.note(mutation, sentence)
         sys.stdout.write(f"{sentence.end:8} {sentence.seconds:5.1f} s  {mutation.module}: {mutation.becomes}\n")
         sys.stdout.flush()
@@ -143,7 +143,7 @@ class Judge:
 def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
     """Return what became of a sample, in two lines; `known` says how many survivors are listed, by kind."""
     ends = Counter(each["end"] for each in told)
-    dead = len(told) - ends[court.LIVED] - ends[court.UNTOLD]
+    dead = len(told) - ends[evaluation.LIVED] - ends[evaluation.UNTOLD]
     median = statistics.median(each["seconds"] for each in told)
     counts = ", ".join(f"{count} {end}" for end, count in ends.most_common())
     kinds = ", ".join(f"{known.get(kind, 0)} {kind}" for kind in survivors.KINDS)
@@ -187,7 +187,9 @@ def main(arguments: Sequence[str]) -> int:
     ]
     if left:
         judge = Judge(
-            results, reach.known(options.into.with_name("reach.json"), anew=options.measure), cluster=options.cluster
+            results,
+            line_coverage.known(options.into.with_name("reach.json"), anew=options.measure),
+            cluster=options.cluster,
         )
         with ThreadPoolExecutor(options.workers) as pool:
             list(pool.map(judge, left))

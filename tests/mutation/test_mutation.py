@@ -10,25 +10,29 @@ from pathlib import Path
 import pytest
 
 from tests.mutation import __main__ as series
-from tests.mutation import court, reach, survivors
-from tests.mutation.court import Sentence
-from tests.mutation.mutated import text_of
+from tests.mutation import evaluation, line_coverage, survivors
+from tests.mutation.evaluation import Sentence
 from tests.mutation.mutations import Mutation, mutations
+from tests.mutation.patched_import import text_of
 
 HINTS = "reference.endpointslice.hints"
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[court.ApiRequest]]:
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[evaluation.ApiRequest]]:
     """The requirements by which mutants were tried; every second one lives."""
-    asked: list[Sequence[court.ApiRequest]] = []
+    asked: list[Sequence[evaluation.ApiRequest]] = []
 
-    def judge(module: str, text: str, requirements: Sequence[court.ApiRequest]) -> Sentence:
+    def judge(module: str, text: str, requirements: Sequence[evaluation.ApiRequest]) -> Sentence:
         asked.append(requirements)
-        return Sentence(court.LIVED) if len(asked) % 2 else Sentence(court.KILLED, by=requirements[0][0], seconds=2.0)
+        return (
+            Sentence(evaluation.LIVED)
+            if len(asked) % 2
+            else Sentence(evaluation.KILLED, by=requirements[0][0], seconds=2.0)
+        )
 
-    monkeypatch.setattr(court, "judge", judge)
-    monkeypatch.setattr(reach, "known", lambda file, anew: reach.Reach())
+    monkeypatch.setattr(evaluation, "judge", judge)
+    monkeypatch.setattr(line_coverage, "known", lambda file, anew: line_coverage.Reach())
     return asked
 
 
@@ -38,7 +42,7 @@ def _run(into: Path, sample: int, *more: str) -> int:
 
 
 def test_a_series_goes_on_where_it_was_stopped(
-    tried: list[Sequence[court.ApiRequest]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = tmp_path / "results.jsonl"
     assert _run(into, 4, "--settled") == 1
@@ -53,7 +57,7 @@ def test_a_series_goes_on_where_it_was_stopped(
 
 
 def test_those_that_are_settled_are_not_tried_unless_asked(
-    tried: list[Sequence[court.ApiRequest]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = [each.name for each in itertools.islice(series.drawn([HINTS], 1), 4)]
     monkeypatch.setattr(survivors, "read", lambda: {"equivalent": {drawn[0]: ""}, "outside": {}, "open": {}})
@@ -63,7 +67,9 @@ def test_those_that_are_settled_are_not_tried_unless_asked(
     assert len(tried) == 4
 
 
-def test_those_that_lived_are_tried_again_when_asked(tried: list[Sequence[court.ApiRequest]], tmp_path: Path) -> None:
+def test_those_that_lived_are_tried_again_when_asked(
+    tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path
+) -> None:
     _run(tmp_path / "results.jsonl", 4)
     _run(tmp_path / "results.jsonl", 4, "--again")
     assert len(tried) == 6
@@ -79,8 +85,8 @@ def test_a_seed_draws_the_same_mutants_from_each_module_in_turn() -> None:
 def test_what_killed_in_the_same_function_is_tried_first(tmp_path: Path) -> None:
     results = series.Results(tmp_path / "results.jsonl")
     before, mutation = mutations(HINTS, text_of(HINTS))[-2:]
-    results.note(before, Sentence(court.KILLED, by="KEP-4444/hints-follow-the-field"))
-    assert series.Judge(results, reach.Reach()).order(mutation)[0] == ("KEP-4444/hints-follow-the-field", "kep")
+    results.note(before, Sentence(evaluation.KILLED, by="KEP-4444/hints-follow-the-field"))
+    assert series.Judge(results, line_coverage.Reach()).order(mutation)[0] == ("KEP-4444/hints-follow-the-field", "kep")
 
 
 def _of(function: str) -> Mutation:
@@ -91,11 +97,11 @@ def test_what_does_not_run_a_line_is_not_tried_by_it() -> None:
     mutation = _of("_by_annotation")
     lines = frozenset({mutation.lines[0]})
     known = {"a", "b", "c"}
-    reached = reach.Reach(known, {HINTS: {"a": lines, "b": frozenset({1})}})
+    reached = line_coverage.Reach(known, {HINTS: {"a": lines, "b": frozenset({1})}})
     assert reached.those_who_run(mutation, ["a", "b", "c", "new"]) == ["a", "new"]
-    at_boot = reach.Reach(known, {HINTS: {"a": lines, reach.EVERYONE: lines}})
+    at_boot = line_coverage.Reach(known, {HINTS: {"a": lines, line_coverage.EVERYONE: lines}})
     assert at_boot.those_who_run(mutation, ["a", "b"]) == ["a", "b"]
-    assert reach.Reach(known).those_who_run(mutation, ["a", "b"]) == ["a", "b"]
+    assert line_coverage.Reach(known).those_who_run(mutation, ["a", "b"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", survivors.KINDS)
@@ -108,7 +114,10 @@ def test_each_survivor_of_the_list_is_a_mutation_and_has_a_reason(kind: str) -> 
 
 
 def test_the_summary_leaves_out_what_nobody_could_find_out() -> None:
-    told = [{"end": end, "seconds": 2.0} for end in (court.KILLED, court.HUNG, court.LIVED, court.UNTOLD)]
+    told = [
+        {"end": end, "seconds": 2.0}
+        for end in (evaluation.KILLED, evaluation.HUNG, evaluation.LIVED, evaluation.UNTOLD)
+    ]
     assert "50.0% died" in series.summary(told, {})
     assert "66.7% died" in series.summary(told, {"equivalent": 1, "open": 1})
 
@@ -118,10 +127,11 @@ TRIED = [("KEP-4444/unsupported-value-is-not-accepted", "kep")]
 
 @pytest.mark.timeout(60)
 def test_a_mutant_that_breaks_or_hangs_is_told_from_one_that_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert court.judge(HINTS, "raise ValueError('of old')", TRIED).text == "ValueError: of old"
-    assert court.judge(HINTS, "raise SystemExit(3)", TRIED).end == court.BROKE
+    assert evaluation.judge(HINTS, "raise ValueError('of old')", TRIED).text == "ValueError: of old"
+    assert evaluation.judge(HINTS, "raise SystemExit(3)", TRIED).end == evaluation.BROKE
     assert (
-        court.judge(HINTS, f"import os, signal\nos.kill(os.getpid(), {int(signal.SIGALRM)})", TRIED).end == court.HUNG
+        evaluation.judge(HINTS, f"import os, signal\nos.kill(os.getpid(), {int(signal.SIGALRM)})", TRIED).end
+        == evaluation.HUNG
     )
 
 
@@ -129,8 +139,8 @@ def test_a_mutant_that_breaks_or_hangs_is_told_from_one_that_lives(monkeypatch: 
 def test_a_trial_that_somebody_else_ends_says_nothing_of_the_mutant() -> None:
     text = "import os, signal\nos.kill(os.getpid(), signal.{})\n"
     with pytest.raises(RuntimeError, match="signal 15"):
-        court.judge(HINTS, text.format("SIGTERM"), TRIED)
-    assert court.judge(HINTS, f"{text.format('SIGINT')}raise ValueError", TRIED).text == "ValueError: "
+        evaluation.judge(HINTS, text.format("SIGTERM"), TRIED)
+    assert evaluation.judge(HINTS, f"{text.format('SIGINT')}raise ValueError", TRIED).text == "ValueError: "
 
 
 @pytest.mark.timeout(60)
@@ -138,7 +148,7 @@ def test_a_judgement_kills_a_mutant_and_what_changes_nothing_lives() -> None:
     text = text_of(HINTS)
     fault = "if not _is_known(value, features):"
     assert fault in text
-    killed = court.judge(HINTS, text.replace(fault, "if False:"), TRIED)
-    assert (killed.end, killed.by, killed.tried) == (court.KILLED, TRIED[0][0], 1)
-    lived = court.judge(HINTS, f"{text}\n# nothing\n", TRIED)
-    assert (lived.end, lived.tried, lived.untold) == (court.LIVED, 1, {})
+    killed = evaluation.judge(HINTS, text.replace(fault, "if False:"), TRIED)
+    assert (killed.end, killed.by, killed.tried) == (evaluation.KILLED, TRIED[0][0], 1)
+    lived = evaluation.judge(HINTS, f"{text}\n# nothing\n", TRIED)
+    assert (lived.end, lived.tried, lived.untold) == (evaluation.LIVED, 1, {})

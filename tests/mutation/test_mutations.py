@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.mutation.__main__ import MODULES
-from tests.mutation.mutated import text_of
 from tests.mutation.mutations import mutations
+from tests.mutation.patched_import import text_of
 
 
 def _becomes(text: str) -> set[str]:

@@ -12,8 +12,8 @@ import yaml
 from harness.model import strict_yaml
 from harness.run.folder import write_whole
 from mutants import MUTANTS
+from tests.conformance.cases import SCENARIOS
 from tests.conformance.seconds import seconds
-from tests.conformance.trials import SCENARIOS
 from tests.upstream_e2e.specs import PASSED, Result, short
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 
 from harness.judging.exit_codes import ExitCode
 from mutants import MUTANTS
-from mutants.plans import Planner
+from mutants.wrong_plans import Planner
 from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
 from reference.proxy.decision import Behaviour

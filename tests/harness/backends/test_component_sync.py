@@ -8,7 +8,7 @@ import pytest
 
 from harness.backends.component_sync import ComponentSync
 from harness.errors import EndedError, InconclusiveError
-from tests.conformance.trials import time_scaled
+from tests.conformance.cases import time_scaled
 
 
 class _Answers:

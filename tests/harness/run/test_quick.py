@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.generated.asking import CORPUS
+from conformance.generated.runner import CORPUS
 from harness.errors import UsageError
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.run.quick import BUDGET, Quick, choose

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.generated.asking import CORPUS
+from conformance.generated.runner import CORPUS
 from harness.errors import UsageError
 from harness.model.release import Release
 from harness.model.topology import ONE_ZONE, THREE_ZONES

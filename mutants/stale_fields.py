@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mutants import hearing
-from mutants.families import WhereAsked
+from mutants import dropped_updates
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
+from mutants.other_implementations import WhereAsked
 from reference.client import Object
 from reference.proxy import ServiceProxy
 from reference.proxy.state import State
@@ -110,7 +110,7 @@ _freeze("freezes-affinity", "services.spec.sessionAffinity")
 _freeze("freezes-cluster-ips", "services.spec.clusterIPs")
 _freeze("freezes-external-ips", "services.spec.externalIPs")
 _freeze("freezes-ingress", "services.status.loadBalancer.ingress", choose=_first_given, symptom=REACHED)
-_freeze("freezes-node-ports", "services.spec.ports.*.nodePort", symptom=hearing.ANY)
+_freeze("freezes-node-ports", "services.spec.ports.*.nodePort", symptom=dropped_updates.ANY)
 _freeze("freezes-protocols", "services.spec.ports.*.protocol")
 _freeze("freezes-distribution", "services.spec.trafficDistribution", state=_FrozenWhereAsked)
 _freeze("freezes-annotations", "services.metadata.annotations", state=_FrozenWhereAsked)

@@ -22,7 +22,7 @@ from harness.model.release import API_SERVER, CONTROLLER, PROXY
 from harness.model.requirements import Requirement
 from harness.scenario.cluster import Cluster
 from harness.scenario.recheck import recheck
-from tests.conformance.seen import Outcome
+from tests.conformance.benign_results import Outcome
 
 if TYPE_CHECKING:
     import pytest

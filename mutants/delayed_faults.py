@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from mutants.clients import controller_through
-from mutants.late_watches import LateClient
+from mutants.delayed_watches import LateClient
 from mutants.mutant import WRITTEN, Mutant
-from mutants.plans import Planner, distribution_of, with_spec
+from mutants.wrong_plans import Planner, distribution_of, with_spec
 from reference.client import Client, Event, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service

@@ -19,10 +19,10 @@ from reference.proxy.balancing_chains import action_chain
 from reference.proxy.base_rules import Chain, fixed_chains
 from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
-from tests.conformance import test_differences, test_differences_of_changes, test_rates
-from tests.conformance.answers import REFERENCE
-from tests.conformance.stories import Seen, Story, hear, stories
-from tests.conformance.stories_without import WITHOUT
+from tests.conformance import test_change_mutants, test_decision_mutants, test_rates
+from tests.conformance.api_and_dns_requests import REFERENCE
+from tests.conformance.proxy_cases import Seen, Story, hear, stories
+from tests.conformance.reduced_proxy_cases import WITHOUT
 
 FEW, MOST = 10, 500
 
@@ -212,7 +212,7 @@ def _wrong_at(name: str, story: Story, right: list[Seen]) -> set[str]:
 
 def test_every_mutant_of_a_proxy_is_somewhere() -> None:
     of_proxies = {name for name, each in MUTANTS.items() if each.proxy is not ServiceProxy}
-    others = [test_differences.SAID, test_differences_of_changes.MISSED, test_rates.RATES, test_rates.COUNTED]
+    others = [test_decision_mutants.SAID, test_change_mutants.MISSED, test_rates.RATES, test_rates.COUNTED]
     tables = [SAID, CHAINS, OTHERWISE, *others]
     assert of_proxies - {name for table in tables for name in table} == set()
 

@@ -32,8 +32,8 @@ def _delete_pod(cluster: Cluster, name: str) -> None:
 
 @requirement(
     "KEP-4444/right-hints-stay",
-    "Hints that are right stay so while nothing changes, whatever made them: a new Service, a field that was set, "
-    "changed or removed, a policy that became Local, a pod that came and one that went.",
+    "Correct hints do not change while nothing else changes, after a new Service, a field that was set, changed or "
+    "removed, a policy that became Local, and a pod that was added or removed.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",
@@ -74,8 +74,8 @@ def test_right_hints_stay(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/refused-annotation-leaves-nothing-to-the-field",
-    "With the annotation Auto, a Service for which it gives no hints has none, whatever the field says, until the "
-    "annotation is gone.",
+    "A Service with the annotation Auto for which the heuristic gives no hints has none, whatever the field says, "
+    "until the annotation is removed.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE},
     source="KEP-4444, Upgrade / Downgrade Strategy (the annotation will take precedence and the field will be "
@@ -104,8 +104,8 @@ def _write_hints(cluster: Cluster, service: Service, hints: Mapping[str, object]
 
 @requirement(
     "KEP-4444/hints-that-somebody-changes-are-put-right",
-    "Hints that somebody else removes from the controller's slices come back, and those that somebody else adds to a "
-    "Service without the field go.",
+    "The controller restores hints that another client removes from its slices, and removes hints that another client "
+    "adds to a Service without the field.",
     level=SHOULD,  # no text speaks of other writers of these slices
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Monitoring Requirements (consistently and accurately configures EndpointSlices); discovery/v1 "
@@ -135,8 +135,8 @@ def test_hints_that_somebody_changes_are_put_right(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/slices-of-others-beside-its-own",
-    "Where a Service with a selector has a slice that somebody else manages, that slice keeps its endpoints and hints "
-    "while the controller's own come, change and go.",
+    "On a Service with a selector, a slice managed by another controller keeps its endpoints and hints while the "
+    "controller's own slices are added, changed and removed.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; discovery/v1 label endpointslice.kubernetes.io/managed-by",

@@ -22,9 +22,9 @@ from harness import eventually
 from harness.backends.implementation import reference
 from harness.judging.history import History
 from harness.netns import sandbox
-from tests.conformance import killing, trials
-from tests.conformance.trials import Rereading, Trial, fewer_probes, time_scaled
-from tests.mutation.mutated import instead
+from tests.conformance import cases, kill_checks
+from tests.conformance.cases import Rereading, Trial, fewer_probes, time_scaled
+from tests.mutation.patched_import import instead
 
 TRIAL_SECONDS = 120
 """A trial that takes longer hangs, unless the machine is crowded; the longest takes 22 s."""
@@ -114,12 +114,12 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
 def booted(folder: Path) -> Iterator[Trial]:
     """A cluster of the reference, as this process imports it, which is tried hastily."""
     sandbox.enter()
-    trials.DECLARED, eventually.FAR = killing.DECLARED, killing.FAR
+    cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     with (
         closing(History(folder / "history.jsonl")) as history,
         Rereading(implementation=reference()) as backend,
         fewer_probes(),
-        time_scaled(killing.SHORT),
+        time_scaled(kill_checks.SHORT),
     ):
         yield Trial(backend, history)
 
@@ -150,7 +150,7 @@ def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
         text = cluster.failure(requirement, reading)
     except Exception as error:  # noqa: BLE001  whatever it is, it judges nothing
         return False, f"{type(error).__name__}: {error}"
-    return killing.is_about(text), text
+    return kill_checks.is_about(text), text
 
 
 def _first(text: str) -> str:

@@ -1,6 +1,6 @@
 """What benign variants were seen to do, trial by trial: a run that was ended goes on where it was, on the same code.
 
-`python -m tests.conformance.seen` says which variants have been tried whole, in which readings, and what failed.
+`python -m tests.conformance.benign_results` lists the variants that have run completely, their readings, and failures.
 """
 
 from __future__ import annotations
@@ -97,6 +97,6 @@ def summary(all_of: Mapping[tuple[str, str], Collection[str]], seen_in: Path) ->
 
 
 if __name__ == "__main__":
-    from tests.conformance.variants import TRIED
+    from tests.conformance.benign_matrix import TRIED
 
     sys.stdout.writelines(f"{each}\n" for each in summary(TRIED, folder()))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from conformance.interactions import cells, change_covering, changes, steps
+from conformance.interactions import cells, change_covering, change_steps, changes
+from conformance.interactions.change_steps import Addresses, Patch, Publish, Step, Unpublish
 from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, Front
-from conformance.interactions.steps import Addresses, Patch, Publish, Step, Unpublish
 from trafficdist import (
     NO_ANSWER,
     Client,
@@ -109,9 +109,9 @@ class _Living:
         self._now, self._next = change.cells
         self._asked: dict[Front, Service] = {}  # as the Service was when it had each address last
         self._name = change_covering.name_of(change)
-        port = Port(steps.PORT, self._now["protocol"], steps.NAME, cells.target(self._now))
-        self._service = cluster.create_service(self._name, ports=[port], **steps.created(self._now))
-        self._write(steps.first(self._now))
+        port = Port(change_steps.PORT, self._now["protocol"], change_steps.NAME, cells.target(self._now))
+        self._service = cluster.create_service(self._name, ports=[port], **change_steps.created(self._now))
+        self._write(change_steps.first(self._now))
 
     def gives_back(self) -> int:
         """Return how many addresses fewer it has after its next change."""
@@ -121,7 +121,7 @@ class _Living:
     def turn(self) -> None:
         """Change."""
         self._now, self._next = self._next, self._now
-        self._write(steps.between(self._next, self._now))
+        self._write(change_steps.between(self._next, self._now))
 
     def _write(self, chosen: Iterable[Step]) -> None:
         write(self._cluster, self._service, chosen, self._pod)
@@ -161,7 +161,7 @@ class _Living:
                     yield self._question(front, expected), lossless
 
     def _question(self, front: Front, expected: Mapping[ClientRef, Expected], *, kept: bool = False) -> Question:
-        name, port = f"{self._name} at {front}", Port(steps.PORT, front.protocol, steps.NAME)
+        name, port = f"{self._name} at {front}", Port(change_steps.PORT, front.protocol, change_steps.NAME)
         return Question(name, self._asked[front], expected, front.address, kept, front.family, port)
 
     def _client(self, node: str) -> Client:

@@ -16,7 +16,7 @@ from reference.apiserver import ApiServer
 from reference.client import Event, Object
 from reference.pod_locator import PodLocatorController
 from reference.pod_locator.location import says
-from tests.conformance.answers import REFERENCE
+from tests.conformance.api_and_dns_requests import REFERENCE
 
 ZONE = "topology.kubernetes.io/zone"
 

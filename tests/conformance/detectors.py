@@ -1,7 +1,7 @@
 """Says which requirements find a mutant out though they do not name it: what failures have in common is told by that.
 
-    python -m tests.conformance.finders ignores-external-local       # seconds for each requirement that is tried
-    python -m tests.conformance.finders ignores-external-local 'KEP-2086/*'
+    python -m tests.conformance.detectors ignores-external-local       # seconds for each requirement that is tried
+    python -m tests.conformance.detectors ignores-external-local 'KEP-2086/*'
 
 Each line is a requirement to whose `kills` the mutant can be added. Grids and what takes long are left out: they find
 most mutants, and say little of any.
@@ -23,10 +23,10 @@ from harness.judging.history import History
 from harness.model.requirements import Profile
 from harness.netns import sandbox
 from mutants import MUTANTS, Mutant
-from tests.conformance import killing, trials
-from tests.conformance.killing import is_about
+from tests.conformance import cases, kill_checks
+from tests.conformance.cases import SCENARIOS, Rereading, Trial, time_scaled
+from tests.conformance.kill_checks import is_about
 from tests.conformance.test_mutants import DEAR, SECONDS
-from tests.conformance.trials import SCENARIOS, Rereading, Trial, time_scaled
 
 
 def asked(mutant: Mutant, patterns: Sequence[str]) -> list[str]:
@@ -49,7 +49,7 @@ def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, 
         tempfile.TemporaryDirectory() as folder,
         closing(History(Path(folder) / "history.jsonl")) as history,
         Rereading(implementation=reference(mutant)) as cluster,
-        time_scaled(killing.SHORT),
+        time_scaled(kill_checks.SHORT),
     ):
         tried = Trial(cluster, history)
         for each in requirements:
@@ -64,7 +64,7 @@ def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, 
 def main(name: str, *patterns: str) -> None:
     """Print them."""
     sandbox.enter()
-    trials.DECLARED, eventually.FAR = killing.DECLARED, killing.FAR
+    cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     mutant = MUTANTS[name]
     for each, line in finders(mutant, asked(mutant, patterns or ("*",))):
         sys.stdout.write(f"{name}\t{each}\t{line}\n")

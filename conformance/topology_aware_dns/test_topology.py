@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
-from conformance.kep_536_topology_keys.places import ANY, HOST, RACK, ZONE
+from conformance.kep_536_topology_keys.topology import ANY, HOST, RACK, ZONE
 from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, kinds, publish
 from trafficdist import (
     MUST,
@@ -24,8 +24,8 @@ EVERY = "a1 a2 b1 b2 c1"
 
 @requirement(
     "KEP-536/dns-tells-of-the-clients-place",
-    "For a headless Service with topology keys a client is told of the endpoints in its own place, as A and AAAA "
-    "records: pods in different zones get different answers.",
+    "For a headless Service with topology keys, A and AAAA answers contain the endpoints near the client: pods in "
+    "different zones get different answers.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (select only the IPs of backend Pods in the same topological domain)",
@@ -40,7 +40,7 @@ def test_dns_tells_of_the_clients_place(three_zones: Cluster, kind: str) -> None
 
 @requirement(
     "KEP-536/dns-tells-of-ports-in-the-clients-place",
-    "SRV records of a headless Service with topology keys are of the same endpoints as its address records.",
+    "SRV records of a headless Service with topology keys contain the same endpoints as its address records.",
     level=SHOULD,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (keys of each headless Service are respected; only A records are named)",
@@ -61,8 +61,8 @@ def _expect_own_place(three_zones: Cluster, kind: str) -> None:
 
 @requirement(
     "KEP-536/dns-tells-of-none-where-none-is-near",
-    "Keys without a final * are a hard requirement: where no endpoint meets one, a client is told of none, by NXDOMAIN "
-    "or by an answer without records.",
+    "Keys without a final * are a hard requirement: when no endpoint matches one, a client gets NXDOMAIN or an answer "
+    "without records.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (requirements are hard); {DNS}; the DNS specification, whose headless Services without endpoints "
@@ -85,7 +85,7 @@ def test_dns_tells_of_none_where_none_is_near(three_zones: Cluster, key: str) ->
 
 @requirement(
     "KEP-536/dns-first-key-that-is-met-decides",
-    "Of several keys the first decides for which some endpoint is near; * means all endpoints.",
+    "The first topology key that some endpoint matches decides; * matches all endpoints.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (preference-order list); {DNS}",
@@ -102,8 +102,7 @@ def test_dns_first_key_that_is_met_decides(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-without-keys-tells-of-all",
-    "For a headless Service without topology keys, and for one whose only key is *, every client is told of all "
-    "endpoints.",
+    "For a headless Service without topology keys, or with * as its only key, every client gets all endpoints.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source="KEP-536, Test Plan (no topology constraints; a single * constraint)",
@@ -120,7 +119,7 @@ def test_dns_without_keys_tells_of_all(three_zones: Cluster, keys: tuple[str, ..
 
 @requirement(
     "KEP-536/dns-follows-keys",
-    "When the topology keys of a live Service change, so does what clients are told.",
+    "When the topology keys of an existing Service change, DNS answers follow.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS}; {API}",
@@ -142,7 +141,8 @@ def test_dns_follows_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-follows-nodes-that-are-relabelled",
-    "When a node's labels change, its pods are told of the endpoints near to where it is now, and are told of there.",
+    "When the labels of a node change, its pods get the endpoints near the new location in DNS answers, and clients "
+    "near the new location get its pods.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (retrieve the node labels of both client and backend Pods via PodLocator)",
@@ -160,7 +160,8 @@ def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-follows-endpoints-in-each-place",
-    "A place that loses its last endpoint falls to the next key, and comes back with a new one.",
+    "When a location loses its last endpoint, the next key decides, and the first key again when the location has an "
+    "endpoint.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (only if no backends exist for index [0])",
@@ -180,8 +181,7 @@ def test_dns_follows_endpoints_in_each_place(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-tells-unknown-clients-of-all",
-    "A client whose place is not known, since no PodLocator has its address, is told of all endpoints where the last "
-    "key is *.",
+    "A client whose address is in no PodLocator gets all endpoints if the last key is *.",
     level=SHOULD,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (needs to map PodIP -> Node; left open for other clients); {API} (soft requirement)",

@@ -23,10 +23,10 @@ from typing import Any
 
 from harness.model.requirements import Profile
 from harness.run.folder import write_whole
-from tests.conformance.trials import SCENARIOS
-from tests.mutation.court import FORKS, booted
-from tests.mutation.mutated import ROOT, text_of
+from tests.conformance.cases import SCENARIOS
+from tests.mutation.evaluation import FORKS, booted
 from tests.mutation.mutations import Mutation
+from tests.mutation.patched_import import ROOT, text_of
 
 READINGS = ("kep", "released")
 _READ_THE_KEPS = {Profile.ENDPOINTSLICE_CONTROLLER, Profile.API_SERVER}

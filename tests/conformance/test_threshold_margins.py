@@ -18,7 +18,7 @@ from harness.scenario.service import HINT_ANNOTATIONS
 from mutants import Mutant
 from reference.endpointslice.zones import ZoneShares, ZoneTable
 from reference.features import Features
-from tests.conformance.trials import SCENARIOS, Trial
+from tests.conformance.cases import SCENARIOS, Trial
 
 Shared = tuple[tuple[int, ...], int]
 """The weights of zones, and how many endpoints are to be shared out to them."""

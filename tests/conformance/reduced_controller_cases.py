@@ -10,7 +10,7 @@ from reference.client import Object
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 from reference.endpointslice.node_level import NodeLevel
 from reference.features import Features
-from tests.conformance.controller_stories import (
+from tests.conformance.controller_cases import (
     BY_NODE,
     CONTROL_PLANE,
     NEXT_ZONE,

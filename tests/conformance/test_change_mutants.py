@@ -16,8 +16,8 @@ import pytest
 from mutants import MUTANTS
 from reference.client import Event, Object
 from reference.features import Features
-from tests.conformance.answers import REFERENCE
-from tests.conformance.stories import HOST, NODES, OWN, OWN_ADDRESSES, SYNCED, ZONE, Seen, Story, hear
+from tests.conformance.api_and_dns_requests import REFERENCE
+from tests.conformance.proxy_cases import HOST, NODES, OWN, OWN_ADDRESSES, SYNCED, ZONE, Seen, Story, hear
 
 PORT = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30000}
 SERVICE: Object = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from reference.client import Event, Object
 from reference.features import Features
-from tests.conformance.stories import OWN, ZONE, Story
+from tests.conformance.proxy_cases import OWN, ZONE, Story
 
 Without = Callable[[Story], Story]
 

@@ -50,9 +50,9 @@ ODD_SERVICES: dict[str, dict[str, Any]] = {
 @pytest.mark.takes(9)
 @requirement(
     "SERVICE/proxy-keeps-running",
-    "A proxy runs on, and works on what is written, whatever the API server stores: slices without ports or endpoints, "
-    "of names and of Services that are not there, endpoints without conditions or of strange nodes, Services that it "
-    "does not serve. It does so in all other scenarios of a run, too.",
+    "A proxy keeps running and applying what is written, whatever the API server stores: slices without ports or "
+    "endpoints, FQDN slices, slices of Services that do not exist, endpoints without conditions or on unknown nodes, "
+    "Services that it does not serve. It also does so in all other scenarios of a run.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 Endpoint.addresses (consumers must handle different types of addresses)",

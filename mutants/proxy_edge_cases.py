@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from mutants.data_planes import Flushing
 from mutants.decisions import Question, Wrong, deciding, in_each, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
-from mutants.plans import with_spec
+from mutants.wrong_plans import with_spec
 from reference.client import Object
 from reference.objects.endpoints import is_ready
 from reference.proxy import ServiceProxy

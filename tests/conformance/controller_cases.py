@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from mutants import late_faults
+from mutants import delayed_faults
 from reference.client import ApiError, Event, Object
 from reference.endpointslice import EndpointSliceController, controller, status
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, SERVICE_NAME, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
@@ -347,7 +347,7 @@ def _clock() -> Iterator[_Clock]:
     with (
         mock.patch.object(controller, "time", clock),
         mock.patch.object(status, "time", clock),
-        mock.patch.object(late_faults, "time", clock),
+        mock.patch.object(delayed_faults, "time", clock),
     ):
         yield clock
 

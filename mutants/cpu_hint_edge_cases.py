@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mutants.controller_situations import unasked
+from mutants.controller_edge_cases import unasked
 from mutants.mutant import Mutant
-from mutants.plans import Nodes, PlanFaults, Planner, Pods, with_spec, without
+from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, with_spec, without
 from reference.client import Object
 from reference.endpointslice.allocation import Threshold, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome

@@ -14,9 +14,9 @@ import pytest
 
 from mutants import MUTANTS
 from reference.endpointslice import EndpointSliceController
-from tests.conformance.answers import REFERENCE
-from tests.conformance.controller_stories import Seen, Story, keep, stories
-from tests.conformance.controller_stories_without import WITHOUT
+from tests.conformance.api_and_dns_requests import REFERENCE
+from tests.conformance.controller_cases import Seen, Story, keep, stories
+from tests.conformance.reduced_controller_cases import WITHOUT
 
 FEW, MOST = 10, 800
 

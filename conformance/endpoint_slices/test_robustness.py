@@ -10,9 +10,9 @@ WEB = {"app": "web"}
 
 @requirement(
     "SLICE/controller-keeps-running",
-    "A controller runs on, and works on what is written, whatever the API server stores: pods in any phase, without "
-    "node, or of nodes that are not there, Services without ports, without address or of other names. It does so in "
-    "all other scenarios of a run, too.",
+    "A controller keeps running and reconciling, whatever the API server stores: pods in any phase, without a node, or "
+    "on nodes that do not exist, Services without ports, without an address or of type ExternalName. It also does so "
+    "in all other scenarios of a run.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; kubernetes#107927",

@@ -6,8 +6,8 @@ import re
 
 from harness.model.requirements import Profile
 from mutants import BENIGN, Mutant
-from tests.conformance.answers import REFERENCE
-from tests.conformance.trials import SCENARIOS
+from tests.conformance.api_and_dns_requests import REFERENCE
+from tests.conformance.cases import SCENARIOS
 
 READINGS = ("kep", "released")
 

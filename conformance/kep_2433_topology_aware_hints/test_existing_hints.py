@@ -33,7 +33,7 @@ HANDLING = "KEP-2433, Handling Node Updates"
 
 @requirement(
     "KEP-2433/endpoints-for-a-zone-that-goes-serve-others",
-    "When the last node of a zone goes, endpoints of other zones that were hinted for it are hinted for zones "
+    "When the last node of a zone is removed, endpoints in other zones that were hinted for it are hinted for zones "
     "with nodes.",
     level=MUST,
     features={TOPOLOGY_MODE},
@@ -52,8 +52,8 @@ def test_endpoints_for_a_zone_that_goes_serve_others(three_zones: Cluster) -> No
 
 @requirement(
     "KEP-2433/endpoints-for-a-zone-without-ready-nodes-serve-others",
-    "When the last ready node of a zone is ready no longer, endpoints of other zones that were hinted for it are "
-    "hinted for zones with ready nodes.",
+    "When the last ready node of a zone becomes unready, endpoints in other zones that were hinted for it are hinted "
+    "for zones with ready nodes.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Overload; released since 1.21 (nodes that are not ready do not count)",
@@ -72,8 +72,8 @@ def test_endpoints_for_a_zone_without_ready_nodes_serve_others(three_zones: Clus
 
 @requirement(
     "KEP-2433/first-zone-of-a-node-is-noticed",
-    "A ready node that comes without zone ends hints; when it gets its first zone label, it counts for that zone, and "
-    "hints are back when slices are next written, if not at once.",
+    "A new ready node without a zone ends hints; when it gets its first zone label, it counts for that zone, and hints "
+    "return at the latest when slices are next written.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.28 (kubernetes PR#117245, kubernetes#123401)",
@@ -96,8 +96,8 @@ def test_first_zone_of_a_node_brings_hints_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/node-of-unknown-size-changes-no-hint",
-    "A node of unknown size that comes where all zones have equally many nodes and cores, and that leaves no zone "
-    "overloaded, writes no slice.",
+    "When all zones have the same number of nodes and cores, a new node of unknown CPU that overloads no zone writes "
+    "no slice.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Controller Unit Tests: node without way to determine cores; Assumptions",
@@ -117,8 +117,8 @@ def test_node_of_unknown_size_changes_no_hint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/node-of-unknown-size-ends-hints",
-    "When a node of unknown size comes hints go, and when it is gone they are back when slices are next written, if "
-    "not at once.",
+    "A new node of unknown CPU ends hints; when it is removed, hints return at the latest when slices are next "
+    "written.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller; released otherwise since 1.21",
@@ -141,8 +141,8 @@ def test_node_of_unknown_size_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/own-zone-first-after-changes",
-    "After endpoints were added or removed, and after the last node of a zone went, endpoints are hinted for their own "
-    "zones, but for those that their zone has too many of.",
+    "After endpoints are added or removed, and after the last node of a zone is removed, endpoints are hinted for "
+    "their own zones, except for those that their zone has in excess.",
     level=SHOULD,  # a controller may as well leave slices alone that are within the threshold (Goals, minimize churn)
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized)",
@@ -185,8 +185,8 @@ def _create_slices(cluster: Cluster) -> None:
 
 @requirement(
     "KEP-2433/slices-that-overload-a-zone-together",
-    "Where each of several slices would do by itself and all of them together leave zones overloaded, as after a node "
-    "went, endpoints are shared out anew.",
+    "When each of several slices is within the threshold but all of them together leave a zone overloaded, such as "
+    "after a node is removed, endpoints are allocated again.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (less endpoints for a zone than a perfect distribution); Handling Node Updates, 1",

@@ -7,9 +7,9 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from conformance.generated import shrinking, texts
+from conformance.generated import shrinking, yaml_format
 from conformance.generated.lives import Life, group_of
-from conformance.generated.playing import play, run_servers
+from conformance.generated.traffic import play, run_servers
 from trafficdist import Cluster, Generation, IneligibleError, Pod, UsageError
 
 CORPUS = Path(__file__).with_name("corpus.yaml")
@@ -26,7 +26,7 @@ _FEW = 3  # lives that fail and are shown
 def check(asked: Generation) -> None:
     """Raise `UsageError` if what is asked for cannot be made."""
     if asked.replay:
-        texts.read(asked.replay)
+        yaml_format.read(asked.replay)
         return
     try:
         import hypothesis  # noqa: F401, PLC0415  only who makes lives needs it
@@ -37,7 +37,7 @@ def check(asked: Generation) -> None:
 @functools.cache
 def corpus() -> tuple[Life, ...]:
     """Return the fixed lives."""
-    return tuple(texts.read(str(CORPUS)))
+    return tuple(yaml_format.read(str(CORPUS)))
 
 
 def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
@@ -45,7 +45,7 @@ def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
     group, asked = (name, hints), cluster.generation
     asking = _Asking(cluster, run_servers(cluster))
     if asked is None or asked.replay:
-        found = [each for each in (texts.read(asked.replay) if asked else corpus()) if group_of(each) == group]
+        found = [each for each in (yaml_format.read(asked.replay) if asked else corpus()) if group_of(each) == group]
         if not found:
             raise IneligibleError("the file has no scenario of this requirement")
         asking.expect(found)
@@ -84,14 +84,14 @@ class _Asking:
         if self._told > _FEW:
             return ""
         if self._cluster.generation is None:
-            return f"For --replay, which makes it smaller:\n\n{texts.as_yaml([life])}"
+            return f"For --replay, which makes it smaller:\n\n{yaml_format.as_yaml([life])}"
         self._until = self._until or time.monotonic() + SHRINKING
         patience, self._cluster.converges_within = self._cluster.converges_within, _PATIENCE
         try:
             smaller = shrinking.shrunk(life, self._failing, lambda: time.monotonic() < self._until)
         finally:
             self._cluster.converges_within = patience
-        return f"As small as it became, for --replay:\n\n{texts.as_yaml([smaller])}"
+        return f"As small as it became, for --replay:\n\n{yaml_format.as_yaml([smaller])}"
 
     def _failing(self, lives: Sequence[Life]) -> Collection[Life]:
         named = {f"life-{number}": each for number, each in enumerate(lives)}

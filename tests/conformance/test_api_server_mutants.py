@@ -20,8 +20,8 @@ from reference.apiserver.registry import Call
 from reference.client import ApiError, Object
 from reference.dns import DnsServer
 from reference.features import Features
-from tests.conformance.answers import KEYS, REFERENCE, Answers, Where, either, has, judge, wrong_at
-from tests.conformance.test_differences_of_dns import DNS_OTHERWISE, DNS_SAID
+from tests.conformance.api_and_dns_requests import KEYS, REFERENCE, Answers, Where, either, has, judge, wrong_at
+from tests.conformance.test_dns_mutants import DNS_OTHERWISE, DNS_SAID
 from tests.reference.dns.cluster import HOST, ZONE
 
 RELEASES: Mapping[str, tuple[Features, AbstractSet[str]]] = {

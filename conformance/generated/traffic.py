@@ -21,8 +21,8 @@ from conformance.generated.lives import (
     of_family,
     told,
 )
-from conformance.interactions import living
-from conformance.interactions.steps import Addresses, Patch, Publish, Step, service_steps, slice_steps
+from conformance.interactions import change_runner
+from conformance.interactions.change_steps import Addresses, Patch, Publish, Step, service_steps, slice_steps
 from trafficdist import (
     NO_ANSWER,
     Client,
@@ -184,7 +184,7 @@ class _Playing:
 
     def _write(self, chosen: Iterable[Step]) -> None:
         assert self._service is not None
-        living.write(self._cluster, self._service, chosen, self._servers.__getitem__, unasked=True)
+        change_runner.write(self._cluster, self._service, chosen, self._servers.__getitem__, unasked=True)
 
     def _family(self, each: Slice) -> str:
         return of_family(self._life) if each.of == OF[2] else self._life.family

@@ -11,7 +11,7 @@ from typing import Any
 from mutants.clients import Filtering, Sink, Wrapped, controller_hearing, controller_through, rewriting
 from mutants.controllers import all_are_ours
 from mutants.mutant import Mutant
-from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
+from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
 from reference.client import ApiError, Client, Event, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.labels import (
