@@ -14,7 +14,7 @@ import dns.name
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Object, key_of
 from reference.dns import DnsServer
-from reference.dns.index import Changed, ClusterIndex
+from reference.dns.index import ClusterIndex
 from reference.dns.names import OfPort, SchemaVersion, Subject
 from reference.dns.objects import Origin
 from reference.dns.records import NO_DATA, Alias, Found, Service, Target, find
@@ -174,8 +174,9 @@ class _DnsKnowsPlacesOnce(ClusterIndex):
 
 @_knows("dns-knows-endpoints-once", "Endpoints are those that a slice had when it was created.")
 class _DnsKnowsEndpointsOnce(ClusterIndex):
-    def _take_slice(self, obj: Object, gone: bool) -> Changed:
-        return super()._take_slice(obj, gone) if gone or key_of(obj) not in self._owner else Changed()
+    def _take_slice(self, obj: Object, gone: bool) -> None:
+        if gone or key_of(obj) not in self._owner:
+            super()._take_slice(obj, gone)
 
 
 def _with_endpoints(obj: Object, change: Callable[[Object], Object]) -> Object:
@@ -184,14 +185,14 @@ def _with_endpoints(obj: Object, change: Callable[[Object], Object]) -> Object:
 
 @_knows("dns-tells-of-unready-endpoints", "Endpoints that are not ready are told of like the others.")
 class _DnsTellsOfUnreadyEndpoints(ClusterIndex):
-    def _take_slice(self, obj: Object, gone: bool) -> Changed:
-        return super()._take_slice(_with_endpoints(obj, lambda each: {**each, "conditions": {}}), gone)
+    def _take_slice(self, obj: Object, gone: bool) -> None:
+        super()._take_slice(_with_endpoints(obj, lambda each: {**each, "conditions": {}}), gone)
 
 
 @_knows("dns-forgets-hostnames", "Hostnames of endpoints are not looked at.")
 class _DnsForgetsHostnames(ClusterIndex):
-    def _take_slice(self, obj: Object, gone: bool) -> Changed:
-        return super()._take_slice(_with_endpoints(obj, lambda each: {**each, "hostname": ""}), gone)
+    def _take_slice(self, obj: Object, gone: bool) -> None:
+        super()._take_slice(_with_endpoints(obj, lambda each: {**each, "hostname": ""}), gone)
 
 
 # Messages

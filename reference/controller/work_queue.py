@@ -10,16 +10,16 @@ import heapq
 from reference.client import ApiError, Key
 
 FIRST_RETRY = 0.005  # seconds; doubled with every further failure
-FIRST_HOPELESS_RETRY = 1.0
+FIRST_PERMANENT_RETRY = 1.0
 LONGEST_RETRY = 100.0
 RETRIES = 15
 
-_HOPELESS = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "MethodNotAllowed"})
+_PERMANENT = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "MethodNotAllowed"})
 
 
-def is_hopeful(error: ApiError | OSError) -> bool:
+def is_retriable(error: ApiError | OSError) -> bool:
     """Return whether a failed request can succeed later without a change elsewhere."""
-    return isinstance(error, OSError) or error.reason not in _HOPELESS
+    return isinstance(error, OSError) or error.reason not in _PERMANENT
 
 
 class WorkQueue:
@@ -34,7 +34,7 @@ class WorkQueue:
 
     @property
     def is_idle(self) -> bool:
-        """True if no key is waiting or in progress, except hopeless retries (see `retry`)."""
+        """True if no key is waiting or in progress, except retries of permanent failures (see `retry`)."""
         return not self._unfinished
 
     @property
@@ -77,10 +77,10 @@ class WorkQueue:
         self._failures.pop(key, None)
         self._finish(key)
 
-    def retry(self, key: Key, now: float, *, hopeful: bool) -> None:
+    def retry(self, key: Key, now: float, *, retriable: bool) -> None:
         """Retry failed work on `key` later, at most 15 times in a row.
 
-        Hopeful failures (a conflict, an unreachable server) can go away by themselves: they are retried soon, and the
+        Retriable failures (a conflict, an unreachable server) can go away by themselves: they are retried soon, and the
         queue is not idle until then. Others need a change elsewhere, which adds the key again: they are retried late,
         as in Kubernetes, and the queue counts as idle.
         """
@@ -89,9 +89,9 @@ class WorkQueue:
             self.done(key)
             return
         self._failures[key] = failures + 1
-        first = FIRST_RETRY if hopeful else FIRST_HOPELESS_RETRY
+        first = FIRST_RETRY if retriable else FIRST_PERMANENT_RETRY
         self.add_at(key, now + min(LONGEST_RETRY, first * 2.0**failures))
-        if not hopeful:
+        if not retriable:
             self._unfinished.discard(key)
 
     def _finish(self, key: Key) -> None:

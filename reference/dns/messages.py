@@ -1,8 +1,4 @@
-"""DNS messages: parsed queries, and answers as bytes, by dnspython.
-
-Encoding a hundred records takes a millisecond, and parsing a query and building its answer takes as long under load. So
-the records of an answer are encoded once and cached as a `Body`, and a complete `Reply` is cached except its id.
-"""
+"""DNS messages: parsed queries, and answers as bytes, by dnspython."""
 
 from __future__ import annotations
 
@@ -31,7 +27,6 @@ import dns.rrset
 SMALLEST_UDP = 512  # RFC 1035, 2.3.4: what a client takes that does not say
 _HEADER = struct.Struct("!HHHHHH")
 _QUESTION_END = 4  # type and class
-_TYPES = {dns.rdatatype.A: "A", dns.rdatatype.AAAA: "AAAA", dns.rdatatype.SRV: "SRV"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +44,9 @@ class Query:
     limit: int
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, slots=True)
 class Body:
-    """The records of an answer as bytes, for any query with this question.
+    """The records of an answer as bytes.
 
     `size` is that of one record if all answers have one size and any order is right, as for addresses.
     """
@@ -64,28 +59,6 @@ class Body:
     authorities: int = 0
     further: bytes = b""
     furthers: int = 0
-    stale: bool = False
-    """Set when something has changed on which it depends; it is not given out any more."""
-
-
-@dataclass(eq=False, slots=True)
-class Reply:
-    """The answer to a query, for any id. `ring` has the records twice, so that they can start with any of them."""
-
-    body: Body
-    head: bytes
-    tail: bytes
-    ring: bytes = b""
-    size: int = 0
-    shown: int = 0
-    count: int = 0
-
-    def wire(self, number: bytes) -> bytes:
-        """Return the message for the query with this id. Its first address varies, because clients use the first."""
-        if not self.size:
-            return number + self.head + self.tail
-        begin = int(random.random() * self.count) * self.size  # noqa: S311  to spread load, not to keep a secret
-        return number + self.head + self.ring[begin : begin + self.shown] + self.tail
 
 
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
@@ -120,35 +93,35 @@ def read(packet: bytes, *, largest: int) -> Query | bytes | None:
 _TRANSFERS = frozenset({dns.rdatatype.AXFR, dns.rdatatype.IXFR})
 
 
-def refuse(query: Query) -> Reply:
-    """Return the answer to a query for a name outside the zone."""
-    body = Body(dns.rcode.REFUSED)
-    return _reply(query, body, authoritative=False)
+def refuse(query: Query) -> bytes:
+    """Return the answer to a query for a name outside the zone, without its id."""
+    return _answer(query, Body(dns.rcode.REFUSED), authoritative=False)
 
 
-def reply(query: Query, body: Body, *, over_tcp: bool) -> Reply:
-    """Return the answer with these records; if they do not fit, as many as fit and the TC bit (RFC 2181, 9)."""
+def reply(query: Query, body: Body, *, over_tcp: bool) -> bytes:
+    """Return the answer without its id; if records do not fit, as many as fit and the TC bit (RFC 2181, 9)."""
     room = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
     if needed + len(body.answers) + len(body.further) <= room:
-        return _reply(query, body, further=True)
-    if needed + len(body.answers) <= room:  # further records may be left out without a word
-        return _reply(query, body)
-    return _reply(query, body, shown=(room - needed) // body.size if body.size else 0)
+        return _answer(query, body, further=True)
+    if needed + len(body.answers) <= room:  # additional records may be left out without TC
+        return _answer(query, body)
+    return _answer(query, body, shown=(room - needed) // body.size if body.size else 0)
 
 
-def _reply(
+def _answer(
     query: Query, body: Body, *, further: bool = False, authoritative: bool = True, shown: int | None = None
-) -> Reply:
+) -> bytes:
     flags, questions, _, _, edns = struct.unpack_from("!HHHHH", query.head)
     flags |= body.rcode | (dns.flags.AA if authoritative else 0) | (0 if shown is None else dns.flags.TC)
     count = body.count if shown is None else shown
     furthers = body.furthers if further else 0
+    answers = body.answers if shown is None else b""
+    if body.size and count:  # start with a random address, because clients use the first
+        begin = random.randrange(body.count) * body.size  # noqa: S311  to spread load, not to keep a secret
+        answers = (body.answers * 2)[begin : begin + count * body.size]
     head = struct.pack("!HHHHH", flags, questions, count, body.authorities, furthers + edns) + query.head[10:]
-    tail = body.authority + (body.further if further else b"") + query.tail
-    if body.size and count:
-        return Reply(body, head, tail, body.answers * 2, body.size, count * body.size, body.count)
-    return Reply(body, head + (body.answers if shown is None else b""), tail)
+    return head + answers + body.authority + (body.further if further else b"") + query.tail
 
 
 def write(
@@ -193,11 +166,6 @@ def addresses(name: dns.name.Name, ttl: int, ips: Iterable[str]) -> list[dns.rrs
         else:
             of_both[0].append(dns.rdtypes.IN.A.A(dns.rdataclass.IN, dns.rdatatype.A, ip))
     return [dns.rrset.from_rdata_list(name, ttl, each) for each in of_both if each]
-
-
-def text_of(kind: dns.rdatatype.RdataType) -> str:
-    """Return the name of a record type; "" for types that this server does not serve."""
-    return _TYPES.get(kind, "")
 
 
 def _bare(packet: bytes, rcode: int) -> bytes:

@@ -80,13 +80,3 @@ def subject(labels: Sequence[str]) -> Subject | None:
         case (port, protocol, name, namespace, "svc") if port.startswith("_") and protocol.startswith("_"):
             found = OfPort((namespace, name), port[1:], protocol[1:])
     return found
-
-
-def service_of(about: Subject | None) -> Key | None:
-    """Return the Service that the answer depends on; for a branch the key of its namespace."""
-    match about:
-        case Branch(namespace):
-            return namespace, ""
-        case OfService(key) | OfPort(key) | OfEndpoint(key):
-            return key
-    return None

@@ -19,7 +19,7 @@ import dns.rrset
 from reference.dns import messages
 from reference.dns.index import ClusterIndex
 from reference.dns.messages import Body
-from reference.dns.names import Apex, Branch, SchemaVersion, Subject, service_of, subject
+from reference.dns.names import Apex, Branch, SchemaVersion, Subject, subject
 from reference.dns.records import Address, Alias, Found, Target, find
 from reference.objects.topology_keys import Labels
 
@@ -76,14 +76,14 @@ class Zone:
                 return _Records([self._soa()] if kind == dns.rdatatype.SOA else [])
             case SchemaVersion():
                 return _Records([self._schema_version(name)] if kind == dns.rdatatype.TXT else [])
-            case Branch(namespace):
-                return _Records([]) if self._index.has_namespace(namespace) else None
-        key = service_of(about)
-        service = None if key is None else self._index.service(key)
+            case Branch():
+                return _Records([]) if self._index.has_namespace(about.namespace) else None
+        namespace, service_name = (each.encode("latin-1") for each in about.key)
+        service = self._index.service(about.key)
         found = None if service is None else self._find(about, dns.rdatatype.to_text(kind), service, where)
-        if found is None or key is None:
+        if found is None:
             return None
-        base = dns.name.Name((key[1].encode("latin-1"), key[0].encode("latin-1"), b"svc")).concatenate(self.name)
+        base = dns.name.Name((service_name, namespace, b"svc")).concatenate(self.name)
         ips = [each.ip for each in found.records if isinstance(each, Address)]
         return _Records(self._answers(name, base, found), self._further(base, found), ips)
 

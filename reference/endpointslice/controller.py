@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry
 
 from reference.client import ApiError, Client, Event, Key, delete_if_there, key_of
-from reference.controller import EventLoop, WorkQueue, is_hopeful
+from reference.controller import EventLoop, WorkQueue, is_retriable
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.desired import Memo
@@ -33,15 +33,15 @@ logger = logging.getLogger(__name__)
 
 
 class SyncError(Exception):
-    """A sync did not reach what the Service asks for. `hopeful`: the same sync can succeed later by itself.
+    """A sync did not reach what the Service asks for. `retriable`: the same sync can succeed later by itself.
 
     `topic` is equal for failures that share one Event; messages differ, because they name slices that do not exist yet.
     """
 
-    def __init__(self, message: str, *, topic: str, hopeful: bool) -> None:
+    def __init__(self, message: str, *, topic: str, retriable: bool) -> None:
         super().__init__(message)
         self.topic = topic
-        self.hopeful = hopeful
+        self.retriable = retriable
 
 
 class EndpointSliceController:
@@ -173,11 +173,11 @@ class EndpointSliceController:
             logger.info("Service %s/%s: %s", *key, error)
             self._metrics.synced("stale" if error.topic == "Conflict" else "failure")
             self._report(key, error)
-            self._work.retry(key, time.monotonic(), hopeful=error.hopeful)
+            self._work.retry(key, time.monotonic(), retriable=error.retriable)
         except Exception:
             logger.exception("Service %s/%s: the sync broke off", *key)
             self._metrics.synced("failure")
-            self._work.retry(key, time.monotonic(), hopeful=False)
+            self._work.retry(key, time.monotonic(), retriable=False)
         else:
             self._metrics.synced("success")
             self._reported.pop(key, None)
@@ -211,7 +211,7 @@ class EndpointSliceController:
         for notice in self._cpu_services.note(key, plan, first_look=first_look):
             self._recorder.cpu_hints(service, notice)
         if plan.failure:
-            raise SyncError(plan.failure, topic=plan.failure, hopeful=False)
+            raise SyncError(plan.failure, topic=plan.failure, retriable=False)
 
     def _follow(self, key: Key, plan: Plan) -> None:
         self._metrics.planned(key, plan)
@@ -240,11 +240,11 @@ class EndpointSliceController:
                 self._metrics.wrote("delete")
         except (ApiError, OSError) as error:
             topic = error.reason if isinstance(error, ApiError) else "Unreachable"
-            raise SyncError(str(error), topic=topic, hopeful=is_hopeful(error)) from error
+            raise SyncError(str(error), topic=topic, retriable=is_retriable(error)) from error
 
     def _report(self, key: Key, failure: SyncError) -> None:
         """Write an Event on the Service, once for each new topic, and update its conditions if the failure lasts."""
-        if self._status is not None and not failure.hopeful:
+        if self._status is not None and not failure.retriable:
             self._status.synced(key, str(failure))
         service = self._index.services.get(key)
         if service is None or self._reported.get(key) == failure.topic:

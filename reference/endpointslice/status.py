@@ -80,10 +80,10 @@ class StatusKeeper:
             self._bring_up_to_date(key)
         except (ApiError, OSError) as error:
             logger.info("Service %s/%s: conditions not written: %s", *key, error)
-            self.work.retry(key, time.monotonic(), hopeful=not isinstance(error, ApiError) or error.code >= 409)
+            self.work.retry(key, time.monotonic(), retriable=not isinstance(error, ApiError) or error.code >= 409)
         except Exception:
             logger.exception("Service %s/%s: conditions not written", *key)
-            self.work.retry(key, time.monotonic(), hopeful=False)
+            self.work.retry(key, time.monotonic(), retriable=False)
         else:
             self.work.done(key)
 

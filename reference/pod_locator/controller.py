@@ -7,7 +7,7 @@ import threading
 import time
 
 from reference.client import ApiError, Client, Event, Key, Object, delete_if_there
-from reference.controller import EventLoop, WorkQueue, is_hopeful
+from reference.controller import EventLoop, WorkQueue, is_retriable
 from reference.pod_locator.index import Locations
 from reference.pod_locator.location import says
 
@@ -83,10 +83,10 @@ class PodLocatorController:
             self._sync(key)
         except (ApiError, OSError) as error:
             logger.info("PodLocator %s/%s: %s", *key, error)
-            self._work.retry(key, time.monotonic(), hopeful=is_hopeful(error))
+            self._work.retry(key, time.monotonic(), retriable=is_retriable(error))
         except Exception:
             logger.exception("PodLocator %s/%s: the sync broke off", *key)
-            self._work.retry(key, time.monotonic(), hopeful=False)
+            self._work.retry(key, time.monotonic(), retriable=False)
         else:
             self._work.done(key)
 

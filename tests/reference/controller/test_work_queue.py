@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reference.controller.work_queue import FIRST_HOPELESS_RETRY, FIRST_RETRY, LONGEST_RETRY, RETRIES, WorkQueue
+from reference.controller.work_queue import FIRST_PERMANENT_RETRY, FIRST_RETRY, LONGEST_RETRY, RETRIES, WorkQueue
 
 A, B = ("default", "a"), ("default", "b")
 
@@ -62,48 +62,48 @@ def test_key_added_now_does_not_come_a_second_time_later() -> None:
     assert (queue.pop(9.0), queue.next_due(), queue.is_idle) == (None, None, True)
 
 
-def fail(queue: WorkQueue, now: float, *, hopeful: bool) -> float | None:
+def fail(queue: WorkQueue, now: float, *, retriable: bool) -> float | None:
     """Work on A at `now` and fail; when it is due again."""
     queue.add(A)
     assert queue.pop(now) == A
-    queue.retry(A, now, hopeful=hopeful)
+    queue.retry(A, now, retriable=retriable)
     return queue.next_due()
 
 
-@pytest.mark.parametrize(("hopeful", "first"), [(True, FIRST_RETRY), (False, FIRST_HOPELESS_RETRY)])
-def test_each_failure_doubles_the_wait(hopeful: bool, first: float) -> None:
+@pytest.mark.parametrize(("retriable", "first"), [(True, FIRST_RETRY), (False, FIRST_PERMANENT_RETRY)])
+def test_each_failure_doubles_the_wait(retriable: bool, first: float) -> None:
     queue = WorkQueue()
-    waits = [fail(queue, 0.0, hopeful=hopeful) for _ in range(RETRIES)]
+    waits = [fail(queue, 0.0, retriable=retriable) for _ in range(RETRIES)]
     assert waits == [min(LONGEST_RETRY, first * 2**n) for n in range(RETRIES)]
 
 
 def test_key_that_keeps_failing_is_dropped() -> None:
     queue = WorkQueue()
     for _ in range(RETRIES):
-        fail(queue, 0.0, hopeful=True)
-    assert fail(queue, 0.0, hopeful=True) is None
+        fail(queue, 0.0, retriable=True)
+    assert fail(queue, 0.0, retriable=True) is None
     assert queue.is_idle
 
 
 def test_success_forgets_failures() -> None:
     queue = WorkQueue()
-    fail(queue, 0.0, hopeful=True)
+    fail(queue, 0.0, retriable=True)
     queue.pop(1.0)
     queue.done(A)
-    assert fail(queue, 0.0, hopeful=True) == FIRST_RETRY
+    assert fail(queue, 0.0, retriable=True) == FIRST_RETRY
 
 
 def test_only_a_hopeful_retry_keeps_the_queue_from_being_idle() -> None:
-    hopeful, hopeless = WorkQueue(), WorkQueue()
-    fail(hopeful, 0.0, hopeful=True)
-    fail(hopeless, 0.0, hopeful=False)
-    assert (hopeful.is_idle, hopeless.is_idle) == (False, True)
-    assert hopeless.pop(FIRST_HOPELESS_RETRY) == A
+    retriable, permanent = WorkQueue(), WorkQueue()
+    fail(retriable, 0.0, retriable=True)
+    fail(permanent, 0.0, retriable=False)
+    assert (retriable.is_idle, permanent.is_idle) == (False, True)
+    assert permanent.pop(FIRST_PERMANENT_RETRY) == A
 
 
 def test_new_reason_makes_a_hopeless_key_count_again() -> None:
     queue = WorkQueue()
-    fail(queue, 0.0, hopeful=False)
+    fail(queue, 0.0, retriable=False)
     queue.add_at(A, 50.0)
     assert not queue.is_idle
-    assert queue.pop(FIRST_HOPELESS_RETRY) == A
+    assert queue.pop(FIRST_PERMANENT_RETRY) == A
