@@ -93,31 +93,31 @@ def unrenewed(_: Family, chain: Chain) -> Chain:
 MUTANTS = [
     Mutant(
         "no-affinity",
-        "sessionAffinity is not looked at.",
+        "The proxy ignores sessionAffinity.",
         symptom=REACHED,
         proxy=_rendering(lambda port: replace(port, affinity_seconds=0)),
     ),
     Mutant(
         "no-affinity-over-udp",
-        "sessionAffinity is looked at for TCP only.",
+        "The proxy applies sessionAffinity only to TCP.",
         symptom=REACHED,
         proxy=_rendering(lambda port: replace(port, affinity_seconds=0) if port.protocol == "UDP" else port),
     ),
     Mutant(
         "affinity-at-the-cluster-ip-only",
-        "At node ports and other external addresses there is no session affinity.",
+        "Session affinity is not applied at node ports and other external addresses.",
         symptom=REACHED,
         proxy=_changing(_at_the_cluster_ip_only),
     ),
     Mutant(
         "affinity-ignores-hints",
-        "With session affinity, clients get endpoints as if there were no hints.",
+        "With session affinity, the proxy ignores hints.",
         symptom=REACHED,
         proxy=_deciding(lambda asked: asked.answer(endpoints=without_hints(asked.endpoints))),
     ),
     Mutant(
         "affinity-ignores-policies",
-        "With session affinity, clients get endpoints as if traffic policies were Cluster.",
+        "With session affinity, the proxy treats traffic policies as Cluster.",
         symptom=f"{REACHED}|{NO_ANSWER}",  # from outside, answers of another node come back another way
         proxy=_deciding(
             lambda asked: asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
@@ -125,7 +125,7 @@ MUTANTS = [
     ),
     Mutant(
         "affinity-outlives-endpoints",
-        "A client keeps its endpoint when that has left, or is no longer for it.",
+        "A client keeps its endpoint after it is removed or no longer selected for the client.",
         "kubernetes#99299",
         REACHED,
         proxy=partial(ServiceProxy, state=_OutlivesEndpoints),
@@ -138,13 +138,13 @@ MUTANTS = [
     ),
     Mutant(
         "affinity-for-ever",
-        "Clients are remembered for a day, whatever timeoutSeconds says.",
+        "Session affinity lasts for a day, whatever timeoutSeconds is.",
         symptom=WRITTEN,
         proxy=_changing(lambda port, service, action: replace(action, seconds=FOR_EVER)),
     ),
     Mutant(
         "affinity-is-not-renewed",
-        "A client is forgotten at its time even if it comes all the while.",
+        "Session affinity expires after its first timeoutSeconds even if the client keeps connecting.",
         symptom=WRITTEN,
         proxy=edited(unrenewed),
     ),

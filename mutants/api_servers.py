@@ -35,14 +35,14 @@ def _not_about(found: list[FieldError], *fields: str, but: str = "") -> list[Fie
     return [each for each in found if not each.field.startswith(fields) or each.type == but]
 
 
-@_fault("loses-the-field", "trafficDistribution is taken out of Services.", "kube-apiserver before 1.30")
+@_fault("loses-the-field", "The API server removes trafficDistribution from Services.", "kube-apiserver before 1.30")
 class _LosesTheField(Services):
     def decode(self, obj: Object, features: Features) -> list[str]:
         (obj.get("spec") or {}).pop("trafficDistribution", None)
         return super().decode(obj, features)
 
 
-@_fault("refuses-new-values", "PreferSameZone and PreferSameNode are refused.", "kube-apiserver before 1.34")
+@_fault("refuses-new-values", "The API server rejects PreferSameZone and PreferSameNode.", "kube-apiserver before 1.34")
 class _RefusesNewValues(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         value = obj["spec"].get("trafficDistribution")
@@ -51,13 +51,13 @@ class _RefusesNewValues(Services):
         return super().validate(obj, features) + new
 
 
-@_fault("accepts-every-value", "Any value of trafficDistribution is stored.")
+@_fault("accepts-every-value", "The API server stores any value of trafficDistribution.")
 class _AcceptsEveryValue(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), FIELD)
 
 
-@_fault("drops-what-is-no-text", "A trafficDistribution that is no text is taken out, and nobody is told.")
+@_fault("drops-what-is-no-text", "A trafficDistribution that is not a string is removed silently.")
 class _DropsWhatIsNoText(Services):
     def decode(self, obj: Object, features: Features) -> list[str]:
         spec = obj.get("spec") or {}
@@ -66,7 +66,7 @@ class _DropsWhatIsNoText(Services):
         return super().decode(obj, features)
 
 
-@_fault("names-no-field", "A refusal does not say which field it is about.")
+@_fault("names-no-field", "Validation errors do not name the field.")
 class _NamesNoField(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [replace(each, field="spec") for each in super().validate(obj, features)]
@@ -75,7 +75,7 @@ class _NamesNoField(Services):
         return [replace(each, field="spec") for each in Services().validate_update(new, old, features)]
 
 
-@_fault("field-is-fixed", "trafficDistribution of a live Service cannot be changed.")
+@_fault("field-is-fixed", "trafficDistribution of an existing Service cannot be changed.")
 class _FieldIsFixed(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
@@ -91,7 +91,7 @@ class _DropsStoredPolicies(Services):
             new["spec"].pop("internalTrafficPolicy", None)
 
 
-@_fault("field-excludes-policies", "trafficDistribution is refused beside traffic policy Local.")
+@_fault("field-excludes-policies", "trafficDistribution is rejected together with traffic policy Local.")
 class _FieldExcludesPolicies(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
@@ -124,13 +124,13 @@ class _NoDefaultPolicy(Services):
         return _not_about(super().validate(obj, features), "spec.internalTrafficPolicy", but="NotSupported")
 
 
-@_fault("external-policy-anywhere", "externalTrafficPolicy is stored on Services that nobody outside can reach.")
+@_fault("external-policy-anywhere", "externalTrafficPolicy is stored on Services without external addresses.")
 class _ExternalPolicyAnywhere(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), "spec.externalTrafficPolicy", but="NotSupported")
 
 
-@_fault("loses-node-hints", "Hints for nodes are taken out of slices.", "kube-apiserver before 1.34")
+@_fault("loses-node-hints", "The API server removes hints for nodes from slices.", "kube-apiserver before 1.34")
 class _LosesNodeHints(EndpointSlices):
     def decode(self, obj: Object, features: Features) -> list[str]:
         for endpoint in obj.get("endpoints") or []:
@@ -138,7 +138,7 @@ class _LosesNodeHints(EndpointSlices):
         return super().decode(obj, features)
 
 
-@_fault("unlimited-hints", "Any number of hints is stored, and any name.")
+@_fault("unlimited-hints", "The API server stores any number of hints with any names.")
 class _UnlimitedHints(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [
@@ -146,25 +146,25 @@ class _UnlimitedHints(EndpointSlices):
         ]
 
 
-@_fault("unlimited-endpoints", "A slice takes any number of endpoints.")
+@_fault("unlimited-endpoints", "The API server stores slices with any number of endpoints.")
 class _UnlimitedEndpoints(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [each for each in super().validate(obj, features) if each.field != "endpoints"]
 
 
-@_fault("slices-of-any-syntax", "Of a slice only hints and the number of its endpoints are looked at.")
+@_fault("slices-of-any-syntax", "The API server validates only the hints and the number of endpoints of a slice.")
 class _SlicesOfAnySyntax(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [each for each in super().validate(obj, features) if ".hints" in each.field or each.field == "endpoints"]
 
 
-@_fault("slices-change-their-type", "The type of a slice's addresses can be changed.")
+@_fault("slices-change-their-type", "The address type of a slice can be changed.")
 class _SlicesChangeTheirType(EndpointSlices):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate_update(new, old, features), "addressType")
 
 
-@_fault("hints-may-repeat", "An endpoint may be hinted for the same place twice.")
+@_fault("hints-may-repeat", "An endpoint can be hinted for the same node or zone twice.")
 class _HintsMayRepeat(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [
@@ -172,7 +172,7 @@ class _HintsMayRepeat(EndpointSlices):
         ]
 
 
-@_fault("hints-do-not-count", "A change of hints alone does not raise the generation.")
+@_fault("hints-do-not-count", "A change of only the hints does not raise the generation.")
 class _HintsDoNotCount(EndpointSlices):
     def spec_changed(self, new: Object, old: Object) -> bool:
         return super().spec_changed(_without_hints(new), _without_hints(old))
@@ -182,7 +182,7 @@ def _without_hints(obj: Object) -> Object:
     return {**obj, "endpoints": [{**each, "hints": None} for each in obj.get("endpoints") or []]}
 
 
-@_fault("node-hints-add-up", "Hints for nodes that are written are added to those that are there.")
+@_fault("node-hints-add-up", "Written hints for nodes are merged with the existing ones.")
 class _NodeHintsAddUp(EndpointSlices):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         before = {each["addresses"][0]: _nodes(each) for each in old.get("endpoints") or []}
@@ -197,7 +197,7 @@ def _nodes(endpoint: Object) -> list[Object]:
     return list((endpoint.get("hints") or {}).get("forNodes") or [])
 
 
-@_fault("does-not-warn", "Nobody is told that PreferClose is deprecated.", "kube-apiserver before 1.35")
+@_fault("does-not-warn", "The API server does not warn that PreferClose is deprecated.", "kube-apiserver before 1.35")
 class _DoesNotWarn(Services):
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
         return [each for each in super().warnings(obj, features) if "PreferClose" not in each]
@@ -217,7 +217,7 @@ class _DescribesNoServices(Services):
     resource = replace(Services.resource, version=_OfNoModel("v1"), short_names=("svc", "undescribed"))
 
 
-@_fault("no-default-affinity-time", "A Service with session affinity gets no time by default, and is stored without.")
+@_fault("no-default-affinity-time", "timeoutSeconds of session affinity has no default.")
 class _NoDefaultAffinityTime(Services):
     def default(self, obj: Object) -> None:
         given = (obj.get("spec") or {}).get("sessionAffinityConfig")
@@ -229,7 +229,7 @@ class _NoDefaultAffinityTime(Services):
         return _not_about(super().validate(obj, features), AFFINITY_TIME, but="Invalid")
 
 
-@_fault("any-affinity-time", "Any timeoutSeconds of session affinity is stored.")
+@_fault("any-affinity-time", "The API server stores any timeoutSeconds of session affinity.")
 class _AnyAffinityTime(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), AFFINITY_TIME)

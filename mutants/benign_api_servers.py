@@ -114,16 +114,16 @@ def _storing(name: str, sentence: str, family: str, store: type[Store]) -> Mutan
 
 
 BENIGN: list[Mutant] = [
-    Mutant("other-words", "Refusals are worded otherwise.", "each release of kube-apiserver",
+    Mutant("other-words", "Error messages have different wording.", "each release of kube-apiserver",
            kinds=lambda: (_WordedServices(), _WordedSlices())),
-    _storing("versions-jump", "Each write makes the resourceVersion larger by some hundreds.",
+    _storing("versions-jump", "Each write increases the resourceVersion by several hundreds.",
              "kine, etcd that others write to", _JumpingVersions),
-    _storing("lists-backwards", "Lists are in the opposite order of names.", "kube-apiserver's watch cache before 1.31",
+    _storing("lists-backwards", "Lists are in reverse order of names.", "kube-apiserver's watch cache before 1.31",
              _OtherOrder),
-    _storing("fields-backwards", "The fields of objects come in the opposite order.", "API servers not written in Go",
+    _storing("fields-backwards", "The fields of objects come in reverse order.", "API servers not written in Go",
              _FieldsTurned),
     Mutant("generates-other-names", "Generated names end in ten hexadecimal digits.", "API servers of others",
            kinds=partial(_kinds, _Named)),
-    Mutant("admits-with-additions", "Whatever is written gets an annotation, and its writer a warning.",
+    Mutant("admits-with-additions", "Every written object gets an annotation, and the response a warning.",
            "mutating admission, GKE", kinds=partial(_kinds, _Admitted)),
 ]  # fmt: skip

@@ -206,10 +206,11 @@ def _addresses(endpoint_slice: Object) -> frozenset[str]:
 
 
 BENIGN: list[Mutant] = [
-    Mutant("translates-at-the-client", "TCP of a pod is translated in its own netns, before its node sees it.",
+    Mutant("translates-at-the-client",
+           "TCP connections of a pod are translated in its own network namespace, before its node sees them.",
            "Cilium, socket-level load balancing",
            proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient),
            unmet=frozenset({"CHANGES/source-ranges-of-a-service", "CHANGES/source-ranges-of-both-families"})),
-    Mutant("closes-what-has-left", "Open connections to a pod that is no endpoint any more are cut.",
+    Mutant("closes-what-has-left", "Open connections to a removed endpoint are cut.",
            "data planes that flush connection tracking", proxy=_Closing),
 ]  # fmt: skip

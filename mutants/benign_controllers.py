@@ -278,18 +278,18 @@ def _sized(name: str, sentence: str, family: str, size: int) -> Mutant:
 
 
 BENIGN: list[Mutant] = [
-    _sized("slices-of-two-hundred", "A slice takes up to 200 endpoints.", "--max-endpoints-per-slice", 200),
-    _sized("slices-of-a-thousand", "A slice takes up to 1,000 endpoints.", "EndpointSlice mirroring", 1000),
-    _planning("one-slice-a-port", "Each port of a Service has slices of its own.", "controllers of meshes",
+    _sized("slices-of-two-hundred", "A slice has up to 200 endpoints.", "--max-endpoints-per-slice", 200),
+    _sized("slices-of-a-thousand", "A slice has up to 1,000 endpoints.", "EndpointSlice mirroring", 1000),
+    _planning("one-slice-a-port", "Each port of a Service has its own slices.", "controllers of meshes",
               _one_slice_a_port),
     _planning("merging", "Slices that have become small are merged.", "controllers that compact", _merging),
-    Mutant("shuffles", "Endpoints stand in a slice in an order of chance.", "iteration over Go maps",
+    Mutant("shuffles", "Endpoints are in random order in a slice.", "iteration over Go maps",
            controller=lambda client, **options: EndpointSliceController(client, plan=_shuffling(), **options)),
-    _planning("keeps-lost-pods", "A pod whose Node is gone stays an endpoint, without zone.",
+    _planning("keeps-lost-pods", "A pod whose Node is missing stays an endpoint, without a zone.",
               "controllers without a Node informer", _keeps_lost_pods),
-    _through("nil-conditions", "Conditions that need not be said are left out.", "controllers by hand",
+    _through("nil-conditions", "Optional conditions are left out.", "controllers by hand",
              _NilConditions),
-    _through("off-then-on", "Hints that change are removed first, and written then.", "controllers in two steps",
+    _through("off-then-on", "Hints that change are first removed, and then written.", "controllers in two steps",
              _OffThenOn, unmet=frozenset(
                  {"KEP-2433/node-event-writes-each-slice-once", "KEP-4444/hints-need-no-write-of-their-own"}
              )),
@@ -297,9 +297,9 @@ BENIGN: list[Mutant] = [
               "KEP-2433 to the letter", _moves_few,
               unmet=frozenset({"KEP-2433/endpoints-of-a-zone-without-nodes-keep-it"})),
     Mutant("cores-count-late",
-           "Other cores of a Node count once some Node comes, goes, or changes its zone or readiness.",
+           "A changed CPU of a Node takes effect when some Node is added or removed, or changes its zone or readiness.",
            "kube-controller-manager, updateNode of endpointslice_controller.go",
            controller=controller_hearing(_cores_late)),
-    Mutant("events-in-other-words", "Events have reasons and messages of their own.", "any but Kubernetes' own",
+    Mutant("events-in-other-words", "Events have different reasons and messages.", "any but Kubernetes' own",
            controller=writing_events(_reworded)),
 ]  # fmt: skip

@@ -231,7 +231,7 @@ def _weighted(asked: Question) -> Decision:
 
 
 BENIGN: list[Mutant] = [
-    Mutant("weighted", "One of several endpoints gets twice what each other one gets.",
+    Mutant("weighted", "One of several endpoints gets twice as many connections as each other one.",
            "IPVS wrr, Cilium weights",
            proxy=partial(ServiceProxy, state=partial(AsRendered, decide=deciding(_weighted))),
            unmet=frozenset({
@@ -240,9 +240,9 @@ BENIGN: list[Mutant] = [
                "KEP-4444/default-spreads-queries-evenly",
                "KEP-4444/zone-spreads-evenly", "KEP-2433/no-endpoint-is-overloaded",
            })),
-    Mutant("seeds-of-its-own", "A hash of the connection chooses the endpoint, by a seed of each node.",
+    Mutant("seeds-of-its-own", "A hash of the connection, with a seed per node, chooses the endpoint.",
            "Cilium, Maglev", proxy=partial(ServiceProxy, kernel_table=_seeded)),
-    Mutant("keeps-flows", "A UDP flow stays with its endpoint, though that has left.", "IPVS",
+    Mutant("keeps-flows", "A UDP flow stays with its endpoint, even after it is removed.", "IPVS",
            proxy=partial(ServiceProxy, state=LeavesUdpFlows),
            unmet=frozenset({
                "SERVICE/udp-flow-from-before-the-first-endpoint",
@@ -252,9 +252,9 @@ BENIGN: list[Mutant] = [
                "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
            })),
     Mutant("keeps-clients-of-own-pods",
-           "A pod of the node that is entered sees the address of a client outside, whatever the policy.",
+           "A pod on the node that traffic enters sees the address of an outside client, whatever the policy.",
            "Cilium, OVN-Kubernetes, Calico eBPF", proxy=edited(_keeps_clients_of_own_pods)),
-    Mutant("node-ports-on-one-address", "A node port answers at the node's IPv4 address alone.",
+    Mutant("node-ports-on-one-address", "A node port answers only at the node's IPv4 address.",
            "kube-proxy --nodeport-addresses",
            proxy=partial(ServiceProxy, state=partial(State, render=_on_one_address)),
            unmet=frozenset({"SERVICE/node-ports-over-ipv6"})),
@@ -262,6 +262,6 @@ BENIGN: list[Mutant] = [
            "Cilium, kube-router", proxy=edited(_drops_the_rest)),
     Mutant("refuses-what-no-service-has", "Cluster IPs answer pings, and refuse ports that no Service has.",
            "IPVS, kube-proxy in mode nftables", proxy=edited(_refuses_the_rest)),
-    Mutant("a-chain-for-each", "Each Service and each endpoint has a chain of its own; each change writes all anew.",
+    Mutant("a-chain-for-each", "Each Service and each endpoint has its own chain; each change rewrites all.",
            "kube-proxy in mode iptables", proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_Chained)),
 ]  # fmt: skip

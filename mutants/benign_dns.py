@@ -33,7 +33,7 @@ def _finds(name: str, sentence: str, family: str) -> Callable[[Find], Find]:
     return register
 
 
-@_finds("dns-denies-where-none-is-near", "Where no endpoint is near, the name does not exist for a client.",
+@_finds("dns-denies-where-none-is-near", "If no endpoint is near a client, the client gets NXDOMAIN.",
         "servers that take no near endpoints for no endpoints, as the DNS specification answers those")  # fmt: skip
 def _dns_denies_where_none_is_near(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
@@ -41,20 +41,20 @@ def _dns_denies_where_none_is_near(about: Any, kind: str, service: Service, clie
     return found if any(each and each.records for each in addresses) else None
 
 
-@_finds("dns-hides-hard-keys-from-strangers", "Clients that nobody knows meet no key but *.",
+@_finds("dns-hides-hard-keys-from-strangers", "Clients in no PodLocator match no key but *.",
         "servers to which a client without a node is one whose node has no labels")  # fmt: skip
 def _dns_hides_hard_keys_from_strangers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     strangers: Labels | None = frozenset() if service.keys and service.keys[-1] != ANY else None
     return find(about, kind, service, strangers if client is None else client)
 
 
-@_finds("dns-in-another-order", "Records stand in the opposite order.", "CoreDNS with loadbalance, which shuffles them")
+@_finds("dns-in-another-order", "Records come in reverse order.", "CoreDNS with loadbalance, which shuffles them")
 def _dns_in_another_order(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
     return found and Found(found.records[::-1], found.further[::-1])
 
 
-@_finds("dns-says-no-more-than-asked", "SRV records come without the addresses of their targets.",
+@_finds("dns-says-no-more-than-asked", "SRV answers come without the addresses of their targets.",
         "servers with minimal answers: the specification lets the additional section be empty")  # fmt: skip
 def _dns_says_no_more_than_asked(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
@@ -79,9 +79,9 @@ class _Caching(Resolver):
         return answer
 
 
-_dns("dns-keeps-answers", "Answers are kept for their time to live.", "CoreDNS with cache; node-local caches",
+_dns("dns-keeps-answers", "The server caches answers for their TTL.", "CoreDNS with cache; node-local caches",
      ttl=KEPT, resolver=_Caching)  # fmt: skip
-_dns("dns-lives-for-half-a-minute", "Records live for 30 seconds.", "CoreDNS as kubeadm configures it", ttl=30)
-_dns("dns-is-never-kept", "Records live for no time at all.", "CoreDNS with ttl 0", ttl=0)
-_dns("dns-cuts-early", "Answers over UDP have at most 512 bytes.", "CoreDNS with bufsize 512",
+_dns("dns-lives-for-half-a-minute", "Records have a TTL of 30 seconds.", "CoreDNS as kubeadm configures it", ttl=30)
+_dns("dns-is-never-kept", "Records have a TTL of 0.", "CoreDNS with ttl 0", ttl=0)
+_dns("dns-cuts-early", "Answers over UDP are truncated to 512 bytes.", "CoreDNS with bufsize 512",
      resolver=partial(Resolver, largest=512))  # fmt: skip

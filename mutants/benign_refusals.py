@@ -29,7 +29,7 @@ def _refuses(kind: str, family: Family, chain: Chain) -> Chain:
 
 
 def _refusing(name: str, kind: str, family: str) -> Mutant:
-    sentence = f"What is refused, TCP too, is refused by ICMP {kind}."
+    sentence = f"All rejections, for TCP too, are ICMP {kind}."
     return Mutant(name, sentence, family, proxy=edited(partial(_refuses, kind)))
 
 

@@ -84,7 +84,7 @@ def _of_one_watch(name: str) -> Mutant:
     """Return the component that hears late of one resource, by a name of LATE_WATCHES."""
     component, _, _, resource, *digits, _, _ = name.split("-")
     seconds = float(".".join(digits))
-    sentence = f"The {component} hears of {resource} {seconds:g} s late."
+    sentence = f"The {component} receives changes of {resource} {seconds:g} s late."
     lateness = partial(_by_resource, {resource: seconds})
     if component == "proxy":
         return Mutant(name, sentence, INFORMERS, proxy=partial(_Proxy, lateness=lateness))
@@ -93,15 +93,16 @@ def _of_one_watch(name: str) -> Mutant:
 
 BENIGN: list[Mutant] = [
     *map(_of_one_watch, LATE_WATCHES),
-    Mutant("ten-seconds-late", f"The proxy hears of everything {LATE:g} s late.",
+    Mutant("ten-seconds-late", f"The proxy receives all changes {LATE:g} s late.",
            "control planes over slow links", proxy=partial(_Proxy, lateness=partial(_always, LATE)),
            unmet=frozenset({"SERVICE/changes-reach-packets-in-seconds"})),
-    Mutant("controller-ten-seconds-late", f"The controller hears of everything {LATE:g} s late.",
+    Mutant("controller-ten-seconds-late", f"The controller receives all changes {LATE:g} s late.",
            "work queues that are full", controller=partial(_Controller, lateness=partial(_always, LATE))),
-    Mutant("hears-in-batches", "Changes come in batches, four times a second.", "kube-proxy --iptables-min-sync-period",
+    Mutant("hears-in-batches", "Components receive changes in batches, four times a second.",
+           "kube-proxy --iptables-min-sync-period",
            proxy=partial(_Proxy, lateness=_until_the_next_batch),
            controller=partial(_Controller, lateness=_until_the_next_batch)),
-    Mutant("hears-everything-again", "Every two seconds, all objects are told anew.", "informers that resync",
+    Mutant("hears-everything-again", "Components receive all objects again every two seconds.", "informers that resync",
            proxy=partial(_Proxy, lateness=partial(_always, 0.0), resync=RESYNC),
            controller=partial(_Controller, lateness=partial(_always, 0.0), resync=RESYNC)),
 ]  # fmt: skip

@@ -49,27 +49,27 @@ def _finds(name: str, sentence: str) -> Callable[[Find], Find]:
     return register
 
 
-@_finds("dns-knows-places-of-ipv4", "Clients are told of IPv6 addresses everywhere.")
+@_finds("dns-knows-places-of-ipv4", "AAAA answers contain endpoints everywhere, whatever the keys.")
 def _dns_knows_places_of_ipv4(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, service, None if kind == "AAAA" else client)
 
 
-@_finds("dns-has-ports-of-everywhere", "SRV records are of endpoints everywhere.")
+@_finds("dns-has-ports-of-everywhere", "SRV answers contain endpoints everywhere, whatever the keys.")
 def _dns_has_ports_of_everywhere(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, service, None if kind == "SRV" else client)
 
 
-@_finds("dns-keys-are-soft", "Where no endpoint is near, clients are told of all.")
+@_finds("dns-keys-are-soft", "If no endpoint is near, clients get all endpoints.")
 def _dns_keys_are_soft(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, replace(service, keys=(*service.keys, ANY) if service.keys else ()), client)
 
 
-@_finds("dns-looks-at-the-last-key", "Only the last topology key is looked at.")
+@_finds("dns-looks-at-the-last-key", "Only the last topology key counts.")
 def _dns_looks_at_the_last_key(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, replace(service, keys=service.keys[-1:]), client)
 
 
-@_finds("dns-unites-keys", "Clients are told of the endpoints that any key is met by.")
+@_finds("dns-unites-keys", "Clients get the endpoints that match any key.")
 def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     named = [key for key in service.keys if key != ANY]
     if len(named) < 2:
@@ -79,7 +79,7 @@ def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | N
     return Found(records) if records else find(about, kind, service, client)
 
 
-@_finds("dns-star-is-a-label", "The key * is a label that no node has.")
+@_finds("dns-star-is-a-label", "The key * is treated as a label that no node has.")
 def _dns_star_is_a_label(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     keys = tuple("no-label" if key == ANY else key for key in service.keys)
     return find(about, kind, replace(service, keys=keys), client)
@@ -90,7 +90,7 @@ def _dns_prefers_zones_unasked(about: Any, kind: str, service: Service, client: 
     return find(about, kind, replace(service, keys=service.keys or (ZONE, ANY)), client)
 
 
-@_finds("dns-hides-from-unknown-clients", "Clients that nobody knows are told of nothing.")
+@_finds("dns-hides-from-unknown-clients", "Clients in no PodLocator get no endpoints.")
 def _dns_hides_from_unknown_clients(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return NO_DATA if client is None else find(about, kind, service, client)
 
@@ -100,7 +100,9 @@ def _dns_has_one_family(about: Any, kind: str, service: Service, client: Labels 
     return NO_DATA if kind == "AAAA" else find(about, kind, service, client)
 
 
-@_finds("dns-knows-services-without-endpoints", "Headless Services without endpoints have a name without records.")
+@_finds(
+    "dns-knows-services-without-endpoints", "The name of a headless Service without endpoints exists without records."
+)
 def _dns_knows_services_without_endpoints(
     about: Any, kind: str, service: Service, client: Labels | None
 ) -> Found | None:
@@ -112,12 +114,12 @@ def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | 
     return None if kind == "SRV" else find(about, kind, service, client)
 
 
-@_finds("dns-has-the-first-port-only", "Of the ports of a Service, the first one has SRV records.")
+@_finds("dns-has-the-first-port-only", "Only the first port of a Service has SRV records.")
 def _dns_has_the_first_port_only(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, replace(service, ports=service.ports[:1]), client)
 
 
-@_finds("dns-names-ports-by-their-numbers", "A port without name has SRV records by its number.")
+@_finds("dns-names-ports-by-their-numbers", "A port without a name has SRV records under its number.")
 def _dns_names_ports_by_their_numbers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
     if found is not None or kind != "SRV" or not isinstance(about, OfPort):
@@ -126,7 +128,7 @@ def _dns_names_ports_by_their_numbers(about: Any, kind: str, service: Service, c
     return Found((Target(numbers[about.port].number, ""),)) if about.port in numbers else None
 
 
-@_finds("dns-resolves-no-aliases", "ExternalName Services have a name without records.")
+@_finds("dns-resolves-no-aliases", "The name of an ExternalName Service has no records.")
 def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
     return NO_DATA if found is not None and any(isinstance(each, Alias) for each in found.records) else found
@@ -148,7 +150,7 @@ def _knows(name: str, sentence: str) -> Callable[[type[ClusterIndex]], type[Clus
     return register
 
 
-@_knows("dns-reads-keys-once", "Topology keys are read when a Service is created, and never again.")
+@_knows("dns-reads-keys-once", "Topology keys are read only when a Service is created.")
 class _DnsReadsKeysOnce(ClusterIndex):
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +160,7 @@ class _DnsReadsKeysOnce(ClusterIndex):
         return self._first.setdefault(service["metadata"]["uid"], super()._topology_keys(service))
 
 
-@_knows("dns-knows-places-once", "Where a pod was first is where it is for ever.")
+@_knows("dns-knows-places-once", "The server remembers the first location of a pod forever.")
 class _DnsKnowsPlacesOnce(ClusterIndex):
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +174,7 @@ class _DnsKnowsPlacesOnce(ClusterIndex):
         return self.labels_at(origin.address)
 
 
-@_knows("dns-knows-endpoints-once", "Endpoints are those that a slice had when it was created.")
+@_knows("dns-knows-endpoints-once", "A slice keeps the endpoints that it had when it was created.")
 class _DnsKnowsEndpointsOnce(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         if gone or key_of(obj) not in self._owner:
@@ -183,13 +185,13 @@ def _with_endpoints(obj: Object, change: Callable[[Object], Object]) -> Object:
     return {**obj, "endpoints": [change(each) for each in obj.get("endpoints") or []]}
 
 
-@_knows("dns-tells-of-unready-endpoints", "Endpoints that are not ready are told of like the others.")
+@_knows("dns-tells-of-unready-endpoints", "Answers contain unready endpoints.")
 class _DnsTellsOfUnreadyEndpoints(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         super()._take_slice(_with_endpoints(obj, lambda each: {**each, "conditions": {}}), gone)
 
 
-@_knows("dns-forgets-hostnames", "Hostnames of endpoints are not looked at.")
+@_knows("dns-forgets-hostnames", "Hostnames of endpoints are ignored.")
 class _DnsForgetsHostnames(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         super()._take_slice(_with_endpoints(obj, lambda each: {**each, "hostname": ""}), gone)
@@ -208,13 +210,13 @@ def _answers(name: str, sentence: str) -> Callable[[type[Resolver]], type[Resolv
     return register
 
 
-@_answers("dns-knows-every-name", "Names that do not exist are without records.")
+@_answers("dns-knows-every-name", "Queries for names that do not exist get an empty answer instead of NXDOMAIN.")
 class _DnsKnowsEveryName(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return _with_rcode(super().answer(packet, client, over_tcp=over_tcp), NXDOMAIN, 0)
 
 
-@_answers("dns-denies-names-without-records", "Names without records do not exist.")
+@_answers("dns-denies-names-without-records", "Queries for an absent record type of an existing name get NXDOMAIN.")
 class _DnsDeniesNamesWithoutRecords(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
@@ -227,19 +229,19 @@ def _with_rcode(answer: bytes | None, old: int, new: int) -> bytes | None:
     return answer[:_RCODE] + bytes([answer[_RCODE] & 0xF0 | new]) + answer[_RCODE + 1 :]
 
 
-@_answers("dns-never-cuts", "Answers over UDP have any size.")
+@_answers("dns-never-cuts", "Answers over UDP are never truncated.")
 class _DnsNeverCuts(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client, over_tcp=True)
 
 
-@_answers("dns-cuts-over-tcp", "Answers over TCP are as small as those over UDP.")
+@_answers("dns-cuts-over-tcp", "Answers over TCP are truncated like those over UDP.")
 class _DnsCutsOverTcp(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client)
 
 
-@_answers("dns-mistakes-the-case-of-names", "Names with capitals do not exist.")
+@_answers("dns-mistakes-the-case-of-names", "Names with upper case do not exist.")
 class _DnsMistakesTheCaseOfNames(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
@@ -247,7 +249,7 @@ class _DnsMistakesTheCaseOfNames(Resolver):
         return answer if name == name.lower() else _with_rcode(answer, 0, NXDOMAIN)
 
 
-@_answers("dns-fails-at-cookies", "Queries with an EDNS cookie, as dig sends them, are malformed.")
+@_answers("dns-fails-at-cookies", "Queries with an EDNS cookie, as dig sends them, are rejected as malformed.")
 class _DnsFailsAtCookies(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
@@ -255,8 +257,8 @@ class _DnsFailsAtCookies(Resolver):
         return _with_rcode(answer, 0, FORMERR) if cookie else answer
 
 
-_dns("dns-ignores-topology-keys", "Clients are told of all endpoints, whatever the keys.", features=Features())
-_dns("dns-is-kept-for-a-day", "Records live for a day.", ttl=86400)
+_dns("dns-ignores-topology-keys", "Clients get all endpoints, whatever the topology keys.", features=Features())
+_dns("dns-is-kept-for-a-day", "Records have a TTL of a day.", ttl=86400)
 
 
 class _WithoutVersion(Zone):
@@ -265,7 +267,7 @@ class _WithoutVersion(Zone):
         return None if isinstance(found, SchemaVersion) else found
 
 
-@_answers("dns-tells-no-version", "There is no record of the version of the schema.")
+@_answers("dns-tells-no-version", "There is no record for the version of the schema.")
 class _DnsTellsNoVersion(Resolver):
     def __init__(self, index: ClusterIndex, *, zone: str = "cluster.local", ttl: int = 5, **options: Any) -> None:
         super().__init__(index, zone=zone, ttl=ttl, **options)

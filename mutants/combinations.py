@@ -36,15 +36,15 @@ _external_ip = faults_in(MUTANTS, about=lambda asked: bool(asked.port.external_i
 _every = faults_in(MUTANTS)
 
 
-_udp_ipv6("no-policies-over-udp-and-ipv6", "Over UDP and IPv6 traffic policies are not looked at.", symptom=EITHER)(
+_udp_ipv6("no-policies-over-udp-and-ipv6", "Over UDP and IPv6, the proxy ignores traffic policies.", symptom=EITHER)(
     _policies_as_cluster
 )
 
 
-_udp_ipv6("no-hints-over-udp-and-ipv6", "Over UDP and IPv6 hints are not followed.")(_unhinted)
+_udp_ipv6("no-hints-over-udp-and-ipv6", "Over UDP and IPv6, the proxy ignores hints.")(_unhinted)
 
 
-_ipv6("no-hints-at-external-addresses-over-ipv6", "Over IPv6, hints are followed at the cluster IP only.")(
+_ipv6("no-hints-at-external-addresses-over-ipv6", "Over IPv6, the proxy follows hints only at the cluster IP.")(
     external_addresses_ignore_hints
 )
 
@@ -54,20 +54,22 @@ _ipv6(
 )(_without_last_resort)
 
 
-@_ipv6("unready-over-ipv6", "Over IPv6, endpoints that are not ready are used as ready ones are.")
+@_ipv6("unready-over-ipv6", "Over IPv6, unready endpoints are used like ready ones.")
 def unready_over_ipv6(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(ready=True) for each in asked.endpoints])
 
 
 _sticky(
     "no-last-resort-with-affinity",
-    "With affinity, terminating endpoints are never used.",
+    "With session affinity, terminating endpoints are never used.",
     symptom="was refused|got no answer",
 )(_without_last_resort)
 
 
 @_sticky(
-    "no-external-local-with-affinity", "With affinity, externalTrafficPolicy Local is not looked at.", symptom=EITHER
+    "no-external-local-with-affinity",
+    "With session affinity, the proxy ignores externalTrafficPolicy Local.",
+    symptom=EITHER,
 )
 def no_external_local_with_affinity(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, external_local=False))
@@ -75,33 +77,34 @@ def no_external_local_with_affinity(asked: Question) -> Decision:
 
 @_many(
     "first-hundred-endpoints",
-    "The first 100 endpoints of a Service are used, and no others.",
+    "The proxy uses only the first 100 endpoints of a Service.",
     symptom=f"{EITHER}|was refused",
 )
 def first_hundred_endpoints(asked: Question) -> Decision:
     return asked.answer(endpoints=asked.endpoints[:100])
 
 
-_many("no-hints-over-a-hundred", "Hints of a Service with more than 100 endpoints are not followed.")(_unhinted)
+_many("no-hints-over-a-hundred", "The proxy ignores hints of a Service with more than 100 endpoints.")(_unhinted)
 
 
 _many(
     "no-policies-over-a-hundred",
-    "Policies of a Service with more than 100 endpoints are not looked at.",
+    "The proxy ignores policies of a Service with more than 100 endpoints.",
     symptom=EITHER,
 )(_policies_as_cluster)
 
 
 _balanced(
     "external-local-for-all-at-load-balancers",
-    "A Service with load balancer IPs and externalTrafficPolicy Local treats clients inside as those outside.",
+    "On a Service with load balancer IPs and externalTrafficPolicy Local, clients inside are treated like those "
+    "outside.",
     symptom=EITHER,
 )(external_local_restricts_clients_inside)
 
 
 @_external_ip(
     "internal-local-at-external-ips",
-    "On Services with external IPs, internalTrafficPolicy Local is for external addresses, too.",
+    "On Services with external IPs, internalTrafficPolicy Local applies to external addresses, too.",
     symptom=EITHER,
 )
 def internal_local_at_external_ips(asked: Question) -> Decision:
@@ -111,7 +114,7 @@ def internal_local_at_external_ips(asked: Question) -> Decision:
 
 @_external_ip(
     "no-hints-inside-at-external-ips",
-    "On Services with external IPs, hints are not for clients inside at external addresses.",
+    "On Services with external IPs, clients inside do not follow hints at external addresses.",
 )
 def no_hints_inside_at_external_ips(asked: Question) -> Decision:
     return replace(asked.answer(), inside=_unhinted(asked).inside)
@@ -119,7 +122,7 @@ def no_hints_inside_at_external_ips(asked: Question) -> Decision:
 
 @_every(
     "target-port-of-the-first-pod",
-    "All endpoints get the number that the first one has for the target port.",
+    "All endpoints get the target port number of the first one.",
     symptom=f"{EITHER}|was refused",
 )
 def target_port_of_the_first_pod(asked: Question) -> Decision:

@@ -53,27 +53,27 @@ def _with_the_field_alone(client: Client, *, features: Features, **options: Any)
 MUTANTS += [
     Mutant(
         "tells-nobody-of-failures",
-        "A sync that fails is no Event.",
+        "The controller emits no Event when a sync fails.",
         "kubernetes#103888",
         WRITTEN,
         controller=_of_failures(lambda event: None),
     ),
     Mutant(
         "tells-of-failures-with-the-field-alone",
-        "A sync that fails is no Event of a controller whose gate of the field is off.",
+        "With the gate of the field off, the controller emits no Event when a sync fails.",
         "",
         WRITTEN,
         controller=_with_the_field_alone,
     ),
     Mutant(
         "failures-are-normal-events",
-        "A sync that fails is an Event of type Normal.",
+        "The Event of a failed sync has type Normal.",
         symptom=WRITTEN,
         controller=_of_failures(lambda event: {**event, "type": "Normal"}),
     ),
     Mutant(
         "failures-are-events-of-the-slice",
-        "A sync that fails is an Event of some EndpointSlice.",
+        "The Event of a failed sync refers to an EndpointSlice instead of the Service.",
         symptom=WRITTEN,
         controller=_of_failures(
             lambda event: {**event, "involvedObject": {**event["involvedObject"], "kind": "EndpointSlice"}}
@@ -135,19 +135,25 @@ def _condition(name: str, sentence: str, lie: Callable[[], Callable[[Key, Condit
 
 
 MUTANTS += [
-    _condition("says-accepted-of-anything", "Any value is said to be accepted.", _turned(ACCEPTED, "True")),
-    _condition("says-accepted-of-nothing", "No value is said to be accepted.", _turned(ACCEPTED, "False")),
+    _condition(
+        "says-accepted-of-anything", "The Accepted condition is True for every value.", _turned(ACCEPTED, "True")
+    ),
+    _condition(
+        "says-accepted-of-nothing", "The Accepted condition is False for every value.", _turned(ACCEPTED, "False")
+    ),
     _condition(
         "says-programmed-when-accepted",
-        "Hints are said to be written as soon as the value is accepted.",
+        "The Programmed condition is True as soon as the value is accepted.",
         _turned(PROGRAMMED, "True", if_=ACCEPTED),
     ),
     _condition(
         "says-honored-when-programmed",
-        "Proxies are said to follow hints as soon as hints are written.",
+        "The Honored condition is True as soon as hints are written.",
         _turned(HONORED, "True", if_=PROGRAMMED),
     ),
-    _condition("says-honored-of-nothing", "No hints are said to be followed.", _turned(HONORED, "Unknown")),
+    _condition("says-honored-of-nothing", "The Honored condition is never True.", _turned(HONORED, "Unknown")),
     _condition("conditions-outlive-the-field", "Conditions stay when the field is removed.", _outliving),
-    _condition("condition-without-domain", "A condition of this controller's own has no domain.", lambda: _bare_name),
+    _condition(
+        "condition-without-domain", "A condition of the implementation's own has no domain prefix.", lambda: _bare_name
+    ),
 ]

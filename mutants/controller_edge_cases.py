@@ -39,14 +39,15 @@ def unasked(service: Object) -> Object:
 # Pods and their Nodes
 
 
-@_faults.miswrites("terminating-pod-serves-anyhow", "Endpoints that terminate serve, whether they are ready or not.")
+@_faults.miswrites("terminating-pod-serves-anyhow", "Terminating endpoints are serving, whether they are ready or not.")
 def terminating_pod_serves_anyhow(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
     return {**endpoint, "conditions": {**conditions, "serving": conditions["serving"] or conditions["terminating"]}}
 
 
 @_faults.misplans(
-    "lost-pod-holds-up-its-service", "While the Node of one pod is gone, nothing of its Service is written."
+    "lost-pod-holds-up-its-service",
+    "While the Node of one pod is missing, the controller writes nothing for its Service.",
 )
 def lost_pod_holds_up_its_service(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
@@ -54,7 +55,7 @@ def lost_pod_holds_up_its_service(*arguments: Any, **options: Any) -> Plan:
 
 
 @_faults.remembers(
-    "lost-pod-keeps-its-zone", "A pod whose Node is gone stays an endpoint in the zone that the Node had."
+    "lost-pod-keeps-its-zone", "A pod whose Node is missing stays an endpoint in the zone that the Node had."
 )
 def lost_pod_keeps_its_zone() -> Planner:
     known: dict[str, Object] = {}
@@ -66,20 +67,22 @@ def lost_pod_keeps_its_zone() -> Planner:
     return plan
 
 
-@_faults.misplans("leaves-out-every-lost-pod", "A pod whose Node is gone is left out, whatever the Service publishes.")
+@_faults.misplans(
+    "leaves-out-every-lost-pod", "A pod whose Node is missing is left out, even with publishNotReadyAddresses."
+)
 def leaves_out_every_lost_pod(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     if service["spec"].get("publishNotReadyAddresses"):
         pods = [each for each in pods if each["spec"].get("nodeName", "") in nodes]
     return plan_service(service, pods, nodes, *others, **options)
 
 
-@_faults.misplans("lost-pod-ends-hints", "While the Node of one pod is gone, its Service gets no hints.")
+@_faults.misplans("lost-pod-ends-hints", "While the Node of one pod is missing, its Service gets no hints.")
 def lost_pod_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
     return plan_service(unasked(service), *others, **options) if right.missing_nodes else right
 
 
-@_faults.misplans("second-family-is-frozen", "Slices of IPv6 are written once, and never changed.")
+@_faults.misplans("second-family-is-frozen", "IPv6 slices are written once, and never changed.")
 def second_family_is_frozen(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
 ) -> Plan:
@@ -96,7 +99,9 @@ def second_family_is_frozen(
     return replace(right, create=create, update=update, delete=delete)
 
 
-@_faults.misplans("never-empties-a-slice", "A slice of several whose endpoints are all gone stays as it is.")
+@_faults.misplans(
+    "never-empties-a-slice", "When all endpoints of one of several slices are removed, that slice keeps them."
+)
 def never_empties_a_slice(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
 ) -> Plan:
@@ -109,7 +114,8 @@ def never_empties_a_slice(
 
 
 @_faults.misplans(
-    "refused-annotation-falls-through", "Where the annotation gives no hints, the field does as if it stood alone."
+    "refused-annotation-falls-through",
+    "If the annotation gives no hints, the field gives them as if it were set alone.",
 )
 def refused_annotation_falls_through(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
@@ -119,7 +125,7 @@ def refused_annotation_falls_through(service: Object, *others: Any, **options: A
     return plan_service(with_spec(unasked(service), trafficDistribution=field), *others, **options)
 
 
-@_faults.misplans("hints-by-host-name", "An endpoint is hinted for the host name of its node.", "kubernetes#71851")
+@_faults.misplans("hints-by-host-name", "An endpoint is hinted for the hostname of its node.", "kubernetes#71851")
 def hints_by_host_name(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     names = {name: (node["metadata"].get("labels") or {}).get(HOST_NAME, name) for name, node in nodes.items()}
 
@@ -147,13 +153,13 @@ def _looks_away(sink: Sink) -> Sink:
 
 _faults.of_controller(
     "looks-away-from-its-slices",
-    "What others do to the controller's slices stays.",
+    "The controller does not undo changes that others make to its slices.",
     "",
     controller_hearing(_looks_away),
 )
 _faults.of_controller(
     "takes-over-what-names-its-service",
-    "Slices that name a Service with a selector are deleted, unless the controller has made them.",
+    "The controller deletes slices of a Service with a selector that it did not create.",
     "",
     controller_hearing(rewriting(all_are_ours)),
 )
@@ -185,7 +191,7 @@ def _shortened(obj: Object) -> Object:
 
 _faults.of_controller(
     "writes-hinted-slices-twice",
-    "A slice that has hints is written without its last endpoint, and then with it.",
+    "A slice with hints is written first without its last endpoint, and then with it.",
     "",
     controller_through(_WritesTwice),
 )
@@ -220,7 +226,7 @@ def _noted(each: Object, annotations: Object) -> Object:
 
 
 _faults.of_controller(
-    "rewrites-at-any-node-event", "All slices are written whenever a Node is.", "", _RewritesAtNodeEvents
+    "rewrites-at-any-node-event", "Every Node event causes a write of all slices.", "", _RewritesAtNodeEvents
 )
 
 
@@ -274,10 +280,10 @@ class _TurnsLater(Wrapped):
 
 
 _faults.of_controller(
-    "right-then-wrong-later", f"Hints are taken away {LATER:g} s after they were written.", "", _wrong_after(LATER)
+    "right-then-wrong-later", f"Hints are removed {LATER:g} s after they were written.", "", _wrong_after(LATER)
 )
 _faults.of_controller(
-    "right-then-wrong-soon", "Hints are taken away 60 ms after they were written.", "", _wrong_after(0.06)
+    "right-then-wrong-soon", "Hints are removed 60 ms after they were written.", "", _wrong_after(0.06)
 )
 
 
@@ -298,7 +304,7 @@ class _Idle(Wrapped):
         return obj if resource == "endpointslices" else self._client.update(resource, namespace, obj)
 
 
-_faults.of_controller("does-nothing", "No slice is ever written.", "", controller_through(_Idle))
+_faults.of_controller("does-nothing", "The controller never writes a slice.", "", controller_through(_Idle))
 
 
 def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., EndpointSliceController]:
@@ -328,13 +334,13 @@ def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., Endpo
 
 _faults.of_controller(
     "tires-after-a-hundred-changes",
-    "After a hundred changes of pods there are no hints any more.",
+    "The controller writes no hints after a hundred changes of pods.",
     "",
     _tires_after(100, for_each_service=False),
 )
 _faults.of_controller(
     "tires-after-a-thousand-changes",
-    "After a thousand changes of pods, counted once for each Service, there are no hints any more.",
+    "The controller writes no hints after a thousand changes of pods, counted once for each Service.",
     "",
     _tires_after(1000, for_each_service=True),
 )

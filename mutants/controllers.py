@@ -24,25 +24,25 @@ _faults = PlanFaults(MUTANTS)
 # Endpoints
 
 
-@_faults.miswrites("endpoints-without-zone", "Endpoints do not say in which zone they are.", "passbolt#117")
+@_faults.miswrites("endpoints-without-zone", "Endpoints have no zone.", "passbolt#117")
 def endpoints_without_zone(service: Object, endpoint: Object) -> Object:
     return without(endpoint, "zone")
 
 
-@_faults.miswrites("terminating-means-ready", "Endpoints that terminate are ready as long as they serve.")
+@_faults.miswrites("terminating-means-ready", "Terminating endpoints are ready as long as they serve.")
 def terminating_means_ready(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
     serves = conditions["terminating"] and conditions["serving"]
     return {**endpoint, "conditions": {**conditions, "ready": True}} if serves else endpoint
 
 
-@_faults.misplans("ignores-publish-not-ready", "publishNotReadyAddresses is not looked at.")
+@_faults.misplans("ignores-publish-not-ready", "The controller ignores publishNotReadyAddresses.")
 def ignores_publish_not_ready(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(with_spec(service, publishNotReadyAddresses=None), *others, **options)
 
 
 @_faults.miswrites(
-    "published-means-serving", "publishNotReadyAddresses makes endpoints serve that do not.", "istio#60422"
+    "published-means-serving", "publishNotReadyAddresses marks unready endpoints as serving.", "istio#60422"
 )
 def published_means_serving(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
@@ -56,7 +56,7 @@ def keeps_ended_pods(service: Object, pods: Pods, *others: Any, **options: Any) 
     return plan_service(service, running, *others, **options)
 
 
-@_faults.remembers("keeps-former-pods", "Pods that match no more, or are gone, stay endpoints.")
+@_faults.remembers("keeps-former-pods", "Pods that no longer match, or are deleted, stay endpoints.")
 def keeps_former_pods() -> Planner:
     known: dict[str, dict[str, Object]] = {}
 
@@ -89,7 +89,7 @@ def _kind(each: Object) -> tuple[str, object]:
     return each["addressType"], each["ports"]
 
 
-@_faults.misplans("overlapping-slices", "One endpoint of the largest slice stands in all others too.")
+@_faults.misplans("overlapping-slices", "One endpoint of the largest slice is in all other slices too.")
 def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
     existing = list(existing)
     nothing: Object = {"metadata": {}, "endpoints": []}
@@ -105,7 +105,7 @@ def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iter
     return rewritten(right, lambda each: changed(each, *again))
 
 
-@_faults.misplans("named-ports-resolve-once", "The first pod says for all what number a named port has.")
+@_faults.misplans("named-ports-resolve-once", "The first pod decides the number of a named port for all pods.")
 def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     pods = list(pods)
     first = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))[:1]
@@ -122,18 +122,18 @@ def one_family_only(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(with_spec(service, ipFamilies=families[:1]), *others, **options)
 
 
-@_faults.remembers("writes-without-need", "Every look at a Service rewrites its slices.")
+@_faults.remembers("writes-without-need", "Every sync of a Service rewrites its slices.")
 def writes_without_need() -> Planner:
     return _rewriting(lambda _: True)
 
 
-@_faults.remembers("rewrites-node-hints", "Every look at a Service rewrites slices that have hints for nodes.")
+@_faults.remembers("rewrites-node-hints", "Every sync of a Service rewrites slices that have hints for nodes.")
 def rewrites_node_hints() -> Planner:
     return _rewriting(lambda each: any("forNodes" in one.get("hints", {}) for one in each["endpoints"]))
 
 
 @_faults.remembers(
-    "rewrites-slices-without-ports", "Every look at a Service rewrites slices that have no ports.", "kubernetes#133474"
+    "rewrites-slices-without-ports", "Every sync of a Service rewrites slices that have no ports.", "kubernetes#133474"
 )
 def rewrites_slices_without_ports() -> Planner:
     return _rewriting(lambda each: not each.get("ports"))
@@ -176,7 +176,7 @@ def _everything_matches(event: Event) -> Event:
 
 _faults.of_controller(
     "no-selector-means-every-pod",
-    "A Service without selector gets every pod of its namespace.",
+    "A Service without a selector gets every pod of its namespace as an endpoint.",
     "",
     controller_hearing(rewriting(_everything_matches)),
 )
@@ -191,7 +191,7 @@ def _aliases_are_headless(event: Event) -> Event:
 
 _faults.of_controller(
     "endpoints-of-any-type",
-    "A Service of type ExternalName gets the pods that its selector matches.",
+    "A Service of type ExternalName gets the pods that its selector matches as endpoints.",
     "",
     controller_hearing(rewriting(_aliases_are_headless)),
 )
@@ -214,14 +214,16 @@ def _clears_hints(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[
 
 _faults.of_controller(
     "takes-slices-of-others",
-    "Slices that somebody else manages are taken over, and lose their hints.",
+    "The controller takes over slices of other managers, and they lose their hints.",
     "",
     controller_hearing(rewriting(all_are_ours), plan=_clears_hints),
 )
 
 
 @_faults.misplans(
-    "ready-by-containers", "A pod counts as ready while its containers do, whatever its node says.", symptom=NO_ANSWER
+    "ready-by-containers",
+    "A pod counts as ready while its containers are, whatever the state of its node.",
+    symptom=NO_ANSWER,
 )
 def ready_by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     def judged(pod: Object) -> Object:
@@ -245,7 +247,7 @@ def _by_first_label(event: Event) -> Event:
 
 _faults.of_controller(
     "first-label-alone-selects",
-    "A pod that has the first label of a selector is an endpoint.",
+    "A pod that matches only the first label of a selector becomes an endpoint.",
     "",
     controller_hearing(rewriting(_by_first_label)),
 )

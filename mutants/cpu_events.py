@@ -34,17 +34,17 @@ def _tells(name: str, sentence: str, provenance: str = "") -> Callable[[Callable
     return register
 
 
-@_tells("tells-nobody-of-hints", "No Event says that hints are there, or why not.", "kubernetes#103888")
+@_tells("tells-nobody-of-hints", "The controller emits no Event when hints are added or withheld.", "kubernetes#103888")
 def tells_nobody_of_hints(event: Object) -> Object | None:
     return None
 
 
-@_tells("tells-of-trouble-only", "Only what is wrong is an Event.")
+@_tells("tells-of-trouble-only", "The controller emits Events only for problems.")
 def tells_of_trouble_only(event: Object) -> Object | None:
     return event if event["type"] == "Warning" else None
 
 
-@_tells("tells-without-a-cause", "Events say that there are no hints, and not why.", "kubernetes#119990")
+@_tells("tells-without-a-cause", "Events report that there are no hints without the cause.", "kubernetes#119990")
 def tells_without_a_cause(event: Object) -> Object | None:
     return {**event, "message": "Topology Aware Hints has changed"}
 
@@ -63,7 +63,7 @@ def _once(client: Any, **options: Any) -> EndpointSliceController:
 
 
 _faults.of_controller(
-    "tells-the-first-news-only", "A Service has one Event about its hints, whatever becomes of them.", "", _once
+    "tells-the-first-news-only", "The controller emits only the first Event about a Service's hints.", "", _once
 )
 
 
@@ -83,7 +83,7 @@ class _CountsAutoAsDisabled(EndpointSliceController):
 
 _faults.of_controller(
     "auto-counts-as-disabled",
-    "Slices that hints by CPU changed are counted as if nobody had asked for hints.",
+    "Slices changed for hints by CPU are counted under topology Disabled.",
     "",
     _CountsAutoAsDisabled,
 )

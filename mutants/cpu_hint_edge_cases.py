@@ -59,10 +59,10 @@ def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool
     _faults.misplans(name, sentence)(plan)
 
 
-_misplaces_threshold("adds-hints-up-to-19-percent", "Hints come below 19 % of overload only.", 19, hinted=False)
-_misplaces_threshold("adds-hints-up-to-21-percent", "Hints come up to 21 % of overload.", 21, hinted=False)
-_misplaces_threshold("keeps-hints-up-to-29-percent", "Hints go at 29 % of overload.", 29, hinted=True)
-_misplaces_threshold("keeps-hints-up-to-31-percent", "Hints stay up to 31 % of overload.", 31, hinted=True)
+_misplaces_threshold("adds-hints-up-to-19-percent", "Hints are added only below 19 % overload.", 19, hinted=False)
+_misplaces_threshold("adds-hints-up-to-21-percent", "Hints are added up to 21 % overload.", 21, hinted=False)
+_misplaces_threshold("keeps-hints-up-to-29-percent", "Hints are removed at 29 % overload.", 29, hinted=True)
+_misplaces_threshold("keeps-hints-up-to-31-percent", "Hints stay up to 31 % overload.", 31, hinted=True)
 
 
 @_faults.misplans("forgets-hints-when-slices-change", "A slice that is written counts as one that had no hints.")
@@ -111,10 +111,10 @@ def _with_first_zones() -> Callable[[Nodes], Nodes]:
     return seen
 
 
-_faults.remembers("zone-outlives-its-nodes", "A zone whose nodes are all gone weighs what it did.")(
+_faults.remembers("zone-outlives-its-nodes", "A zone whose nodes are all removed keeps its weight.")(
     _sees(_with_former_zones)
 )
-_faults.remembers("reads-zones-of-nodes-once", "A node has the zone that it had first.", "kubernetes#117245")(
+_faults.remembers("reads-zones-of-nodes-once", "A node keeps its first zone.", "kubernetes#117245")(
     _sees(_with_first_zones)
 )
 
@@ -136,7 +136,9 @@ def _unhinted(endpoint: Object) -> str:
     return str(sorted(without(endpoint, "hints").items()))
 
 
-@_faults.misplans("judges-each-slice-alone", "Slices stay while none of them has too many endpoints for a zone.")
+@_faults.misplans(
+    "judges-each-slice-alone", "Slices are not changed while none of them by itself has too many endpoints for a zone."
+)
 def judges_each_slice_alone(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)

@@ -98,7 +98,7 @@ def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
 
 @_faults.misplans(
     "copies-the-own-zone",
-    "Each endpoint is hinted for its own zone, whatever that does to the load.",
+    "Each endpoint is hinted for its own zone, whatever the load.",
     "what the e2e test lets pass",
 )
 def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
@@ -107,14 +107,16 @@ def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
 
 @_faults.misplans(
     "keeps-every-own-zone",
-    "Where hints are given, they are for the own zone: endpoints are never shared out to other zones.",
+    "Endpoints are hinted only for their own zone, and never allocated to other zones.",
 )
 def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     return right if _is_refused(right) else _as_the_field(*arguments, **options)
 
 
-@_faults.misplans("forgets-who-is-in-the-zone", "The right number of endpoints for each zone, whichever they are.")
+@_faults.misplans(
+    "forgets-who-is-in-the-zone", "Each zone gets the right number of endpoints, but not preferably its own."
+)
 def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
     def turned(each: Object) -> Object:
         hints = [one.get("hints") for one in each["endpoints"]]
@@ -126,7 +128,9 @@ def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
     return rewritten(plan_service(*arguments, **options), turned)
 
 
-@_faults.misplans("needs-more-endpoints-than-zones", "A Service needs more endpoints than there are zones.")
+@_faults.misplans(
+    "needs-more-endpoints-than-zones", "A Service needs more endpoints than there are zones to get hints."
+)
 def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
     shares = options["zones"].shares
     right = plan_service(*arguments, **options)
@@ -134,13 +138,13 @@ def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
     return _unasked(*arguments, **options) if few else right
 
 
-@_faults.misplans("hints-in-one-zone", "Where all nodes are in one zone, endpoints are hinted for it.")
+@_faults.misplans("hints-in-one-zone", "If all nodes are in one zone, endpoints are hinted for it.")
 def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     plan = _as_the_field if len({node_zone(each) for each in nodes.values()}) == 1 else plan_service
     return plan(service, pods, nodes, *others, **options)
 
 
-@_faults.misplans("shares-out-each-slice", "Every slice is shared out by itself.")
+@_faults.misplans("shares-out-each-slice", "The controller allocates the endpoints of every slice by itself.")
 def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     slices = [_ready(each) for family in right.families.values() for each in family.slices]
@@ -156,9 +160,7 @@ def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> P
     return _as_the_field(service, *others, **options) if _is_refused(right) and _allows(options, counted) else right
 
 
-@_faults.misplans(
-    "counts-unready-endpoints", "Endpoints that are not ready count as if they could serve.", "kubernetes PR#106507"
-)
+@_faults.misplans("counts-unready-endpoints", "Unready endpoints count as if they were ready.", "kubernetes PR#106507")
 def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     every = _endpoints(right)
@@ -166,7 +168,7 @@ def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
     return right if fit else _unasked(*arguments, **options)
 
 
-@_faults.misplans("guesses-unknown-zones", "An endpoint whose zone is not known is taken to be in zone a.")
+@_faults.misplans("guesses-unknown-zones", "An endpoint of unknown zone counts as being in zone a.")
 def guesses_unknown_zones(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     return plan_service(service, pods, {name: _in_some_zone(node) for name, node in nodes.items()}, *others, **options)
 
@@ -190,8 +192,8 @@ def _other_reading(client: Any, *, features: Features, **options: Any) -> Endpoi
 
 _faults.of_controller(
     "takes-the-other-thresholds",
-    "Hints by CPU go by the thresholds of the KEP, and by its rules for nodes of unknown CPU, where those of releases "
-    "are due, and the other way round.",
+    "Hints by CPU use the thresholds and the rules on unknown CPU of the KEP instead of those of releases, and vice "
+    "versa.",
     "",
     _other_reading,
 )
@@ -206,7 +208,7 @@ def _by_zone(each: Object) -> list[list[Object]]:
     return list(found.values())
 
 
-@_faults.misplans("a-slice-for-each-zone", "Endpoints that get hints are written to a new slice for each zone.")
+@_faults.misplans("a-slice-for-each-zone", "Endpoints with hints are written to a new slice for each zone.")
 def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
     update, create = [], list(right.create)
@@ -219,7 +221,7 @@ def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan
     return replace(right, update=tuple(update), create=tuple(create))
 
 
-@PlanFaults(MUTANTS).misplans("shares-out-unasked", "Services without the annotation are treated as if it said Auto.")
+@PlanFaults(MUTANTS).misplans("shares-out-unasked", "Services without the annotation are treated as if it were Auto.")
 def shares_out_unasked(service: Object, *others: Any, **options: Any) -> Plan:
     asking = dict.fromkeys((TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE), "Auto")
     metadata = {**service["metadata"], "annotations": {**asking, **(service["metadata"].get("annotations") or {})}}
@@ -233,12 +235,14 @@ def _with_status(node: Object, **status: Any) -> Object:
     return {**node, "status": {**(node.get("status") or {}), **status}}
 
 
-@_miscounts("counts-nodes-instead-of-cores", "Zones weigh as much as they have nodes, though their CPU is known.")
+@_miscounts(
+    "counts-nodes-instead-of-cores", "Zones are weighted by their number of nodes, although their CPU is known."
+)
 def counts_nodes_instead_of_cores(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, allocatable={"cpu": "1"}) for name, node in nodes.items()}
 
 
-@_miscounts("reads-cpu-in-thousandths-only", "The CPU of a node that has whole cores is taken for unknown.")
+@_miscounts("reads-cpu-in-thousandths-only", "The CPU of a node with whole cores counts as unknown.")
 def reads_cpu_in_thousandths_only(nodes: Nodes) -> Nodes:
     def read(node: Object) -> Object:
         told = node["status"].get("allocatable", {})
@@ -247,12 +251,12 @@ def reads_cpu_in_thousandths_only(nodes: Nodes) -> Nodes:
     return {name: read(node) for name, node in nodes.items()}
 
 
-@_miscounts("counts-capacity", "Zones weigh as much as their nodes have cores, whether these are allocatable or not.")
+@_miscounts("counts-capacity", "Zones are weighted by the capacity of their nodes instead of allocatable CPU.")
 def counts_capacity(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, allocatable=node["status"].get("capacity", {})) for name, node in nodes.items()}
 
 
-@_miscounts("counts-control-plane-nodes", "Nodes of the control plane count.", "kubernetes PR#104744")
+@_miscounts("counts-control-plane-nodes", "Control plane nodes count.", "kubernetes PR#104744")
 def counts_control_plane_nodes(nodes: Nodes) -> Nodes:
     def plain(node: Object) -> Object:
         labels = {key: value for key, value in node["metadata"]["labels"].items() if "node-role" not in key}
@@ -261,18 +265,18 @@ def counts_control_plane_nodes(nodes: Nodes) -> Nodes:
     return {name: plain(node) for name, node in nodes.items()}
 
 
-@_miscounts("counts-unready-nodes", "Nodes that are not ready count.")
+@_miscounts("counts-unready-nodes", "Unready nodes count.")
 def counts_unready_nodes(nodes: Nodes) -> Nodes:
     ready = [{"type": "Ready", "status": "True"}]
     return {name: _with_status(node, conditions=ready) for name, node in nodes.items()}
 
 
-@_miscounts("leaves-out-nodes-without-zone", "Nodes without zone are left out, and nobody is told.")
+@_miscounts("leaves-out-nodes-without-zone", "Nodes without a zone are ignored silently.")
 def leaves_out_nodes_without_zone(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node_zone(node)}
 
 
-@_miscounts("leaves-out-nodes-without-cpu", "Nodes of unknown CPU are left out.")
+@_miscounts("leaves-out-nodes-without-cpu", "Nodes of unknown CPU are ignored.")
 def leaves_out_nodes_without_cpu(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node["status"].get("allocatable", {}).get("cpu")}
 
@@ -294,7 +298,7 @@ def first_refusal_for_ever() -> Planner:
     return plan
 
 
-@_faults.misplans("never-withdraws", "Hints that were given once stay, however large the overload becomes.")
+@_faults.misplans("never-withdraws", "Hints stay once they are written, however large the overload becomes.")
 def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     hinted = any("hints" in one for each in existing for one in each.get("endpoints") or ())
@@ -338,7 +342,7 @@ def _looked_at(each: Object, shares: object) -> Object:
 FULL = 100  # endpoints
 
 
-@_faults.misplans("keeps-the-hints-of-full-slices", "Hints of a slice of 100 endpoints stay as they are.")
+@_faults.misplans("keeps-the-hints-of-full-slices", "Hints of a slice of 100 endpoints never change.")
 def _keeps_the_hints_of_full_slices(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
@@ -346,7 +350,7 @@ def _keeps_the_hints_of_full_slices(service: Object, pods: Pods, nodes: Nodes, e
     return replace(right, update=tuple(each for each in right.update if each["metadata"]["name"] not in full))
 
 
-_faults.of_controller("deaf-to-nodes", "Nodes that come, go or change move no hints.", "", _Deaf)
+_faults.of_controller("deaf-to-nodes", "Hints do not change when nodes are added, removed or changed.", "", _Deaf)
 _faults.of_controller(
     "rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _Rewriting
 )
@@ -384,7 +388,7 @@ class _WritingTwice(Wrapped):
 
 _faults.of_controller(
     "writes-every-slice-twice",
-    "A slice that changes is written, and then written once more.",
+    "A changed slice is written twice.",
     "",
     controller_through(_WritingTwice),
 )

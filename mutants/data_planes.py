@@ -55,24 +55,24 @@ def nothing_moves(port: ServicePort, decision: Decision, node: str, addresses: S
 
 @_misrender(
     "no-hairpin-masquerade",
-    "A pod that is sent to itself sees its own address as the client's, and no answer reaches it.",
+    "A pod that reaches itself through a Service sees its own address as the client's, and gets no reply.",
 )
 def no_hairpin_masquerade(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return replace(render(port, decision, node, addresses), hairpin=frozenset())
 
 
-@_misrender("no-load-balancer-addresses", "Load balancer addresses are not served on the node.")
+@_misrender("no-load-balancer-addresses", "Nodes do not serve load balancer addresses.")
 def no_load_balancer_addresses(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return render(replace(port, load_balancer_ips=()), decision, node, addresses)
 
 
-@_misrender("no-external-ips", "Addresses in spec.externalIPs are not served.", "kube-router")
+@_misrender("no-external-ips", "Nodes do not serve addresses in spec.externalIPs.", "kube-router")
 def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return render(replace(port, external_ips=()), decision, node, addresses)
 
 
 @_misrender(
-    "node-port-beside-endpoints-only", "The node port does not answer on nodes without endpoint.", symptom=REFUSED
+    "node-port-beside-endpoints-only", "The node port does not answer on nodes without an endpoint.", symptom=REFUSED
 )
 def node_port_beside_endpoints_only(
     port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
@@ -83,7 +83,7 @@ def node_port_beside_endpoints_only(
 
 @_misrender(
     "external-local-falls-back",
-    "With externalTrafficPolicy Local, a node without endpoints falls back to those of others.",
+    "With externalTrafficPolicy Local, a node without endpoints uses those on other nodes.",
     symptom=REACHED,
 )
 def external_local_falls_back(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
@@ -93,7 +93,7 @@ def external_local_falls_back(port: ServicePort, decision: Decision, node: str, 
 
 @_misrender(
     "external-ips-ignore-local",
-    "externalTrafficPolicy Local does not hold at the addresses in spec.externalIPs.",
+    "externalTrafficPolicy Local is ignored at the addresses in spec.externalIPs.",
     symptom=REACHED,
 )
 def external_ips_ignore_local(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
@@ -102,12 +102,12 @@ def external_ips_ignore_local(port: ServicePort, decision: Decision, node: str, 
     return replace(right, external=kept)
 
 
-@_misrender("no-udp", "Services have no rules for UDP.")
+@_misrender("no-udp", "The proxy writes no rules for UDP.")
 def no_udp(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return NOTHING if port.protocol == "UDP" else render(port, decision, node, addresses)
 
 
-@_misrender("no-ipv6", "Services have no rules for IPv6.")
+@_misrender("no-ipv6", "The proxy writes no rules for IPv6.")
 def no_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     is_ipv6 = any(":" in address for address in port.cluster_ips)
     return NOTHING if is_ipv6 else render(port, decision, node, addresses)
@@ -132,7 +132,10 @@ def _wrong_chain(
 
 
 @_wrong_chain(
-    "always-masquerades", "The address of a client outside is always replaced.", "kubernetes#99299", symptom="expected"
+    "always-masquerades",
+    "The address of an outside client is always masqueraded.",
+    "kubernetes#99299",
+    symptom="expected",
 )
 def always_masquerades(family: Family, chain: Chain) -> Chain:
     if chain.name != "masquerading":
@@ -142,7 +145,7 @@ def always_masquerades(family: Family, chain: Chain) -> Chain:
 
 @_wrong_chain(
     "pods-of-other-nodes-keep-their-address",
-    "Pods of other nodes keep their address, so that answers do not come back the same way.",
+    "Pods of other nodes are not masqueraded, so replies do not come back the same way.",
     "kubernetes#74383",
 )
 def pods_of_other_nodes_keep_their_address(family: Family, chain: Chain) -> Chain:
@@ -157,7 +160,10 @@ def pods_of_other_nodes_keep_their_address(family: Family, chain: Chain) -> Chai
 
 
 @_wrong_chain(
-    "passes-clients-on-the-node-by", "Clients on the node itself are passed by.", "cilium#23837", symptom=NO_ANSWER
+    "passes-clients-on-the-node-by",
+    "The proxy does not serve clients on the node itself.",
+    "cilium#23837",
+    symptom=NO_ANSWER,
 )
 def passes_clients_on_the_node_by(family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=()) if chain.name == "output" else chain
@@ -178,7 +184,7 @@ class LeavesUdpFlows(State):
 
 _register(
     "leaves-udp-flows",
-    "UDP flows to an endpoint that is gone are left as they are.",
+    "UDP flows to a removed endpoint are not deleted.",
     "kubernetes#105657, kubernetes PR#139629",
     "server of the flow",
     state=LeavesUdpFlows,
@@ -210,7 +216,7 @@ class Flushing(KernelTable):
 
 _register(
     "cuts-open-connections",
-    "Every change of the rules cuts the connections that are open.",
+    "Every change of the rules cuts open connections.",
     "cilium#48259, cilium#48348",
     "the open connection of",
     kernel_table=Flushing,
@@ -248,28 +254,28 @@ def _protocol(element: Element) -> str:
 
 _register(
     "forgets-before-it-learns",
-    "At a change, rules are taken away first, and the new ones come a moment later.",
+    "On a change, the proxy removes the old rules first and adds the new ones a moment later.",
     "",
     f"{NO_ANSWER}|{REFUSED}",
     kernel_table=_ForgetsBeforeItLearns,
 )
 _register(
     "forgets-for-200-ms",
-    "At a change, rules are taken away first, and the new ones come 200 ms later.",
+    "On a change, the proxy removes the old rules first and adds the new ones 200 ms later.",
     "",
     f"{NO_ANSWER}|{REFUSED}",
     kernel_table=_ForgetsFor200Ms,
 )
 _register(
     "forgets-for-a-second",
-    "At a change, rules are taken away first, and the new ones come a second later.",
+    "On a change, the proxy removes the old rules first and adds the new ones a second later.",
     "",
     f"{NO_ANSWER}|{REFUSED}",
     kernel_table=_ForgetsForASecond,
 )
 _register(
     "udp-forgets-before-it-learns",
-    "At a change, rules for UDP are taken away first, and the new ones come a moment later.",
+    "On a change, the proxy removes the old rules for UDP first and adds the new ones a moment later.",
     "",
     f"{NO_ANSWER}|{REFUSED}",
     kernel_table=_UdpForgetsBeforeItLearns,
@@ -289,7 +295,7 @@ def _caches(node: str, client: Client, **options: Any) -> ServiceProxy:
 MUTANTS.append(
     Mutant(
         "caches-changes",
-        f"A slice that has changed is looked at {CACHED:g} s later.",
+        f"The proxy processes a changed slice {CACHED:g} s later.",
         symptom="seconds until .*observed",
         proxy=_caches,
     )

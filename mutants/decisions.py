@@ -137,7 +137,7 @@ def in_each(decision: Decision, change: Callable[[Action], Action]) -> Decision:
     return replace(decision, cluster_ip=cluster_ip, outside=changed(decision.outside), inside=changed(decision.inside))
 
 
-@_fault("rejects-where-drop-is-due", "Clients are refused where packets are to be dropped.", symptom=REFUSED)
+@_fault("rejects-where-drop-is-due", "The proxy rejects packets that it should drop.", symptom=REFUSED)
 def rejects_where_drop_is_due(asked: Question) -> Decision:
     right = asked.answer()
     return in_each(right, lambda action: Reject(action.reason) if isinstance(action, Drop) else action)
@@ -145,7 +145,7 @@ def rejects_where_drop_is_due(asked: Question) -> Decision:
 
 @_fault(
     "drops-where-reject-is-due",
-    "Packets are dropped where clients are to be refused.",
+    "The proxy drops packets that it should reject.",
     "kube-router",
     symptom=NO_ANSWER,
 )

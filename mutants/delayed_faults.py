@@ -53,13 +53,13 @@ def _ends_at_local(service: Object, *others: Any, **options: Any) -> Plan:
 MUTANTS: list[Mutant] = [
     Mutant(
         "takes-hints-back",
-        f"Hints are taken back {LATER:g} s after a Service came, though nothing has changed.",
+        f"Hints are removed {LATER:g} s after a Service is created, although nothing has changed.",
         symptom=WRITTEN,
         controller=_TakesBack,
     ),
     Mutant(
         "local-policy-ends-hints-later",
-        f"A Service that gets internalTrafficPolicy Local keeps its hints for {LATER:g} s, and then has none.",
+        f"A Service that gets internalTrafficPolicy Local loses its hints {LATER:g} s later.",
         symptom=WRITTEN,
         controller=_late("services", "MODIFIED", _ends_at_local),
     ),

@@ -28,7 +28,7 @@ _udp_node_port = faults_in(
 # Conditions
 
 
-@_every("unready-as-last-resort", "Where no endpoint is ready, and none serves, those that start are used.")
+@_every("unready-as-last-resort", "If no endpoint is ready or serving, starting endpoints are used.")
 def unready_as_last_resort(asked: Question) -> Decision:
     lost = not asked.ready and not asked.leaving
     wanted = [each._replace(ready=each.ready or (lost and not each.terminating)) for each in asked.endpoints]
@@ -37,7 +37,7 @@ def unready_as_last_resort(asked: Question) -> Decision:
 
 @_every(
     "drops-where-none-is-ready",
-    "A Service whose endpoints are all unready drops packets, and refuses only when it has none.",
+    "A Service whose endpoints are all unready drops packets, and rejects only if it has none.",
     symptom=NO_ANSWER,
 )
 def drops_where_none_is_ready(asked: Question) -> Decision:
@@ -61,19 +61,21 @@ def no_last_resort_at_udp_node_ports(asked: Question) -> Decision:
 # Hints
 
 
-@_every("node-hints-need-a-zone", "On a node without zone label, hints for nodes are not followed.")
+@_every("node-hints-need-a-zone", "On a node without a zone label, the proxy ignores hints for nodes.")
 def node_hints_need_a_zone(asked: Question) -> Decision:
     return asked.answer() if asked.place.zone else asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
 
 
-@_every("node-hints-on-top-of-local", "Hints for nodes narrow what policy Local leaves.", symptom=NO_ANSWER)
+@_every(
+    "node-hints-on-top-of-local", "Hints for nodes narrow the endpoints that policy Local selects.", symptom=NO_ANSWER
+)
 def node_hints_on_top_of_local(asked: Question) -> Decision:
     return narrowed_on_top_of_local(asked, asked.place.node, lambda each: each.node_hints)
 
 
 _balanced(
     "hints-on-top-of-local-at-load-balancers",
-    "Hints narrow what policy Local leaves, on Services with load balancer addresses.",
+    "On Services with load balancer addresses, hints narrow the endpoints that policy Local selects.",
     "Calico eBPF",
     symptom=NO_ANSWER,
 )(hints_on_top_of_local)
@@ -81,7 +83,7 @@ _balanced(
 
 @_balanced(
     "affinity-ignores-node-hints-at-load-balancers",
-    "With session affinity, hints for nodes are not followed at load balancer addresses.",
+    "With session affinity, hints for nodes are ignored at load balancer addresses.",
 )
 def affinity_ignores_node_hints_at_load_balancers(asked: Question) -> Decision:
     if not asked.port.affinity_seconds:
@@ -90,14 +92,14 @@ def affinity_ignores_node_hints_at_load_balancers(asked: Question) -> Decision:
     return replace(asked.answer(), inside=wrong.inside, outside=wrong.outside)
 
 
-_ipv6("accepts-partial-hints-over-ipv6", "Over IPv6, hints are followed though an endpoint has none.")(
+_ipv6("accepts-partial-hints-over-ipv6", "Over IPv6, the proxy follows hints even if an endpoint has none.")(
     accepts_partial_zone_hints
 )
 
 
 @_ipv6(
     "no-policies-at-external-addresses-over-ipv6",
-    "Over IPv6, externalTrafficPolicy Local is not looked at.",
+    "Over IPv6, the proxy ignores externalTrafficPolicy Local.",
     symptom=f"{REACHED}|{NO_ANSWER}",
 )
 def no_policies_at_external_addresses_over_ipv6(asked: Question) -> Decision:

@@ -104,25 +104,25 @@ def _proxy_with(state: Callable[..., State]) -> Callable[..., ServiceProxy]:
 MUTANTS = [
     Mutant(
         "gets-nodes-for-hints",
-        "The Node of each endpoint that gets hints is read of the API server whenever they are written.",
+        "The controller reads the Node of each hinted endpoint from the API server on every write.",
         symptom=WRITTEN,
         controller=controller_through(_GetsNodes),
     ),
     Mutant(
         "gets-its-node-for-hints",
-        "The node's own Node is read of the API server for each slice with hints.",
+        "The proxy reads its Node from the API server for each slice with hints.",
         symptom=WRITTEN,
         proxy=_proxy_with(_GetsItsNode),
     ),
     Mutant(
         "watches-namespaces-from-the-first-hint",
-        "Namespaces are watched from the first slice on that gets hints.",
+        "The controller watches Namespaces once it has written the first hint.",
         symptom=WRITTEN,
         controller=controller_through(_WatchesNamespaces),
     ),
     Mutant(
         "watches-pods-from-the-first-hint",
-        "Pods are watched from the first slice on that has hints.",
+        "The proxy watches Pods once it has received the first hint.",
         symptom=WRITTEN,
         proxy=_proxy_with(_WatchesPods),
     ),

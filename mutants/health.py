@@ -160,18 +160,18 @@ def _checks(name: str, sentence: str, provenance: str = "", **parts: Any) -> Mut
 MUTANTS += [
     _checks(
         "never-healthy",
-        "/healthz and /livez say no, whatever the proxy does.",
+        "/healthz and /livez always report a failure.",
         proxy=partial(_Answering, change=lambda _, response: (503, *response[1:])),
     ),
     _checks(
         "healthy-until-it-is-gone",
-        "A node that is about to go is healthy.",
+        "A node that is about to be deleted reports healthy.",
         "kube-proxy before 1.28",
         proxy=partial(_Answering, change=_always_eligible),
     ),
     _checks(
         "dead-when-it-is-about-to-go",
-        "On a node that is about to go, /livez says no like /healthz, and the proxy is restarted.",
+        "On a node that is about to be deleted, /livez fails like /healthz, so the proxy is restarted.",
         proxy=_DiesWithItsNode,
     ),
     _checks(
@@ -181,32 +181,33 @@ MUTANTS += [
     ),
     _checks(
         "health-port-counts-hinted-endpoints",
-        "Health check node ports count endpoints that are hinted for the node's zone, and no others.",
+        "Health check node ports count only endpoints that are hinted for the node's zone.",
         proxy=partial(ServiceProxy, state=partial(_Checking, see=_hinted)),
     ),
     _checks(
         "health-port-counts-terminating-endpoints",
-        "Health check node ports count endpoints that terminate.",
+        "Health check node ports count terminating endpoints.",
         proxy=partial(ServiceProxy, state=partial(_Checking, see=_leaving)),
     ),
     _checks(
         "health-port-counts-once",
-        "Health check node ports tell the first endpoints for ever.",
+        "Health check node ports always report the first endpoints.",
         proxy=partial(ServiceProxy, state=_ChecksOnce),
     ),
     _checks(
         "health-port-outlives-its-policy",
-        "A Service whose externalTrafficPolicy is Local no more goes on to answer at its health check node port.",
+        "A Service whose externalTrafficPolicy is no longer Local still answers at its health check node port.",
         proxy=partial(ServiceProxy, state=_ChecksOn),
     ),
     _checks(
         "health-port-closes-behind-its-heir",
-        "A health check node port that goes from one Service to another closes, if its proxy learns of both at once.",
+        "A health check node port that moves from one Service to another closes if its proxy receives both changes at "
+        "once.",
         proxy=partial(_ClosesBehindTheHeir, state=_ClosesLast),
     ),
     _checks(
         "health-port-without-weight",
-        "Health check node ports have no header for the number of endpoints.",
+        "Responses of health check node ports have no header for the number of endpoints.",
         "kube-proxy before 1.28",
         proxy=_Weightless,
     ),

@@ -43,7 +43,7 @@ def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any
     return {each.get("name") or "": each for each in ports}
 
 
-@_of_services("ports-are-frozen", "A Service keeps the ports that it had first.", symptom=ANY)
+@_of_services("ports-are-frozen", "A Service keeps its first ports.", symptom=ANY)
 def ports_are_frozen(service: Object, before: Object) -> Object:
     present = _by_name(service["spec"].get("ports") or ())
     kept = [
@@ -53,17 +53,19 @@ def ports_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ports=kept)
 
 
-@_of_services("type-is-frozen", "Nothing is heard of a Service whose type is not its first one.", symptom=ANY)
+@_of_services(
+    "type-is-frozen", "The proxy ignores updates of a Service while its type differs from the first one.", symptom=ANY
+)
 def type_is_frozen(service: Object, before: Object) -> Object:
     return service if service["spec"]["type"] == before["spec"]["type"] else before
 
 
-@_of_services("external-name-keeps-rules", "A Service that becomes an ExternalName is answered for as before.")
+@_of_services("external-name-keeps-rules", "A Service that becomes ExternalName is still served.")
 def external_name_keeps_rules(service: Object, before: Object) -> Object:
     return before if service["spec"]["type"] == "ExternalName" else service
 
 
-@_of_services("ip-mode-is-frozen", "A load balancer address keeps the ipMode that it had first.")
+@_of_services("ip-mode-is-frozen", "A load balancer address keeps its first ipMode.")
 def ip_mode_is_frozen(service: Object, before: Object) -> Object:
     modes = {each.get("ip"): each.get("ipMode") for each in _ingress(before)}
     kept = [{**each, "ipMode": modes.get(each.get("ip")) or each.get("ipMode")} for each in _ingress(service)]
@@ -71,19 +73,21 @@ def ip_mode_is_frozen(service: Object, before: Object) -> Object:
 
 
 @_of_services(
-    "ignores-ip-mode", "ipMode of a load balancer address is not looked at.", provenance="kube-proxy up to 1.29"
+    "ignores-ip-mode", "The proxy ignores ipMode of load balancer addresses.", provenance="kube-proxy up to 1.29"
 )
 def ignores_ip_mode(service: Object, _: Object) -> Object:
     return _with_ingress(service, [{**each, "ipMode": "VIP"} for each in _ingress(service)])
 
 
-@_of_services("source-ranges-are-frozen", "A Service keeps the loadBalancerSourceRanges that it had first, or none.")
+@_of_services("source-ranges-are-frozen", "A Service keeps its first loadBalancerSourceRanges, or none.")
 def source_ranges_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, loadBalancerSourceRanges=before["spec"].get("loadBalancerSourceRanges"))
 
 
 @_of_services(
-    "source-ranges-outlive-their-removal", "loadBalancerSourceRanges that are removed go on to hold.", symptom=SILENT
+    "source-ranges-outlive-their-removal",
+    "loadBalancerSourceRanges still apply after they are removed.",
+    symptom=SILENT,
 )
 def source_ranges_outlive_their_removal(service: Object, before: Object) -> Object:
     ranges = [each["spec"].get("loadBalancerSourceRanges") for each in (service, before)]
@@ -97,12 +101,12 @@ def _without_ipv6_ranges(event: Event) -> Event:
     return Event(event.type, event.resource, with_spec(event.object, loadBalancerSourceRanges=ipv4))
 
 
-_hears("source-ranges-of-ipv4-alone", "IPv6 ranges among loadBalancerSourceRanges are not looked at.")(
+_hears("source-ranges-of-ipv4-alone", "IPv6 ranges in loadBalancerSourceRanges are ignored.")(
     rewriting(_without_ipv6_ranges)
 )
 
 
-@_of_services("affinity-timeout-is-frozen", "A Service keeps the timeoutSeconds that it had first.", symptom="expected")
+@_of_services("affinity-timeout-is-frozen", "A Service keeps its first timeoutSeconds.", symptom="expected")
 def affinity_timeout_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, sessionAffinityConfig=before["spec"].get("sessionAffinityConfig"))
 
@@ -118,7 +122,7 @@ def _for_proxy(name: str, service: Object) -> Object:
     return {**service, "metadata": {**service["metadata"], "labels": labels}}
 
 
-@_of_services("proxy-name-at-first-sight", "Whether a Service is for another proxy is looked at once.")
+@_of_services("proxy-name-at-first-sight", "The proxy reads the service-proxy-name label of a Service only once.")
 def proxy_name_at_first_sight(service: Object, before: Object) -> Object:
     return _for_proxy((before["metadata"].get("labels") or {}).get(PROXY_NAME, ""), service)
 
@@ -129,9 +133,9 @@ def _for_this_proxy(event: Event) -> Event:
     return Event(event.type, event.resource, _for_proxy("", event.object))
 
 
-_hears("proxy-name-of-living-services-alone", "A Service that is created for another proxy is answered for.")(
-    rewriting(_for_this_proxy)
-)
+_hears(
+    "proxy-name-of-living-services-alone", "The proxy serves a Service that is created with a service-proxy-name label."
+)(rewriting(_for_this_proxy))
 
 
 def _as_formerly(service: Object, before: Object) -> Object:
@@ -142,11 +146,13 @@ def _as_formerly(service: Object, before: Object) -> Object:
 
 
 _hears(
-    "remembers-a-name", "A Service has the policy and the affinity of its predecessor of the same name.", symptom=ANY
+    "remembers-a-name",
+    "A recreated Service keeps the policy and the affinity of the deleted one of the same name.",
+    symptom=ANY,
 )(told("services", _as_formerly, beyond_deletion=True))
 
 
-@_hears("addresses-are-used-once", "A cluster IP that a deleted Service had is not served again.", symptom=SILENT)
+@_hears("addresses-are-used-once", "The proxy never serves a cluster IP of a deleted Service again.", symptom=SILENT)
 def addresses_are_used_once(sink: Sink) -> Sink:
     owners: dict[str, str] = {}
 
@@ -166,9 +172,11 @@ def _no_ingress_without_node_ports(event: Event) -> Event:
     return Event(event.type, event.resource, _with_ingress(event.object, []))
 
 
-_hears("needs-node-ports-for-load-balancers", "A load balancer without node ports is not served.", symptom=SILENT)(
-    rewriting(_no_ingress_without_node_ports)
-)
+_hears(
+    "needs-node-ports-for-load-balancers",
+    "Load balancer addresses of a Service without node ports are not served.",
+    symptom=SILENT,
+)(rewriting(_no_ingress_without_node_ports))
 
 
 # Nodes
@@ -196,7 +204,7 @@ class _NamedByItsLabel(State):
 MUTANTS.append(
     Mutant(
         "named-by-its-hostname-label",
-        "A node goes by its hostname label, and not by its name.",
+        "A node is identified by its hostname label instead of its name.",
         "kubernetes#71851",
         ANY,
         proxy=partial(ServiceProxy, state=_NamedByItsLabel),
@@ -209,9 +217,7 @@ def _of_the_first_uid(node: Object, before: Object) -> Object:
 
 
 _nodes_by_uid = told("nodes", _of_the_first_uid, beyond_deletion=True)
-_hears("knows-its-node-by-the-uid", "Of a Node that comes in the place of one of its name nothing is heard.")(
-    _nodes_by_uid
-)
+_hears("knows-its-node-by-the-uid", "The proxy ignores a Node that is recreated under the same name.")(_nodes_by_uid)
 
 
 # Controllers
@@ -219,19 +225,19 @@ _hears("knows-its-node-by-the-uid", "Of a Node that comes in the place of one of
 MUTANTS.append(
     Mutant(
         "knows-nodes-by-their-uid",
-        "A Node that comes in the place of one of its name counts as the former one.",
+        "A Node that is recreated under the same name counts as the old one.",
         symptom=WRITTEN,
         controller=controller_hearing(_nodes_by_uid),
     )
 )
 
 
-@_controller_keeps("target-ports-are-frozen", "A Service keeps the target ports that it had first.")
+@_controller_keeps("target-ports-are-frozen", "A Service keeps its first target ports.")
 def target_ports_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ports=before["spec"].get("ports"))
 
 
-@_controller_keeps("protocols-of-slices-are-frozen", "A port of a Service keeps the protocol that it had first.")
+@_controller_keeps("protocols-of-slices-are-frozen", "A port of a Service keeps its first protocol.")
 def protocols_of_slices_are_frozen(service: Object, before: Object) -> Object:
     known = _by_name(before["spec"].get("ports") or ())
     ports = service["spec"].get("ports") or ()
@@ -239,17 +245,17 @@ def protocols_of_slices_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ports=kept)
 
 
-@_controller_keeps("families-are-frozen", "A Service keeps the IP families that it had first.")
+@_controller_keeps("families-are-frozen", "A Service keeps its first IP families.")
 def families_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ipFamilies=before["spec"].get("ipFamilies"))
 
 
-@_controller_keeps("selector-is-frozen", "A Service keeps the selector that it had first.")
+@_controller_keeps("selector-is-frozen", "A Service keeps its first selector.")
 def selector_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, selector=before["spec"].get("selector"))
 
 
-@_controller_keeps("publishing-is-frozen", "A Service keeps the publishNotReadyAddresses that it had first.")
+@_controller_keeps("publishing-is-frozen", "A Service keeps its first publishNotReadyAddresses.")
 def publishing_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, publishNotReadyAddresses=before["spec"].get("publishNotReadyAddresses"))
 
@@ -265,21 +271,21 @@ def _api_server(name: str, sentence: str) -> Callable[[type[Services]], type[Ser
     return register
 
 
-@_api_server("update-wipes-the-status", "A write of a Service empties its status.")
+@_api_server("update-wipes-the-status", "A write of a Service clears its status.")
 class _UpdateWipesTheStatus(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
         new["status"] = {"loadBalancer": {}}
 
 
-@_api_server("one-ingress-point", "A Service has one address of a load balancer at most.")
+@_api_server("one-ingress-point", "A Service has at most one load balancer address.")
 class _OneIngressPoint(Services):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found, count = super().validate_status_update(new, old, features), len(_ingress(new))
         return [*found, errors.too_many(INGRESS, count, 1)] if count > 1 else found
 
 
-@_api_server("no-ip-mode", "The address of a load balancer may have no ipMode.")
+@_api_server("no-ip-mode", "The API server rejects ipMode of a load balancer address.")
 class _NoIpMode(Services):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_status_update(new, old, features)
@@ -287,14 +293,16 @@ class _NoIpMode(Services):
         return found + [errors.forbidden(f"{INGRESS}.ipMode", said) for each in _ingress(new) if each.get("ipMode")]
 
 
-@_api_server("types-keep-what-they-lack", "A Service whose type changes keeps fields that its new type lacks.")
+@_api_server(
+    "types-keep-what-they-lack", "When the type of a Service changes, fields that the new type does not have stay."
+)
 class _TypesKeepWhatTheyLack(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
         new["spec"] = {**{name: old["spec"][name] for name in LACKED if name in old["spec"]}, **new["spec"]}
 
 
-@_api_server("external-names-for-ever", "A Service of type ExternalName keeps its type.")
+@_api_server("external-names-for-ever", "The type of an ExternalName Service cannot be changed.")
 class _ExternalNamesForEver(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_update(new, old, features)
@@ -302,7 +310,7 @@ class _ExternalNamesForEver(Services):
         return [*found, errors.forbidden("spec.type", "may not change")] if was == "ExternalName" != becomes else found
 
 
-@_api_server("status-comes-with-the-spec", "A status that is written with a Service's spec is stored.")
+@_api_server("status-comes-with-the-spec", "A status that is written together with a Service's spec is stored.")
 class _StatusComesWithTheSpec(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         given = new.get("status")
@@ -310,7 +318,7 @@ class _StatusComesWithTheSpec(Services):
         new["status"] = given or new.get("status") or {}
 
 
-@_api_server("field-for-cluster-ips-only", "trafficDistribution is stored for Services of type ClusterIP alone.")
+@_api_server("field-for-cluster-ips-only", "trafficDistribution is stored only for Services of type ClusterIP.")
 class _FieldForClusterIpsOnly(Services):
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         super().prepare_for_create(obj, features)
@@ -318,7 +326,7 @@ class _FieldForClusterIpsOnly(Services):
             obj["spec"].pop("trafficDistribution", None)
 
 
-@_api_server("type-change-drops-the-field", "A Service that gets another type loses trafficDistribution.")
+@_api_server("type-change-drops-the-field", "A Service loses trafficDistribution when its type changes.")
 class _TypeChangeDropsTheField(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)

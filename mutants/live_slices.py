@@ -34,13 +34,13 @@ def _of_addresses(obj: Object) -> dict[str, Object]:
     return {each["addresses"][0]: each for each in obj.get("endpoints") or ()}
 
 
-@_of_slices("slice-port-names-are-frozen", "A slice keeps the names of ports that it had first.")
+@_of_slices("slice-port-names-are-frozen", "A slice keeps its first port names.")
 def slice_port_names_are_frozen(obj: Object, before: Object) -> Object:
     names = [each.get("name") for each in before.get("ports") or ()]
     return {**obj, "ports": [{**each, "name": name} for each, name in zip(obj["ports"], names, strict=True)]}
 
 
-@_of_slices("addresses-of-endpoints-are-frozen", "An endpoint of the same node keeps the address that it had first.")
+@_of_slices("addresses-of-endpoints-are-frozen", "An endpoint on the same node keeps its first address.")
 def addresses_of_endpoints_are_frozen(obj: Object, before: Object) -> Object:
     known = _of_addresses(before)
     of_nodes = {each.get("nodeName"): address for address, each in known.items()}
@@ -51,12 +51,12 @@ def addresses_of_endpoints_are_frozen(obj: Object, before: Object) -> Object:
     return {**obj, "endpoints": told}
 
 
-@_of_slices("emptied-slices-keep-their-pods", "A slice without endpoints is taken for one that says nothing new.")
+@_of_slices("emptied-slices-keep-their-pods", "The proxy ignores a change to a slice without endpoints.")
 def emptied_slices_keep_their_pods(obj: Object, before: Object) -> Object:
     return {**obj, "endpoints": obj.get("endpoints") or before.get("endpoints")}
 
 
-@_of_slices("relabelled-slices-stay", "A slice stays with the Service that it was of first.")
+@_of_slices("relabelled-slices-stay", "A slice stays with its first Service.")
 def relabelled_slices_stay(obj: Object, before: Object) -> Object:
     labels = {**obj["metadata"]["labels"], SERVICE_LABEL: service_of(before)}
     return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
@@ -64,7 +64,7 @@ def relabelled_slices_stay(obj: Object, before: Object) -> Object:
 
 @_hears(
     "relabelled-slices-are-of-both",
-    "A slice that is relabelled is one of its former Service, too.",
+    "A relabelled slice also stays with its former Service.",
     provenance="kube-proxy 1.37",
 )
 def relabelled_slices_are_of_both(sink: Sink) -> Sink:
@@ -102,25 +102,25 @@ def _of_endpoints(name: str, sentence: str, **options: Any) -> Callable[[Change]
     return register
 
 
-@_of_endpoints("empty-hints-change-nothing", "Hints that become an empty object are followed on.")
+@_of_endpoints("empty-hints-change-nothing", "Hints that become an empty object are still followed.")
 def empty_hints_change_nothing(endpoint: Object, before: Object) -> Object:
     return {**endpoint, "hints": before.get("hints")} if endpoint.get("hints") == {} else endpoint
 
 
-@_of_endpoints("new-zone-becomes-the-hint", "An endpoint that gets another zone is taken to be hinted for it.")
+@_of_endpoints("new-zone-becomes-the-hint", "An endpoint whose zone changes is treated as hinted for the new zone.")
 def new_zone_becomes_the_hint(endpoint: Object, before: Object) -> Object:
     moved = endpoint.get("hints") and endpoint.get("zone") != before.get("zone")
     return {**endpoint, "hints": {"forZones": [{"name": endpoint["zone"]}]}} if moved else endpoint
 
 
-@_of_endpoints("node-names-are-frozen", "An endpoint stays on the node on which it was first.")
+@_of_endpoints("node-names-are-frozen", "An endpoint keeps its first node.")
 def node_names_are_frozen(endpoint: Object, before: Object) -> Object:
     return {**endpoint, "nodeName": before.get("nodeName") or endpoint.get("nodeName")}
 
 
 @_hears(
     "one-deletion-takes-an-address",
-    "With a slice its addresses go, also where another slice of the Service has them.",
+    "Deleting a slice removes its addresses, even if another slice of the Service has them.",
     symptom=ANY,
 )
 def one_deletion_takes_an_address(sink: Sink) -> Sink:
@@ -143,7 +143,7 @@ def one_deletion_takes_an_address(sink: Sink) -> Sink:
     return filtered
 
 
-@_hears("first-word-on-an-address-counts", "What the first slice said of an address is held to be true of it for ever.")
+@_hears("first-word-on-an-address-counts", "The data of the first slice about an address counts forever.")
 def first_word_on_an_address_counts(sink: Sink) -> Sink:
     said: dict[tuple[str, str, str], Object] = {}
 
@@ -157,7 +157,7 @@ def first_word_on_an_address_counts(sink: Sink) -> Sink:
     return filtered
 
 
-@_hears("first-manager-alone", "Of the slices of a Service those of one manager count.", symptom="never reached")
+@_hears("first-manager-alone", "Only the slices of one manager of a Service count.", symptom="never reached")
 def first_manager_alone(sink: Sink) -> Sink:
     managers: dict[tuple[str, str], str] = {}
 
@@ -181,7 +181,7 @@ def _names_as_addresses(event: Event) -> Event:
     return Event(event.type, event.resource, {**event.object, "addressType": "IPv4"})
 
 
-_hears("reads-slices-of-names", "A slice of type FQDN is read as one of IPv4 addresses.")(
+_hears("reads-slices-of-names", "A slice of type FQDN is read as if it had IPv4 addresses.")(
     rewriting(_names_as_addresses)
 )
 
@@ -193,10 +193,10 @@ def _each_address_alone(event: Event) -> Event:
     return Event(event.type, event.resource, {**event.object, "endpoints": alone})
 
 
-_hears("uses-every-address", "All addresses of an endpoint are used.")(rewriting(_each_address_alone))
+_hears("uses-every-address", "The proxy uses all addresses of an endpoint.")(rewriting(_each_address_alone))
 
 
-@_hears("deaf-to-changes-among-a-thousand", "Of a Service with a thousand endpoints no change is heard.")
+@_hears("deaf-to-changes-among-a-thousand", "The proxy ignores changes of a Service with a thousand endpoints.")
 def deaf_to_changes_among_a_thousand(sink: Sink) -> Sink:
     counts: dict[Key, tuple[str, int]] = {}
 
@@ -236,7 +236,7 @@ def _replaced(changes: Changes) -> list[Element]:
 MUTANTS.append(
     Mutant(
         "local-lists-of-one-length",
-        "With externalTrafficPolicy Local, one endpoint for another on the same node is taken for no change.",
+        "With externalTrafficPolicy Local, replacing one endpoint by another on the same node is not noticed.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         proxy=partial(ServiceProxy, kernel_table=_LocalListsOfOneLength),
     )

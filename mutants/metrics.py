@@ -171,31 +171,31 @@ _SAME_RESULT = {"failure": "success", "error": "success"}
 MUTANTS += [
     Mutant(
         "controller-metrics-never-change",
-        "The metrics of the controller are 0 for ever.",
+        "The metrics of the controller are always 0.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=lambda: _nothing),
     ),
     Mutant(
         "proxy-metrics-never-change",
-        "The metrics of the proxy are 0 for ever.",
+        "The metrics of the proxy are always 0.",
         symptom=WRITTEN,
         proxy=partial(_Proxy, change=lambda: _nothing),
     ),
     Mutant(
         "failures-count-as-successes",
-        "A sync that failed counts as one that succeeded.",
+        "A failed sync counts as a success.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_relabelled("_syncs", "result", _SAME_RESULT)),
     ),
     Mutant(
         "successes-count-as-failures",
-        "A sync that succeeded counts as one that failed.",
+        "A successful sync counts as a failure.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_relabelled("_syncs", "result", {"success": "failure"})),
     ),
     Mutant(
         "changed-slices-without-labels",
-        "The slices that a sync changed are counted without the value of the field and the annotation.",
+        "Changed slices are counted without the value of the field and the annotation.",
         symptom=WRITTEN,
         controller=partial(
             _Controller, change=_relabelled("", "traffic_distribution", {"PreferClose": "", "PreferSameNode": ""})
@@ -203,43 +203,43 @@ MUTANTS += [
     ),
     Mutant(
         "forgets-to-uncount",
-        "Slices and endpoints that are gone stay counted.",
+        "Removed slices and endpoints stay counted.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_only_growing),
     ),
     Mutant(
         "added-counts-as-removed",
-        "Endpoints that come are counted as such that go, and the other way round.",
+        "Added endpoints are counted as removed, and vice versa.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_swapped),
     ),
     Mutant(
         "counts-services-at-first-sight",
-        "A Service is counted by the value that it had first.",
+        "A Service is always counted under its first value.",
         symptom=WRITTEN,
         controller=_CountsAtFirstSight,
     ),
     Mutant(
         "counts-annotated-services",
-        "A Service that gets the annotation is counted by its field on.",
+        "A Service that gets the annotation is still counted under its field.",
         symptom=WRITTEN,
         controller=_CountsAnnotated,
     ),
     Mutant(
         "timestamps-in-milliseconds",
-        "Metrics in seconds are told in milliseconds.",
+        "Metrics in seconds are reported in milliseconds.",
         symptom=WRITTEN,
         proxy=partial(_Proxy, change=lambda: _milliseconds),
     ),
     Mutant(
         "last-sync-is-now",
-        "The time of the last sync is that of the reading.",
+        "The time of the last sync is the time of the scrape.",
         symptom=WRITTEN,
         proxy=partial(_Proxy, change=lambda: _now),
     ),
     Mutant(
         "drops-counted-for-the-other-policy",
-        "Services whose internal traffic is dropped are counted as external, and the other way round.",
+        "Services whose internal traffic is dropped are counted as external, and vice versa.",
         symptom=WRITTEN,
         proxy=partial(
             _Proxy,
@@ -250,7 +250,7 @@ MUTANTS += [
     ),
     Mutant(
         "refusals-counted-as-drops",
-        "A Service without any endpoint counts as one whose traffic is dropped.",
+        "A Service without any endpoint is counted as one whose traffic is dropped.",
         symptom=WRITTEN,
         proxy=partial(ServiceProxy, state=_CountsRefusals),
     ),

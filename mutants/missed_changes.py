@@ -52,10 +52,12 @@ def _after(changes: int) -> Filter:
 
 
 for _name, _number in (("freezes-after-fifty-changes", 50), ("freezes-after-nine-hundred-changes", 900)):
-    _hears(_name, f"A Service is followed through its first {_number} changes.", symptom=ANY)(_after(_number))
+    _hears(_name, f"The proxy follows only the first {_number} changes of a Service.", symptom=ANY)(_after(_number))
 
 
-@_hears("first-of-a-burst-counts", f"A change {BURST:g} s after another one of the same object is missed.", symptom=ANY)
+@_hears(
+    "first-of-a-burst-counts", f"A change within {BURST:g} s of another one of the same object is missed.", symptom=ANY
+)
 def first_of_a_burst_counts(sink: Sink) -> Sink:
     last: dict[tuple[str, Key], float] = {}
 
@@ -71,7 +73,11 @@ def first_of_a_burst_counts(sink: Sink) -> Sink:
     return filtered
 
 
-@_hears("second-of-a-name-is-missed", "A Service or slice that comes back under its name soon is missed.", symptom=ANY)
+@_hears(
+    "second-of-a-name-is-missed",
+    "The proxy misses a Service or slice that is recreated soon under the same name.",
+    symptom=ANY,
+)
 def second_of_a_name_is_missed(sink: Sink) -> Sink:
     gone: dict[tuple[str, Key], float] = {}
 
@@ -88,7 +94,8 @@ def second_of_a_name_is_missed(sink: Sink) -> Sink:
 
 @_hears(
     "misses-deletions-at-a-return",
-    f"What is deleted within {RETURN:g} s after the API server is back stays: objects are listed, and not compared.",
+    f"Objects deleted within {RETURN:g} s of the API server's return stay, because the new list is not compared with "
+    "known objects.",
 )
 def misses_deletions_at_a_return(sink: Sink) -> Sink:
     listed: list[float] = []
@@ -132,7 +139,7 @@ class _LeavesRules(ServiceProxy):
 MUTANTS.append(
     Mutant(
         "keeps-what-went-while-it-was-away",
-        "A proxy that starts adds its rules to those that the former one left.",
+        "On start, a proxy adds its rules to the existing ones.",
         proxy=partial(_LeavesRules, left={}),
     )
 )

@@ -35,7 +35,7 @@ class _FirstPort(State):
 
 _register(
     "first-port-alone-is-reached-from-outside",
-    "Load balancer addresses and external IPs are served at the first port of a Service alone.",
+    "Load balancer addresses and external IPs are served only at the first port of a Service.",
     _FirstPort,
     symptom=SILENT,
 )
@@ -54,7 +54,7 @@ class _ClosesInside(State):
 
 _register(
     "external-name-keeps-what-is-outside",
-    "A Service that becomes an ExternalName goes on to be served at its node ports and external addresses.",
+    "A Service that becomes ExternalName is still served at its node ports and external addresses.",
     _ClosesInside,
     symptom=REACHED,
 )
@@ -76,7 +76,7 @@ class _TakesAlong(State):
 
 _register(
     "former-owner-takes-addresses-along",
-    "An address that a port of a Service gives up is served no more, though another port has it now.",
+    "An address that one port of a Service gives up is no longer served, even if another port has it now.",
     _TakesAlong,
     symptom=SILENT,
 )
@@ -90,7 +90,7 @@ class _OneNamespace(State):
 
 
 _register(
-    "looks-at-no-namespace", "Services and slices go by their names, whatever namespace they are in.", _OneNamespace
+    "looks-at-no-namespace", "Services and slices are identified by name, without their namespace.", _OneNamespace
 )
 
 
@@ -102,5 +102,5 @@ class _FirstHundred(State):
 
 
 _register(
-    "first-hundred-of-a-slice", f"Of a slice, the first {FEW} endpoints are read.", _FirstHundred, symptom=REACHED
+    "first-hundred-of-a-slice", f"Only the first {FEW} endpoints of a slice are read.", _FirstHundred, symptom=REACHED
 )

@@ -134,21 +134,38 @@ def _counting_once(*others: Any, **options: Any) -> Plan:
     return replace(right, counts_nodes=isinstance(right.mechanism, Plugin))
 
 
-_controller("knows-no-node-level-topology", "The controller does not know gate NodeLevelTopology.", _with_gate(False))
-_controller("node-level-without-its-gate", "The controller writes node hints though its gate is off.", _with_gate(True))
-_controller("node-level-unasked", "With the manual approach every Service is taken to ask.", _configured(_for_all))
-_controller("node-level-replaces-other-hints", "Endpoints that get node hints lose their others.", _nodes_alone)
-_controller("one-missing-node-too-many", "A node more than allowed may be without endpoint.", _configured(_loosely))
-_controller("percentage-as-number", "The percentage of missing nodes is taken for a number.", _configured(_as_number))
-_controller("counts-nodes-once", "Nodes that come and go later are not counted.", _counting_once)
-_controller("any-daemon-set-will-do", "Pods may belong to several DaemonSets.", _owned(_each_one))
-_controller("one-pod-of-a-daemon-set-will-do", "One pod of a DaemonSet makes the Service suitable.", _owned(_any_one))
-_controller("one-criterion-suffices", "Of several criteria the first one counts.", _configured(_first_criterion))
-_controller("opt-in-asks-nobody", "Opt-in is taken for automatic.", _approach("opt-in", "automatic"))
-_controller("opt-in-looks-at-no-endpoint", "Opt-in is taken for manual.", _approach("opt-in", "manual"))
-_controller("opt-out-is-ignored", "Opt-out is taken for automatic.", _approach("opt-out", "automatic"))
+_controller("knows-no-node-level-topology", "The controller ignores gate NodeLevelTopology.", _with_gate(False))
+_controller(
+    "node-level-without-its-gate", "The controller writes node hints although its gate is off.", _with_gate(True)
+)
+_controller("node-level-unasked", "With the manual approach, every Service counts as annotated.", _configured(_for_all))
+_controller("node-level-replaces-other-hints", "Endpoints that get node hints lose their other hints.", _nodes_alone)
+_controller(
+    "one-missing-node-too-many", "One node more than allowed can be without an endpoint.", _configured(_loosely)
+)
+_controller(
+    "percentage-as-number", "The percentage of missing nodes is treated as a number of nodes.", _configured(_as_number)
+)
+_controller("counts-nodes-once", "Nodes that are added or removed later are not counted.", _counting_once)
+_controller(
+    "any-daemon-set-will-do", "Pods of several DaemonSets meet the criterion of one DaemonSet.", _owned(_each_one)
+)
+_controller(
+    "one-pod-of-a-daemon-set-will-do",
+    "One pod of a DaemonSet is enough for the Service to meet the criterion.",
+    _owned(_any_one),
+)
+_controller("one-criterion-suffices", "Only the first of several criteria counts.", _configured(_first_criterion))
+_controller("opt-in-asks-nobody", "Opt-in is treated as automatic.", _approach("opt-in", "automatic"))
+_controller("opt-in-looks-at-no-endpoint", "Opt-in is treated as manual.", _approach("opt-in", "manual"))
+_controller("opt-out-is-ignored", "Opt-out is treated as automatic.", _approach("opt-out", "automatic"))
 MUTANTS.append(
-    Mutant("node-level-for-ever", "A Service that asked once asks for ever.", symptom=WRITTEN, controller=_remembering)
+    Mutant(
+        "node-level-for-ever",
+        "A Service that was annotated once counts as annotated forever.",
+        symptom=WRITTEN,
+        controller=_remembering,
+    )
 )
 
 
@@ -200,36 +217,36 @@ def _ungated_server(features: Features, **options: Any) -> ApiServer:
 
 
 MUTANTS += [
-    Mutant("knows-no-node-level-hints", "The proxy does not know gate NodeLevelTopology.", proxy=_ungated),
+    Mutant("knows-no-node-level-hints", "The proxy ignores gate NodeLevelTopology.", proxy=_ungated),
     Mutant(
         "node-level-needs-the-annotation",
-        "Node hints are followed on annotated Services alone, where zone hints are.",
+        "The proxy follows node hints only on annotated Services, as for zone hints.",
         proxy=proxy_deciding(_annotated),
     ),
     Mutant(
         "node-level-softens-local",
-        "With node hints on all endpoints, policy Local falls back as policy Cluster does.",
+        "With node hints on all endpoints, policy Local falls back like policy Cluster.",
         proxy=proxy_deciding(_softened),
     ),
     Mutant(
         "node-level-narrows-local",
-        "Policy Local leaves out endpoints of the node that are hinted for another.",
+        "Policy Local excludes endpoints of the node that are hinted for another node.",
         proxy=proxy_deciding(_narrowed),
     ),
     Mutant(
         "node-level-needs-both-policies",
-        "Node hints are followed on Services alone neither of whose policies is Local.",
+        "The proxy follows node hints only on Services without any policy Local.",
         proxy=proxy_deciding(_all_or_nothing),
     ),
     Mutant(
         "node-level-without-fallback",
-        "With node hints on all endpoints, a node without one drops connections.",
+        "With node hints on all endpoints, a node without an endpoint drops connections.",
         symptom=NO_ANSWER,
         proxy=proxy_deciding(_unforgiving),
     ),
     Mutant(
         "stores-no-node-level-hints",
-        "The API server does not know gate NodeLevelTopology.",
+        "The API server ignores gate NodeLevelTopology.",
         symptom=WRITTEN,
         api_server=_ungated_server,
     ),

@@ -56,7 +56,7 @@ def _where_asked(question: Question) -> Decision:
 FAMILIES = [
     Mutant(
         "follows-hints-where-asked",
-        "Hints are followed only on Services that ask for them, by trafficDistribution or an annotation.",
+        "The proxy follows hints only on Services that ask for them, by trafficDistribution or an annotation.",
         "Cilium, OVN-Kubernetes",
         proxy=partial(ServiceProxy, state=WhereAsked),
         lacks=frozenset({"NodeLevelTopology", "NodeLevelTopologyRouting"}),  # whose hints nobody asks for
@@ -64,7 +64,8 @@ FAMILIES = [
     ),
     Mutant(
         "hard-affinity-timeout",
-        "A client is forgotten timeoutSeconds after it came first, even if it comes all the while.",
+        "Session affinity expires timeoutSeconds after a client's first connection, even if the client keeps "
+        "connecting.",
         "Antrea",
         proxy=edited(unrenewed),
         unmet=frozenset({"AFFINITY/coming-again-renews-it"}),

@@ -81,7 +81,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "sheds-under-load",
-        "While many connections are open, further ones get no answer.",
+        "While many connections are open, new ones get no answer.",
         "",
         NO_ANSWER,
         proxy=edited(_sheds),

@@ -41,49 +41,49 @@ def _fault(name: str, sentence: str) -> Callable[[Wanted], Wanted]:
     return register
 
 
-@_fault("locator-has-one-address", "Only the first address of a pod is in its PodLocator.")
+@_fault("locator-has-one-address", "A PodLocator has only the first address of its pod.")
 def _locator_has_one_address(right: Object, _: Object | None) -> Object:
     return {**right, "ips": right["ips"][:1]}
 
 
-@_fault("locator-has-known-labels-only", "Only the labels that Kubernetes gives a meaning are in PodLocators.")
+@_fault("locator-has-known-labels-only", "PodLocators have only the well-known Kubernetes labels.")
 def _locator_has_known_labels_only(right: Object, _: Object | None) -> Object:
     labels: Mapping[str, str] = right["nodeLabels"]
     return {**right, "nodeLabels": {key: labels[key] for key in KNOWN if key in labels}}
 
 
-@_fault("locator-is-written-once", "A PodLocator stays as it was created.")
+@_fault("locator-is-written-once", "A PodLocator never changes after it is created.")
 def _locator_is_written_once(right: Object, there: Object | None) -> Object:
     return right if there is None else there
 
 
-@_fault("locator-keeps-the-first-labels", "A PodLocator has the labels that the node had when the pod came to it.")
+@_fault("locator-keeps-the-first-labels", "A PodLocator keeps the labels that the node had when the pod was scheduled.")
 def _locator_keeps_the_first_labels(right: Object, there: Object | None) -> Object:
     stays = there is not None and there["nodeName"] and there["nodeName"] == right["nodeName"]
     return {**right, "nodeLabels": there["nodeLabels"]} if there is not None and stays else right
 
 
-@_fault("locator-loses-no-label", "A label that a node loses stays in PodLocators.")
+@_fault("locator-loses-no-label", "A label that is removed from a node stays in PodLocators.")
 def _locator_loses_no_label(right: Object, there: Object | None) -> Object:
     if there is None or there["nodeName"] != right["nodeName"]:
         return right
     return {**right, "nodeLabels": {**there["nodeLabels"], **right["nodeLabels"]}}
 
 
-@_fault("locator-keeps-a-deleted-node", "PodLocators go on to name a node that is deleted.")
+@_fault("locator-keeps-a-deleted-node", "PodLocators keep the name of a deleted node.")
 def _locator_keeps_a_deleted_node(right: Object, there: Object | None) -> Object:
     if there is None or right["nodeName"]:
         return right
     return {**right, "nodeName": there["nodeName"], "nodeLabels": there["nodeLabels"]}
 
 
-@_fault("locator-misses-the-binding", "The PodLocator of a pod that gets its node later goes on to name none.")
+@_fault("locator-misses-the-binding", "The PodLocator of a pod that is scheduled later never gets a node name.")
 def _locator_misses_the_binding(right: Object, there: Object | None) -> Object:
     unbound = there is not None and not there["nodeName"]
     return {**right, "nodeName": "", "nodeLabels": {}} if unbound else right
 
 
-@_fault("locator-believes-what-it-says", "A PodLocator that names another node than its pod's stays as it is.")
+@_fault("locator-believes-what-it-says", "A PodLocator with a wrong node name is not corrected.")
 def _locator_believes_what_it_says(right: Object, there: Object | None) -> Object:
     elsewhere = there is not None and there["nodeName"] and there["nodeName"] != right["nodeName"]
     return there if there is not None and elsewhere and right["nodeName"] else right
@@ -128,25 +128,25 @@ class _Renames(Wrapped):
 MUTANTS += [
     Mutant(
         "locator-is-written-for-every-event",
-        "A PodLocator is written whenever its pod is.",
+        "A PodLocator is written on every event of its pod.",
         symptom=WRITTEN,
         pod_locators=lambda client: PodLocatorController(client, locations=_Restless()),
     ),
     Mutant(
         "locator-is-never-deleted",
-        "PodLocators of pods that are gone stay.",
+        "PodLocators of deleted pods stay.",
         symptom=WRITTEN,
         pod_locators=_NeverDeletes,
     ),
     Mutant(
         "locator-has-another-name",
-        "PodLocators are not named like their pods.",
+        "PodLocators do not have the names of their pods.",
         symptom=WRITTEN,
         pod_locators=lambda client: PodLocatorController(_Renames(client)),
     ),
     Mutant(
         "locator-of-new-pods-alone",
-        "A controller of PodLocators that starts leaves pods alone that are there already, and PodLocators of none.",
+        "On start, the PodLocator controller ignores existing pods, and PodLocators without a pod.",
         symptom=WRITTEN,
         pod_locators=_ForNewPodsAlone,
     ),

@@ -57,7 +57,7 @@ def _misread(
 
 @_misread(
     "zone-of-the-endpoint-instead-of-hint",
-    "The zone that an endpoint is in counts, not the one that it is hinted for.",
+    "The proxy uses the zone of an endpoint instead of its hint.",
     "Envoy Gateway",
 )
 def zone_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
@@ -68,7 +68,7 @@ def zone_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
 
 @_misread(
     "node-of-the-endpoint-instead-of-hint",
-    "The node that an endpoint is on counts, not the one that it is hinted for.",
+    "The proxy uses the node of an endpoint instead of its hint.",
     "Cilium, spring 2026",
 )
 def node_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
@@ -77,14 +77,14 @@ def node_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
     return _hinted(endpoint, {**hints, "forNodes": own} if hints.get("forNodes") else hints)
 
 
-@_misread("first-hint-only", "Of a list of hints only the first one counts.")
+@_misread("first-hint-only", "Only the first hint of a list counts.")
 def first_hint_only(endpoint: Object) -> Object:
     return _hinted(endpoint, {kind: names[:1] for kind, names in (endpoint.get("hints") or {}).items()})
 
 
 @_misread(
     "unknown-readiness-means-not-ready",
-    "An endpoint without ready condition counts as not ready.",
+    "An endpoint without a ready condition counts as not ready.",
     "kube-router, ingress-nginx#9550",
     symptom=REFUSED,
 )
@@ -92,7 +92,7 @@ def unknown_readiness_means_not_ready(endpoint: Object) -> Object:
     return {**endpoint, "conditions": {"ready": False, **(endpoint.get("conditions") or {})}}
 
 
-@_misread("unknown-serving-means-no", "An endpoint that terminates without serving condition counts as not serving.")
+@_misread("unknown-serving-means-no", "A terminating endpoint without a serving condition counts as not serving.")
 def unknown_serving_means_no(endpoint: Object) -> Object:
     return {**endpoint, "conditions": {"serving": False, **(endpoint.get("conditions") or {})}}
 
@@ -116,7 +116,7 @@ def _wrong_state(
 
 @_wrong_state(
     "ignores-node-updates",
-    "The Node is read once: a change of its labels is not seen.",
+    "The proxy reads its Node once and ignores changes of its labels.",
     "kubernetes#90521, Calico eBPF",
 )
 class _IgnoresNodeUpdates(State):
@@ -157,7 +157,7 @@ def _name(obj: Object) -> Name:
 
 
 @_wrong_state(
-    "hints-outlive-their-removal", "Hints that are taken away from a slice are followed on.", "linkerd PR#10925"
+    "hints-outlive-their-removal", "The proxy still follows hints that were removed from a slice.", "linkerd PR#10925"
 )
 class _HintsOutliveTheirRemoval(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
@@ -168,7 +168,7 @@ class _HintsOutliveTheirRemoval(_Remembering):
         super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("ignores-external-local", "externalTrafficPolicy Local is not looked at.", "antrea#3295")
+@_wrong_state("ignores-external-local", "The proxy ignores externalTrafficPolicy Local.", "antrea#3295")
 class _IgnoresExternalLocal(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if resource == "services":
@@ -183,7 +183,7 @@ class _IgnoresServiceDeletes(State):
             super().receive(resource, obj, deleted=deleted)
 
 
-@_wrong_state("ignores-service-updates", "A change of a live Service is not seen.", "antrea#4845")
+@_wrong_state("ignores-service-updates", "The proxy ignores changes of an existing Service.", "antrea#4845")
 class _IgnoresServiceUpdates(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource != "services" or before is None or deleted:
@@ -197,7 +197,7 @@ class _IgnoresSliceDeletes(State):
             super().receive(resource, obj, deleted=deleted)
 
 
-@_wrong_state("keeps-removed-endpoints", "Endpoints that leave a slice are used on.", "kubernetes#99299")
+@_wrong_state("keeps-removed-endpoints", "Endpoints that are removed from a slice are still used.", "kubernetes#99299")
 class _KeepsRemovedEndpoints(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
@@ -209,7 +209,7 @@ class _KeepsRemovedEndpoints(_Remembering):
 
 @_wrong_state(
     "ignores-new-endpoints",
-    "Endpoints that join a slice later are not used.",
+    "Endpoints that are added to a slice later are not used.",
     "linkerd#12427",
     symptom="never reached|was refused",
 )
@@ -222,7 +222,7 @@ class _IgnoresNewEndpoints(_Remembering):
         super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("one-update-late", "A change of a slice takes effect with the next change only.")
+@_wrong_state("one-update-late", "A change of a slice takes effect only with the next change.")
 class _OneUpdateLate(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         late = resource == "endpointslices" and before is not None and not deleted
@@ -260,7 +260,7 @@ class _Knowing(_Remembering):
 
 
 @_wrong_state(
-    "judges-each-slice", "Whether all endpoints have hints is judged for each slice on its own.", "ingress-nginx"
+    "judges-each-slice", "The proxy checks each slice by itself for endpoints without hints.", "ingress-nginx"
 )
 class _JudgesEachSlice(_Knowing):
     def wrong(self, asked: Question) -> Decision:
@@ -280,7 +280,7 @@ class _JudgesEachSlice(_Knowing):
 
 @_wrong_state(
     "judges-all-ports-together",
-    "A near endpoint of another port keeps a port from falling back.",
+    "A near endpoint of another port prevents the fallback of a port.",
     "cilium#45214",
     symptom=NO_ANSWER,
 )
@@ -304,7 +304,9 @@ class _JudgesBothFamiliesTogether(_Knowing):
 
 
 @_wrong_state(
-    "hints-need-the-field", "Hints are followed only on Services that set trafficDistribution.", "Cilium, cilium#25283"
+    "hints-need-the-field",
+    "The proxy follows hints only on Services that set trafficDistribution.",
+    "Cilium, cilium#25283",
 )
 class _HintsNeedTheField(_Knowing):
     def wrong(self, asked: Question) -> Decision:
@@ -314,7 +316,7 @@ class _HintsNeedTheField(_Knowing):
 
 @_wrong_state(
     "field-without-hints",
-    "A Service that sets trafficDistribution stays in the zone without any hints.",
+    "A Service that sets trafficDistribution stays in the zone even without hints.",
     "Envoy Gateway",
 )
 class _FieldWithoutHints(_Knowing):
@@ -336,7 +338,7 @@ def _which(port: ServicePort) -> tuple[str, ...]:
 
 @_wrong_state(
     "never-returns-to-hints",
-    "A Service that has fallen back once, to the zone or to every endpoint, never follows hints again.",
+    "A Service that has fallen back once, to the zone or to all endpoints, never follows hints again.",
 )
 class _NeverReturnsToHints(_Knowing):
     def __init__(self, *arguments: Any) -> None:
@@ -356,7 +358,7 @@ class _NeverReturnsToHints(_Knowing):
 
 @_wrong_state(
     "never-returns-to-zone-hints",
-    "A Service that has once had no endpoint in the zone never follows hints for zones again.",
+    "A Service that once had no endpoint in the zone never follows hints for zones again.",
 )
 class _NeverReturnsToZoneHints(_Knowing):
     def __init__(self, *arguments: Any) -> None:
@@ -372,7 +374,7 @@ class _NeverReturnsToZoneHints(_Knowing):
         return asked.answer(endpoints=unhinted if name in self._fallen else asked.endpoints)
 
 
-@_wrong_state("zone-remembered-by-services", "A new zone label of the node counts for new Services only.")
+@_wrong_state("zone-remembered-by-services", "A new zone label of the node takes effect only for new Services.")
 class _ZoneRememberedByServices(_Knowing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -87,7 +87,7 @@ class _CountsTwice(State):
 
 _register(
     "counts-repeated-endpoints-twice",
-    "An endpoint that stands in two slices gets two shares.",
+    "An endpoint that is in two slices gets two shares.",
     symptom="in .* probes",
     state=_CountsTwice,
 )
@@ -95,7 +95,7 @@ _register(
 
 @_misread(
     "leaves-repeated-endpoints-out",
-    "An endpoint that stands in two slices is not used.",
+    "An endpoint that is in two slices is not used.",
     symptom=f"{REACHED}|{REFUSED}|never reached",
 )
 def leaves_repeated_endpoints_out(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
@@ -103,7 +103,7 @@ def leaves_repeated_endpoints_out(entries: list[Endpoint], first: list[Endpoint]
     return [each for each in entries if counted[each[:2]] == 1]
 
 
-@_misread("hints-of-the-first-port", "An endpoint has the hints that it has at the first port of its Service.")
+@_misread("hints-of-the-first-port", "An endpoint has the hints of the Service's first port at all ports.")
 def hints_of_the_first_port(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
     known = {each.address: each for each in first}
     hinted = [known.get(each.address, each) for each in entries]
@@ -115,7 +115,7 @@ def hints_of_the_first_port(entries: list[Endpoint], first: list[Endpoint]) -> l
 
 @_misread(
     "leaves-endpoints-outside-of-pod-cidrs-out",
-    "Endpoints at addresses that are no pod's are not used.",
+    "Endpoints at addresses outside the pod CIDRs are not used.",
     symptom=f"{REFUSED}|{NO_ANSWER}",
 )
 def leaves_endpoints_outside_of_pod_cidrs_out(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
@@ -124,14 +124,16 @@ def leaves_endpoints_outside_of_pod_cidrs_out(entries: list[Endpoint], first: li
 
 @_misread(
     "endpoints-outside-of-pod-cidrs-are-elsewhere",
-    "Endpoints at addresses that are no pod's are on no node.",
+    "Endpoints at addresses outside the pod CIDRs count as local to no node.",
     symptom=NO_ANSWER,
 )
 def endpoints_outside_of_pod_cidrs_are_elsewhere(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
     return [each if each.address.startswith(POD_NETWORKS) else each._replace(node="") for each in entries]
 
 
-@_misread("one-endpoint-an-address", "Of endpoints with one address, the first is used, whatever their ports.")
+@_misread(
+    "one-endpoint-an-address", "If several endpoints have one address, only the first is used, whatever their ports."
+)
 def one_endpoint_an_address(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
     return list({each.address: each for each in reversed(entries)}.values())
 
@@ -164,13 +166,13 @@ def _hints_of_a_hundred(asked: Question) -> Decision:
 
 _register(
     "first-hundred-of-those-hinted",
-    "Of the endpoints that hints select, the first 100 are used.",
+    "Only the first 100 of the endpoints that hints select are used.",
     symptom=f"{REACHED}|never reached",
     state=partial(_OfMany, wrong=_hundred_of_those_hinted),
 )
 _register(
     "hints-of-the-first-hundred",
-    "Whether a hint is for this node or its zone is read off the first 100 endpoints.",
+    "Only hints of the first 100 endpoints are checked for the node or its zone.",
     state=partial(_OfMany, wrong=_hints_of_a_hundred),
 )
 
@@ -198,7 +200,9 @@ class _OnceReady(State):
 
 
 _register(
-    "once-ready-always-ready", "An endpoint that was ready once is so as long as it stands there.", state=_OnceReady
+    "once-ready-always-ready",
+    "An endpoint that was ready once stays ready as long as it is in a slice.",
+    state=_OnceReady,
 )
 
 
@@ -219,7 +223,7 @@ class _KeepsLast(State):
 
 _register(
     "local-keeps-its-last-endpoints",
-    "With policy Local, the last endpoints of a Service stay when they go, or are ready no longer.",
+    "With policy Local, the last endpoints of a Service stay in use after they are removed or become unready.",
     state=_KeepsLast,
 )
 
@@ -254,7 +258,7 @@ class _StartsWithoutInternalPolicies(_Starting):
 
 _register(
     "starts-without-internal-policies",
-    "A proxy that starts does not know internalTrafficPolicy of the Services that are there already.",
+    "On start, a proxy ignores internalTrafficPolicy of existing Services.",
     state=_StartsWithoutInternalPolicies,
 )
 
@@ -283,12 +287,12 @@ class _TakesForGone(_Restarted):
 
 _register(
     "restarted-takes-terminating-for-ready",
-    "A proxy that starts takes endpoints that terminate for ready ones.",
+    "On start, a proxy treats terminating endpoints as ready.",
     state=_TakesForReady,
 )
 _register(
     "restarted-keeps-who-terminates-out",
-    "A proxy that starts does not use an endpoint that terminates, though it is the last that serves.",
+    "On start, a proxy does not use a terminating endpoint, even if it is the last that serves.",
     "kubernetes#92019",
     symptom=f"{REFUSED}|{NO_ANSWER}",
     state=_TakesForGone,
@@ -312,7 +316,7 @@ class _ZoneAtTheStart(State):
 
 _register(
     "zone-known-at-the-start-or-never",
-    "A proxy whose node has no zone when it starts follows no zone label later.",
+    "A proxy that starts on a node without a zone ignores later zone labels.",
     "kubernetes#90521",
     state=_ZoneAtTheStart,
 )
@@ -345,12 +349,12 @@ def _is_unready(node: Object, _deleted: bool) -> bool:
 
 _register(
     "skips-endpoints-of-unready-nodes",
-    "Endpoints on a node that is not ready are not used.",
+    "Endpoints on unready nodes are not used.",
     state=partial(_SkipsNodes, skips=_is_unready),
 )
 _register(
     "skips-endpoints-of-lost-nodes",
-    "Endpoints on a node whose Node was deleted are not used.",
+    "Endpoints on a node whose Node is deleted are not used.",
     state=partial(_SkipsNodes, skips=lambda _, deleted: deleted),
 )
 
@@ -364,7 +368,7 @@ def _no_node_ports_over_ipv6(port: ServicePort, decision: Decision, node: str, a
 
 _register(
     "no-node-ports-over-ipv6",
-    "Node ports answer over IPv4 alone.",
+    "Node ports answer only over IPv4.",
     symptom=f"{REFUSED}|{NO_ANSWER}",
     state=partial(State, render=_no_node_ports_over_ipv6),
 )
@@ -400,19 +404,19 @@ def _nothing_to_refuse(port: ServicePort, decision: Decision, node: str, address
 _FLOWS = "server of the flow"
 _register(
     "leaves-udp-flows-over-ipv6",
-    "Over IPv6, UDP flows to an endpoint that is gone are left as they are.",
+    "Over IPv6, UDP flows to a removed endpoint are not deleted.",
     symptom=_FLOWS,
     state=partial(_LeavesSome, left=lambda family, stale: family == "IPv6"),
 )
 _register(
     "leaves-udp-flows-at-node-ports",
-    "At node ports, UDP flows to an endpoint that is gone are left as they are.",
+    "At node ports, UDP flows to a removed endpoint are not deleted.",
     symptom=_FLOWS,
     state=partial(_LeavesSome, left=lambda family, stale: stale.service.port >= FIRST_NODE_PORT),
 )
 _register(
     "leaves-udp-flows-at-external-addresses",
-    "At load balancer addresses and external IPs, UDP flows to an endpoint that is gone are left as they are.",
+    "At load balancer addresses and external IPs, UDP flows to a removed endpoint are not deleted.",
     symptom=_FLOWS,
     state=partial(
         _LeavesSome,
@@ -423,7 +427,7 @@ _register(
 )
 _register(
     "forgets-no-flow-from-before",
-    "A Service without endpoints has no rules for UDP, and a flow from that time stays without.",
+    "A UDP flow that began while a Service had no endpoints never gets one.",
     symptom=_FLOWS,
     state=partial(
         _LeavesSome,

@@ -15,29 +15,31 @@ _fault = faults_in(MUTANTS)
 _ELSEWHERE = frozenset({"elsewhere"})
 
 
-@_fault("ignores-zone-hints", "Hints for zones are not looked at.", "kubernetes#101525, calico#10430")
+@_fault("ignores-zone-hints", "The proxy ignores hints for zones.", "kubernetes#101525, calico#10430")
 def ignores_zone_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False))
 
 
-@_fault("ignores-node-hints", "Hints for nodes are not looked at.", "Antrea, with its gate off")
+@_fault("ignores-node-hints", "The proxy ignores hints for nodes.", "Antrea, with its gate off")
 def ignores_node_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
 
 
 @_fault(
-    "accepts-partial-zone-hints", "Hints for zones are followed while some ready endpoints have none.", "cilium#41022"
+    "accepts-partial-zone-hints",
+    "The proxy follows hints for zones even if some ready endpoints have none.",
+    "cilium#41022",
 )
 def accepts_partial_zone_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(zone_hints=each.zone_hints or _ELSEWHERE) for each in asked.endpoints])
 
 
-@_fault("accepts-partial-node-hints", "Hints for nodes are followed while some ready endpoints have none.")
+@_fault("accepts-partial-node-hints", "The proxy follows hints for nodes even if some ready endpoints have none.")
 def accepts_partial_node_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(node_hints=each.node_hints or _ELSEWHERE) for each in asked.endpoints])
 
 
-@_fault("unhinted-endpoint-joins-every-zone", "An endpoint without hint joins those of every zone.", "kpng")
+@_fault("unhinted-endpoint-joins-every-zone", "An endpoint without hints is used in every zone.", "kpng")
 def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
     right = asked.answer()
     ready = asked.ready
@@ -46,9 +48,7 @@ def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
     return asked.instead(Forward(mine, "unhinted ones too")) if partial_hints and mine else right
 
 
-@_fault(
-    "no-hints-mean-nobody", "Where no endpoint has hints, nobody is meant, and packets are dropped.", symptom=NO_ANSWER
-)
+@_fault("no-hints-mean-nobody", "If no endpoint has hints, packets are dropped.", symptom=NO_ANSWER)
 def no_hints_mean_nobody(asked: Question) -> Decision:
     right = asked.answer()
     unhinted = not any(each.zone_hints or each.node_hints for each in asked.endpoints)
@@ -81,7 +81,7 @@ def drops_without_zone_label(asked: Question) -> Decision:
 
 @_fault(
     "skips-zone-tier",
-    "A node that nobody is hinted for uses every endpoint, without a look at the zone.",
+    "A node that no endpoint is hinted for uses every endpoint, and ignores hints for its zone.",
     "Cilium, spring 2026",
 )
 def skips_zone_tier(asked: Question) -> Decision:
@@ -89,7 +89,7 @@ def skips_zone_tier(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False) if hinted else asked.endpoints)
 
 
-@_fault("node-as-zone", "Hints for nodes do not narrow the zone: its other endpoints are used as well.")
+@_fault("node-as-zone", "Hints for nodes do not narrow the zone: other endpoints of the zone are used as well.")
 def node_as_zone(asked: Question) -> Decision:
     right = asked.answer()
     if right.mode != "PreferSameNode":
@@ -98,7 +98,7 @@ def node_as_zone(asked: Question) -> Decision:
     return asked.instead(Forward(tuple(near), "node or zone"))
 
 
-@_fault("zone-before-node", "Hints for zones come before hints for nodes.")
+@_fault("zone-before-node", "Hints for zones take precedence over hints for nodes.")
 def zone_before_node(asked: Question) -> Decision:
     by_zone = asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
     return by_zone if by_zone.mode else asked.answer()
@@ -106,7 +106,7 @@ def zone_before_node(asked: Question) -> Decision:
 
 @_fault(
     "hints-need-the-annotation",
-    "Hints are followed only on Services with the topology annotation.",
+    "The proxy follows hints only on Services with the topology annotation.",
     "kubernetes#116098, cilium#37930",
 )
 def hints_need_the_annotation(asked: Question) -> Decision:
@@ -115,7 +115,7 @@ def hints_need_the_annotation(asked: Question) -> Decision:
 
 @_fault(
     "annotation-disabled-ends-hints",
-    "The annotation, with the value Disabled, switches hints off.",
+    "The annotation with the value Disabled switches hints off.",
     "kube-proxy before 1.30",
 )
 def annotation_disabled_ends_hints(asked: Question) -> Decision:
@@ -123,14 +123,14 @@ def annotation_disabled_ends_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if disabled else asked.endpoints)
 
 
-@_fault("zone-names-in-any-case", "Names of zones are compared without regard to case.")
+@_fault("zone-names-in-any-case", "Zone names are compared case-insensitively.")
 def zone_names_in_any_case(asked: Question) -> Decision:
     lower = [each._replace(zone_hints=frozenset(zone.lower() for zone in each.zone_hints)) for each in asked.endpoints]
     return asked.answer(endpoints=lower, place=replace(asked.place, zone=asked.place.zone.lower()))
 
 
 @_fault(
-    "zone-names-as-numbers", "Names of zones that look like numbers are compared as numbers.", "envoyproxy/gateway#6669"
+    "zone-names-as-numbers", "Zone names that look like numbers are compared as numbers.", "envoyproxy/gateway#6669"
 )
 def zone_names_as_numbers(asked: Question) -> Decision:
     short = [
@@ -139,24 +139,24 @@ def zone_names_as_numbers(asked: Question) -> Decision:
     return asked.answer(endpoints=short, place=replace(asked.place, zone=asked.place.zone.lstrip("0")))
 
 
-@_fault("decides-as-on-another-node", "Every node takes itself for node a1 of zone a, except for topology keys.")
+@_fault("decides-as-on-another-node", "Every proxy decides as if its node were a1 in zone a, except for topology keys.")
 def decides_as_on_another_node(asked: Question) -> Decision:
     return asked.answer(place=replace(asked.place, node="a1", zone="a"))
 
 
-@_fault("udp-ignores-hints", "Hints are not followed over UDP.")
+@_fault("udp-ignores-hints", "The proxy ignores hints over UDP.")
 def udp_ignores_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if asked.port.protocol == "UDP" else asked.endpoints)
 
 
-@_fault("ipv6-ignores-hints", "Hints are not followed over IPv6.", "kubernetes#101525 (one family of two)")
+@_fault("ipv6-ignores-hints", "The proxy ignores hints over IPv6.", "kubernetes#101525 (one family of two)")
 def ipv6_ignores_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if asked.is_ipv6 else asked.endpoints)
 
 
 @_fault(
     "external-addresses-ignore-hints",
-    "Hints are followed at the cluster IP only, not at node ports and load balancer addresses.",
+    "The proxy follows hints only at the cluster IP, not at node ports and load balancer addresses.",
 )
 def external_addresses_ignore_hints(asked: Question) -> Decision:
     everywhere = asked.answer(endpoints=without_hints(asked.endpoints))

@@ -19,7 +19,7 @@ _fault = faults_in(MUTANTS)
 
 @_fault(
     "uses-unready-hinted-endpoint",
-    "A hinted endpoint that is not ready is used where another node or zone was due.",
+    "A hinted endpoint that is not ready is used instead of falling back to another node or zone.",
     "kubernetes PR#106507",
 )
 def uses_unready_hinted_endpoint(asked: Question) -> Decision:
@@ -55,7 +55,7 @@ def _broken_by(asked: Question, counted: Sequence[Endpoint]) -> Decision:
 
 @_fault(
     "mixes-terminating-with-ready",
-    "Terminating endpoints that serve are used beside ready ones.",
+    "Serving endpoints that terminate are used together with ready ones.",
     "ovn-kubernetes 418043c, kube-router",
 )
 def mixes_terminating_with_ready(asked: Question) -> Decision:
@@ -74,12 +74,16 @@ def no_terminating_fallback(asked: Question) -> Decision:
     return asked.answer(behaviour=replace(asked.behaviour, terminating_fallback=False))
 
 
-@_fault("terminating-means-serving", "Terminating endpoints count as serving, whatever they say.", "calico#8423")
+@_fault(
+    "terminating-means-serving",
+    "Terminating endpoints count as serving, whatever their serving condition.",
+    "calico#8423",
+)
 def terminating_means_serving(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(serving=each.serving or each.terminating) for each in asked.endpoints])
 
 
-@_fault("hints-on-terminating-endpoints", "Hints narrow the terminating endpoints that are the last resort.")
+@_fault("hints-on-terminating-endpoints", "Hints narrow the terminating endpoints that are used as a last resort.")
 def hints_on_terminating_endpoints(asked: Question) -> Decision:
     right = asked.answer()
     if asked.ready or not asked.leaving:
@@ -92,7 +96,9 @@ def hints_on_terminating_endpoints(asked: Question) -> Decision:
 # Traffic policies
 
 
-@_fault("hints-on-top-of-local", "Hints narrow what policy Local leaves.", "Calico eBPF", symptom=NO_ANSWER)
+@_fault(
+    "hints-on-top-of-local", "Hints narrow the endpoints that policy Local selects.", "Calico eBPF", symptom=NO_ANSWER
+)
 def hints_on_top_of_local(asked: Question) -> Decision:
     return narrowed_on_top_of_local(asked, asked.place.zone, lambda each: each.zone_hints)
 
@@ -110,12 +116,12 @@ def narrowed_on_top_of_local(asked: Question, here: str, hints: Callable[[Endpoi
     )
 
 
-@_fault("ignores-internal-local", "internalTrafficPolicy Local is not looked at.", "calico#8255")
+@_fault("ignores-internal-local", "The proxy ignores internalTrafficPolicy Local.", "calico#8255")
 def ignores_internal_local(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False))
 
 
-@_fault("udp-ignores-internal-local", "internalTrafficPolicy Local does not hold for UDP.")
+@_fault("udp-ignores-internal-local", "The proxy ignores internalTrafficPolicy Local over UDP.")
 def udp_ignores_internal_local(asked: Question) -> Decision:
     return asked.answer(
         port=replace(asked.port, internal_local=asked.port.internal_local and asked.port.protocol != "UDP")
@@ -124,7 +130,7 @@ def udp_ignores_internal_local(asked: Question) -> Decision:
 
 @_fault(
     "internal-local-falls-back",
-    "With internalTrafficPolicy Local, a node without endpoints falls back to those of others.",
+    "With internalTrafficPolicy Local, a node without endpoints uses those on other nodes.",
 )
 def internal_local_falls_back(asked: Question) -> Decision:
     right = asked.answer()
@@ -158,7 +164,7 @@ def external_local_restricts_cluster_ip(asked: Question) -> Decision:
 
 @_fault(
     "external-local-restricts-clients-inside",
-    "externalTrafficPolicy Local holds for clients inside the cluster too.",
+    "externalTrafficPolicy Local restricts clients inside the cluster too.",
     "kubernetes#131765",
     symptom=NO_ANSWER,
 )

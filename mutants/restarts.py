@@ -150,62 +150,62 @@ class _Incurious(ServiceProxy):
 MUTANTS = [
     Mutant(
         "trusts-resource-versions",
-        "The controller takes an object for unchanged as long as its resourceVersion is, also where another release "
-        "serves it otherwise.",
+        "The controller considers an object unchanged while its resourceVersion is, even if another release serves it "
+        "differently.",
         symptom=WRITTEN,
         controller=controller_hearing(_newer_versions),
     ),
     Mutant(
         "rewrites-slices-at-any-start",
-        "A controller that starts writes every slice once, changed or not.",
+        "On start, the controller writes every slice once, changed or not.",
         symptom=WRITTEN,
         controller=_touching,
     ),
     Mutant(
         "knows-only-what-changes",
-        "A controller that starts does not look at the Services, pods and slices that are there already.",
+        "On start, the controller ignores existing Services, pods and slices.",
         symptom=WRITTEN,
         controller=controller_hearing(_from_the_first_change_on),
     ),
     Mutant(
         "routes-only-what-changes",
-        "A proxy that starts does not look at the Services that are there already, and loses the rules for them.",
+        "On start, a proxy ignores existing Services and removes their rules.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
         proxy=proxy_hearing(_from_the_first_change_on),
     ),
     Mutant(
         "watches-once",
-        "Once the API server has been away, the controller learns of no change any more.",
+        "After an outage of the API server, the controller receives no more changes.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         controller=controller_hearing(_until_the_second_list),
     ),
     Mutant(
         "watches-once-as-a-proxy",
-        "Once the API server has been away, the proxies learn of no change any more.",
+        "After an outage of the API server, the proxies receive no more changes.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         proxy=proxy_hearing(_until_the_second_list),
     ),
     Mutant(
         "looks-for-no-older-flows",
-        "A proxy that starts leaves UDP flows to endpoints that went while it was away as they are.",
+        "On start, a proxy does not delete UDP flows to endpoints that were removed while it was down.",
         symptom="server of the flow",
         proxy=_Incurious,
     ),
     Mutant(
         "flushes-before-it-starts",
-        "A proxy that starts takes away what the former one left, and has its own rules a moment later.",
+        "On start, a proxy deletes existing rules, and adds its own a moment later.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
         proxy=partial(ServiceProxy, kernel_table=_Flushing),
     ),
     Mutant(
         "starts-without-external-policies",
-        "A proxy that starts does not know externalTrafficPolicy of the Services that are there already.",
+        "On start, a proxy ignores externalTrafficPolicy of existing Services.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         proxy=partial(ServiceProxy, kernel_table=_LoadsNoExternalPolicy),
     ),
     Mutant(
         "forgets-all-without-its-server",
-        "A proxy takes its rules away while it does not reach the API server.",
+        "A proxy deletes its rules while it cannot reach the API server.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
         proxy=_Dependent,
     ),

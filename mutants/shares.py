@@ -67,7 +67,7 @@ def leaks_five_percent(asked: Question) -> Decision:
 
 @_share(
     "one-endpoint-twice",
-    "One of several endpoints gets twice what each other one gets.",
+    "One of several endpoints gets twice as many connections as each other one.",
     symptom="where an equal share is",
 )
 def one_endpoint_twice(asked: Question) -> Decision:
@@ -82,7 +82,7 @@ def one_endpoint_twice(asked: Question) -> Decision:
 
 @_share(
     "favours-its-own-node",
-    "An endpoint on the own node gets twice what each other one gets.",
+    "An endpoint on the client's node gets twice as many connections as each other one.",
     symptom="where an equal share is",
 )
 def favours_its_own_node(asked: Question) -> Decision:
@@ -107,12 +107,12 @@ def _refusing(asked: Question, times: int) -> Decision:
     return in_each(asked.answer(), refused)
 
 
-@_share("refuses-half", "Every second connection is refused.", symptom=REFUSED)
+@_share("refuses-half", "Every second connection is rejected.", symptom=REFUSED)
 def refuses_half(asked: Question) -> Decision:
     return _refusing(asked, 1)
 
 
-@_share("refuses-three-quarters", "Of four connections three are refused.", symptom=REFUSED)
+@_share("refuses-three-quarters", "Three of four connections are rejected.", symptom=REFUSED)
 def refuses_three_quarters(asked: Question) -> Decision:
     return _refusing(asked, 3)
 
@@ -129,7 +129,7 @@ def _piled_up(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
 MUTANTS.append(
     Mutant(
         "shares-pile-up",
-        "When endpoints come or go, those that stay get a larger share each time.",
+        "When endpoints are added or removed, the others get a larger share each time.",
         symptom="where an equal share is",
         proxy=partial(ServiceProxy, state=partial(AsRendered, place=_piled_up)),
     )

@@ -96,12 +96,12 @@ def _register(
 
 
 def _freeze(name: str, path: str, **parts: Any) -> None:
-    sentence = f"What a new object says first in {path} is followed for ever."
+    sentence = f"The proxy keeps the first value of {path} of an object forever."
     _register(name, sentence, path, parts.pop("choose", _first), **parts)
 
 
 def _never_restore(name: str, path: str) -> None:
-    _register(name, f"In {path}, a value that was there before is not taken again.", path, _never_again)
+    _register(name, f"The proxy ignores a change of {path} back to an earlier value.", path, _never_again)
 
 
 _freeze("freezes-internal-policy", "services.spec.internalTrafficPolicy")

@@ -88,25 +88,25 @@ def _drop_hints(obj: Object, features: Features) -> None:
 MUTANTS = [
     Mutant(
         "newest-api-server-at-any-release",
-        "The API server does what the newest release does, whatever release and gates it was given.",
+        "The API server behaves as the newest release does, whatever release and gates are configured.",
         symptom=WRITTEN,
         api_server=_newest,
     ),
     Mutant(
         "follows-the-other-reading",
-        "The API server follows released Kubernetes where it says that it follows the KEPs, and the other way round.",
+        "The API server follows released Kubernetes when it declares that it follows the KEPs, and vice versa.",
         symptom=WRITTEN,
         api_server=_other_reading,
     ),
     Mutant(
         "serves-fields-of-later-releases",
-        "The API server serves fields that its release does not have, when a later one has stored them.",
+        "The API server serves stored fields that its release does not have.",
         symptom=WRITTEN,
         api_server=_ServesAllThatIsStored,
     ),
     Mutant(
         "forgets-fields-of-later-releases",
-        "The API server rewrites what a later release has stored, and so loses what it does not know.",
+        "The API server rewrites objects stored by a later release, and loses the fields that it does not know.",
         symptom=WRITTEN,
         api_server=_WritesAllAnew,
     ),
@@ -118,7 +118,7 @@ MUTANTS = [
     ),
     Mutant(
         "refuses-stored-values",
-        "With their gate off, Services that have one of the newer values stored cannot be changed.",
+        "With their gate off, Services that have one of the newer values stored cannot be updated.",
         symptom=WRITTEN,
         kinds=lambda: (_RefusesStoredValues(),),
     ),

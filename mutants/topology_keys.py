@@ -56,28 +56,28 @@ def _relabelled(asked: Question, change: Callable[[Labels], Labels]) -> Decision
     return asked.answer(place=place, endpoints=[each._replace(labels=change(each.labels)) for each in asked.endpoints])
 
 
-@_fault("ignores-topology-keys", "Topology keys are not looked at.", "kube-proxy from 1.22 on")
+@_fault("ignores-topology-keys", "The proxy ignores topology keys.", "kube-proxy from 1.22 on")
 def ignores_topology_keys(asked: Question) -> Decision:
     return _with_keys(asked)
 
 
 @_fault(
     "topology-keys-are-soft",
-    "Where no key matches an endpoint, every endpoint is used.",
+    "If no key matches an endpoint, every endpoint is used.",
     "trafficDistribution, by design",
 )
 def topology_keys_are_soft(asked: Question) -> Decision:
     return _with_keys(asked, *(each for each in asked.port.topology_keys if each != ANY), ANY)
 
 
-@_fault("first-topology-key-only", "Only the first topology key is looked at.", symptom=FAILS)
+@_fault("first-topology-key-only", "Only the first topology key counts.", symptom=FAILS)
 def first_topology_key_only(asked: Question) -> Decision:
     return _with_keys(asked, asked.port.topology_keys[0])
 
 
 @_fault(
     "reads-topology-keys-backwards",
-    "Topology keys are tried from the last to the first, and * after all others.",
+    "Topology keys are tried from the last to the first, with * after all others.",
     symptom=REACHED,
 )
 def reads_topology_keys_backwards(asked: Question) -> Decision:
@@ -100,24 +100,24 @@ def demands_every_topology_key(asked: Question) -> Decision:
     return asked.instead(Forward(common, "every key") if common else Reject("not every key"))
 
 
-@_fault("star-is-a-label", "* is taken for the name of a label, which no node has.", symptom=FAILS)
+@_fault("star-is-a-label", "* is treated as a label that no node has.", symptom=FAILS)
 def star_is_a_label(asked: Question) -> Decision:
     return _with_keys(asked, *("star" if each == ANY else each for each in asked.port.topology_keys))
 
 
-@_fault("star-decides-at-once", "Where * is among the keys, the others are not looked at.")
+@_fault("star-decides-at-once", "If * is among the keys, the others are ignored.")
 def star_decides_at_once(asked: Question) -> Decision:
     return _with_keys(asked, *((ANY,) if ANY in asked.port.topology_keys else asked.port.topology_keys))
 
 
-@_fault("knows-common-topology-keys-only", "Keys other than Kubernetes' own labels are passed over.")
+@_fault("knows-common-topology-keys-only", "Keys other than well-known Kubernetes labels are ignored.")
 def knows_common_topology_keys_only(asked: Question) -> Decision:
     return _with_keys(asked, *(each for each in asked.port.topology_keys if "kubernetes.io/" in each or each == ANY))
 
 
 @_fault(
     "topology-keys-stay-in-the-zone",
-    "Whatever the key is, endpoints of other zones do not match it, where the zone has any that can be used.",
+    "If the zone has usable endpoints, endpoints in other zones match no key.",
     symptom="never reached",
 )
 def topology_keys_stay_in_the_zone(asked: Question) -> Decision:
@@ -127,7 +127,7 @@ def topology_keys_stay_in_the_zone(asked: Question) -> Decision:
     return asked.instead(Forward(used, "in the zone")) if used else asked.answer()
 
 
-@_fault("missing-label-is-a-place", "Nodes without the label of a key share a place.")
+@_fault("missing-label-is-a-place", "Nodes without the label of a key match each other.")
 def missing_label_is_a_place(asked: Question) -> Decision:
     def filled(labels: Labels) -> Labels:
         return labels | {(key, "") for key in asked.port.topology_keys if key not in dict(labels)}
@@ -135,7 +135,7 @@ def missing_label_is_a_place(asked: Question) -> Decision:
     return _relabelled(asked, filled)
 
 
-@_fault("topology-keys-match-any-label", "A key matches where any label of the two nodes has the same value.")
+@_fault("topology-keys-match-any-label", "A key matches if any label of the two nodes has the same value.")
 def topology_keys_match_any_label(asked: Question) -> Decision:
     values = {value for _, value in asked.place.labels}
     near = tuple(each for each in asked.ready if values & {value for _, value in each.labels})
@@ -144,7 +144,7 @@ def topology_keys_match_any_label(asked: Question) -> Decision:
 
 @_fault(
     "unready-endpoint-meets-a-key",
-    "An endpoint that is not ready decides for a key, and is then not used.",
+    "An unready endpoint decides for a key, and is then not used.",
     symptom=FAILS,
 )
 def unready_endpoint_meets_a_key(asked: Question) -> Decision:
@@ -157,39 +157,39 @@ def unready_endpoint_meets_a_key(asked: Question) -> Decision:
     return asked.instead(Forward(usable, "met") if usable else Reject("met by one that is not ready"))
 
 
-@_fault("udp-ignores-topology-keys", "Topology keys do not hold for UDP.")
+@_fault("udp-ignores-topology-keys", "The proxy ignores topology keys over UDP.")
 def udp_ignores_topology_keys(asked: Question) -> Decision:
     return _with_keys(asked) if asked.port.protocol == "UDP" else asked.answer()
 
 
-@_fault("ipv6-ignores-topology-keys", "Topology keys do not hold for IPv6.")
+@_fault("ipv6-ignores-topology-keys", "The proxy ignores topology keys over IPv6.")
 def ipv6_ignores_topology_keys(asked: Question) -> Decision:
     return _with_keys(asked) if asked.is_ipv6 else asked.answer()
 
 
 @_fault(
     "external-addresses-ignore-topology-keys",
-    "Topology keys hold at the cluster IP only, not at node ports and load balancer addresses.",
+    "Topology keys apply only at the cluster IP, not at node ports and load balancer addresses.",
 )
 def external_addresses_ignore_topology_keys(asked: Question) -> Decision:
     everywhere = _with_keys(asked)
     return replace(asked.answer(), outside=everywhere.outside, inside=everywhere.inside)
 
 
-@_fault("hints-before-topology-keys", "Hints decide where there are any, and topology keys only where there are none.")
+@_fault("hints-before-topology-keys", "Hints take precedence over topology keys.")
 def hints_before_topology_keys(asked: Question) -> Decision:
     by_hints = _with_keys(asked)
     return by_hints if by_hints.mode else asked.answer()
 
 
-@_fault("annotation-before-topology-keys", "Topology keys are not looked at where the annotation asks for hints.")
+@_fault("annotation-before-topology-keys", "Topology keys are ignored if the annotation asks for hints.")
 def annotation_before_topology_keys(asked: Question) -> Decision:
     return _with_keys(asked) if asked.port.topology_annotation in ("Auto", "auto") else asked.answer()
 
 
 @_fault(
     "hints-narrow-topology-keys",
-    "Among the endpoints of the key that decides, hints choose once more.",
+    "Hints narrow the endpoints that the deciding key selects.",
     symptom="never reached",
 )
 def hints_narrow_topology_keys(asked: Question) -> Decision:
@@ -201,7 +201,7 @@ def hints_narrow_topology_keys(asked: Question) -> Decision:
     )
 
 
-@_fault("topology-keys-end-policy-local", "Topology keys put policy Local out of force.")
+@_fault("topology-keys-end-policy-local", "Topology keys disable policy Local.")
 def topology_keys_end_policy_local(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
 
@@ -282,7 +282,7 @@ def _proxy(name: str, sentence: str, state: Callable[..., State], *, symptom: st
 
 _proxy(
     "topology-keys-by-default",
-    "A Service without topology keys is treated as one that prefers its clients' nodes.",
+    "A Service without topology keys is treated as if it preferred its clients' nodes.",
     partial(_Rewriting, rewrite=lambda state, name, keys: keys or [HOST, ANY]),
     symptom="never reached",
 )
@@ -293,25 +293,25 @@ _proxy(
 )
 _proxy(
     "topology-keys-of-the-last-service",
-    "A Service without topology keys has those of the one that was read before it.",
+    "A Service without topology keys gets those of the Service read before it.",
     partial(_Rewriting, rewrite=_of_the_last),
     symptom=FAILS,
 )
-_proxy("ignores-updates-of-other-nodes", "New labels of other nodes are not seen.", _IgnoresOtherNodes)
+_proxy("ignores-updates-of-other-nodes", "The proxy ignores label changes of other nodes.", _IgnoresOtherNodes)
 _proxy(
     "remembers-the-topology-key-that-decided",
-    "Once a later key has decided for a Service, earlier ones are not tried any more.",
+    "Once a later key has decided for a Service, earlier keys are not tried again.",
     _Settling,
 )
 _proxy(
     "topology-keys-need-no-gate",
-    "Topology keys are followed also while their gate is off.",
+    "The proxy follows topology keys even if their gate is off.",
     _without_the_gate,
     symptom=f"{FAILS}|never reached",
 )
 _proxy(
     "gate-of-topology-keys-ends-hints",
-    "With the gate of topology keys on, hints are followed nowhere.",
+    "With the gate of topology keys on, hints are always ignored.",
     partial(State, decide=deciding(_no_hints_with_the_gate)),
 )
 
@@ -326,12 +326,12 @@ def _policy_local_with_the_gate(asked: Question) -> Decision:
 
 _proxy(
     "hints-beside-the-gate-of-topology-keys",
-    "With the gate of topology keys on, hints are followed on Services without keys, also where releases did not.",
+    "With the gate of topology keys on, hints apply to Services without keys, even in releases that ignored them.",
     partial(State, decide=deciding(_hints_with_the_gate)),
 )
 _proxy(
     "policy-local-beside-the-gate-of-topology-keys",
-    "With the gate of topology keys on, policy Local stays in force, also where releases did not look at it.",
+    "With the gate of topology keys on, policy Local applies, even in releases that ignored it.",
     partial(State, decide=deciding(_policy_local_with_the_gate)),
     symptom=f"{FAILS}|never reached",
 )
@@ -366,32 +366,32 @@ def _lenient(sentence: str, name: str, forgiven: Callable[[FieldError], bool]) -
 
 
 _lenient(
-    "Topology keys are stored beside externalTrafficPolicy Local.",
+    "The API server stores topology keys together with externalTrafficPolicy Local.",
     "topology-keys-beside-local",
     lambda error: error.type == "Forbidden",
 )
 _lenient("Any number of topology keys is stored.", "unlimited-topology-keys", lambda error: error.type == "TooMany")
-_lenient("A topology key may stand twice.", "topology-keys-may-repeat", lambda error: error.type == "Duplicate")
+_lenient("A topology key can be set twice.", "topology-keys-may-repeat", lambda error: error.type == "Duplicate")
 _lenient(
-    "Any text is a topology key.",
+    "Any string is accepted as a topology key.",
     "topology-keys-of-any-syntax",
     lambda error: error.type == "Invalid" and error.value != ANY,
 )
 _lenient(
-    "* may stand before other topology keys.",
+    "* can be before other topology keys.",
     "star-anywhere",
     lambda error: error.type == "Invalid" and error.value == ANY,
 )
 
 
-@_api_fault("loses-topology-keys", "topologyKeys are taken out of Services.")
+@_api_fault("loses-topology-keys", "The API server removes topologyKeys from Services.")
 class _LosesTopologyKeys(Services):
     def decode(self, obj: Object, features: Features) -> list[str]:
         (obj.get("spec") or {}).pop("topologyKeys", None)
         return super().decode(obj, features)
 
 
-@_api_fault("sorts-topology-keys", "Topology keys are stored in the order of the alphabet, and * last.")
+@_api_fault("sorts-topology-keys", "Topology keys are stored in alphabetical order, with * last.")
 class _SortsTopologyKeys(Services):
     def default(self, obj: Object) -> None:
         super().default(obj)
@@ -399,14 +399,14 @@ class _SortsTopologyKeys(Services):
             obj["spec"]["topologyKeys"] = sorted(_keys(obj), key=lambda key: (key == ANY, key))
 
 
-@_api_fault("topology-keys-are-fixed", "Topology keys of a live Service cannot be changed.")
+@_api_fault("topology-keys-are-fixed", "Topology keys of an existing Service cannot be changed.")
 class _TopologyKeysAreFixed(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         fixed = [errors.invalid(FIELD, _keys(new), "field is immutable")] if _keys(new) != _keys(old) else []
         return super().validate_update(new, old, features) + fixed
 
 
-@_api_fault("topology-keys-exclude-everything", "Topology keys are refused beside any other field about routing.")
+@_api_fault("topology-keys-exclude-everything", "Topology keys are rejected together with any other routing field.")
 class _TopologyKeysExcludeEverything(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
@@ -415,7 +415,7 @@ class _TopologyKeysExcludeEverything(Services):
         return super().validate(obj, features) + refused
 
 
-@_api_fault("stores-topology-keys-without-the-gate", "Topology keys are stored whatever their gate says.")
+@_api_fault("stores-topology-keys-without-the-gate", "Topology keys are stored whether their gate is on or off.")
 class _StoresTopologyKeysWithoutTheGate(Services):
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         keys = _keys(obj)

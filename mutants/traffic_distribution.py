@@ -17,7 +17,7 @@ MUTANTS: list[Mutant] = []
 _faults = PlanFaults(MUTANTS)
 
 
-@_faults.miswrites("writes-no-hints", "No endpoint gets hints, and nobody is told why.", "kubernetes#103888")
+@_faults.miswrites("writes-no-hints", "The controller writes no hints and reports no reason.", "kubernetes#103888")
 def writes_no_hints(service: Object, endpoint: Object) -> Object:
     return without(endpoint, "hints")
 
@@ -30,7 +30,7 @@ def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **opti
     )
 
 
-@_faults.misplans("hints-unasked", "Services that ask for nothing get hints as well.")
+@_faults.misplans("hints-unasked", "Services that do not ask for hints get them as well.")
 def hints_unasked(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(
         with_spec(service, trafficDistribution=distribution_of(service) or "PreferClose"), *others, **options
@@ -49,7 +49,7 @@ def hints_outlive_the_field() -> Planner:
     return plan
 
 
-@_faults.remembers("first-value-for-ever", "The first value of the field counts for ever.")
+@_faults.remembers("first-value-for-ever", "The controller uses the first value of the field forever.")
 def first_value_for_ever() -> Planner:
     values: dict[str, str] = {}
 
@@ -71,7 +71,7 @@ def hints_unready_endpoints(service: Object, endpoint: Object) -> Object:
 
 @_faults.misplans(
     "one-unlabelled-node-ends-hints",
-    "One node without zone label ends the hints of all endpoints.",
+    "One node without a zone label ends the hints of all endpoints.",
     "kubernetes#123401",
 )
 def one_unlabelled_node_ends_hints(
@@ -86,7 +86,9 @@ def hints_every_zone(service: Object, endpoint: Object) -> Object:
     return _hinted(endpoint, forZones=[{"name": zone} for zone in "abc"])
 
 
-@_faults.miswrites("node-hints-for-every-value", "Hints for nodes are written whatever the value.")
+@_faults.miswrites(
+    "node-hints-for-every-value", "The controller writes hints for nodes whatever the value of the field."
+)
 def node_hints_for_every_value(service: Object, endpoint: Object) -> Object:
     return _hinted(endpoint, forNodes=[{"name": endpoint["nodeName"]}])
 
@@ -107,20 +109,22 @@ def _bare(endpoint: Object, kind: str) -> Object:
 
 
 @_faults.miswrites(
-    "same-node-without-zone-hints", "PreferSameNode gives no hints for zones, and older proxies are left without any."
+    "same-node-without-zone-hints", "PreferSameNode gives no hints for zones, so older proxies find none."
 )
 def same_node_without_zone_hints(service: Object, endpoint: Object) -> Object:
     return _bare(endpoint, "forZones") if distribution_of(service) == "PreferSameNode" else endpoint
 
 
-@_faults.miswrites("same-node-needs-a-zone", "PreferSameNode gives no hint to an endpoint without zone.")
+@_faults.miswrites("same-node-needs-a-zone", "PreferSameNode gives no hint to an endpoint without a zone.")
 def same_node_needs_a_zone(service: Object, endpoint: Object) -> Object:
     bare = "zone" not in endpoint and distribution_of(service) == "PreferSameNode"
     return without(endpoint, "hints") if bare else endpoint
 
 
 @_faults.misplans(
-    "knows-only-prefer-close", "PreferSameZone and PreferSameNode mean nothing.", "kube-controller-manager before 1.34"
+    "knows-only-prefer-close",
+    "The controller ignores PreferSameZone and PreferSameNode.",
+    "kube-controller-manager before 1.34",
 )
 def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Plan:
     value = distribution_of(service)
@@ -139,14 +143,14 @@ def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> Pl
     return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
 
 
-@_faults.misplans("annotation-as-the-field", "A value of the field is understood in the annotation as well.")
+@_faults.misplans("annotation-as-the-field", "The annotation accepts values of the field as well.")
 def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
     value = _annotation(service)
     known = value if value in ("PreferClose", "PreferSameZone", "PreferSameNode") else None
     return plan_service(with_spec(service, trafficDistribution=distribution_of(service) or known), *others, **options)
 
 
-@_faults.misplans("any-annotation-hides-the-field", "The annotation hides the field whatever its value is.")
+@_faults.misplans("any-annotation-hides-the-field", "The annotation overrides the field whatever its value is.")
 def any_annotation_hides_the_field(service: Object, *others: Any, **options: Any) -> Plan:
     value = None if _annotation(service) else distribution_of(service) or None
     return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
@@ -157,7 +161,7 @@ def _annotation(service: Object) -> str:
     return str(annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)) or "")
 
 
-@_faults.remembers("hints-one-slice-only", "Of slices with different ports only those with the first ones have hints.")
+@_faults.remembers("hints-one-slice-only", "If slices have different ports, only those with the first ports get hints.")
 def hints_one_slice_only() -> Planner:
     first: dict[str, Any] = {}
 
@@ -202,7 +206,7 @@ def hints_in_one_family(service: Object, endpoint: Object) -> Object:
     return without(endpoint, "hints") if service["slice"]["addressType"] == "IPv6" else endpoint
 
 
-@_faults.remembers("node-zone-read-once", "The zone of a node is read once.", "kubernetes#117245")
+@_faults.remembers("node-zone-read-once", "The controller reads the zone of a node once.", "kubernetes#117245")
 def node_zone_read_once() -> Planner:
     known: dict[str, str] = {}
 

@@ -40,7 +40,7 @@ def test_field_decides_where_packets_go(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/field-set-changed-and-removed-under-traffic",
-    "Traffic follows the field when it is set, changed and removed on an existing Service, and no connection is lost.",
+    "Traffic follows the field when it is set on an existing Service and when it is removed; no connection is lost.",
     level=SHOULD,
     features={ROUTING},
     source="KEP-4444, Troubleshooting (remove the trafficDistribution field from the Services)",
