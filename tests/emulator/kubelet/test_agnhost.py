@@ -76,8 +76,8 @@ def test_netexec_serves_its_name_and_environment_and_logs(backend: NetnsBackend,
     address = run(backend, "web", **NETEXEC, env=[{"name": "NODE_NAME", "value": "a1"}])
     assert ask(backend, address, "/hostname").text == "web"
     assert ask(backend, address, "/envvar?var=NODE_NAME").text == "a1"
-    said = "\n".join(logged(kubelet, "web"))
-    assert re.search(r"Started HTTP server on port 8080[^$]*Started UDP server on port  8081[^$]*GET /hostname", said)
+    lines = r"Started HTTP server on port 8080[^$]*Started UDP server on port  8081[^$]*GET /hostname"
+    eventually(lambda: re.search(lines, "\n".join(logged(kubelet, "web"))), within=10, describe="the lines of the log")
 
 
 def test_netexec_goes_on_for_its_delay_after_sigterm(backend: NetnsBackend, kubelet: Kubelet) -> None:
@@ -110,14 +110,15 @@ def test_a_flag_that_agnhost_refuses_ends_the_container(backend: NetnsBackend, k
 
 @pytest.mark.skipif(shutil.which("bash", path=PATH) is None, reason="bash is not installed")
 def test_scripts_find_what_the_image_of_agnhost_has(backend: NetnsBackend, kubelet: Kubelet) -> None:
-    address = run(backend, "web", args=["netexec", "--http-port=8080", "--udp-port=8080"])
+    address = run(backend, "web", **NETEXEC | {"args": ["netexec", "--http-port=8080", "--udp-port=8080"]})
     text = f"""
-        echo hostName | nc -v -t -w 2 {address} 8080 | head -n 1
-        echo hostName | nc -v -u -w 1 {address} 8080; echo
+        echo hostName | nc -v -t -w 5 {address} 8080 | head -n 1
+        echo hostName | nc -v -u -w 3 {address} 8080; echo
         /agnhost connect --timeout=3s {address}:8080; echo $?
         /agnhost connect --timeout=3s {address}:81 2>&1; echo $?
         touch /tmp/done; sleep 600
     """
     probe = {"exec": {"command": ["test", "-e", "/tmp/done"]}, "periodSeconds": 1}
     run(backend, "job", command=["/bin/sh", "-c", text], readinessProbe=probe)
-    assert logged(kubelet, "job", "stdout") == ["HTTP/1.1 400 Bad Request\r", "web", "0", "REFUSED", "1"]
+    expected = ["HTTP/1.1 400 Bad Request\r", "web", "0", "REFUSED", "1"]
+    eventually(lambda: logged(kubelet, "job", "stdout") == expected, within=10, describe="the output of the script")
