@@ -18,7 +18,7 @@ from reference.proxy import ServiceProxy
 
 IsOdd = Callable[[Object], bool]
 
-ENDED, HANGS = r"observed .* has ended", r"observed .* works no longer"
+ENDED, HANGS = r"observed .* has ended", r"observed .* has stopped processing changes"
 
 
 class _Hanging:

@@ -74,7 +74,7 @@ def test_plugins_of_a_configuration_of_cni_are_looked_for(tmp_path: Path) -> Non
         ("{folder}/good", State.OK, "wires, of-ip in "),
         ("written.conf", State.OK, "wires in "),
         ("{folder}/bad", State.UNUSABLE, "there is no plugin knots in "),
-        ("{folder}/odd", State.UNUSABLE, "it is no JSON"),
+        ("{folder}/odd", State.UNUSABLE, "not JSON: "),
         ("none.conf", State.UNUSABLE, "No such file"),
     ):
         path.write_text(yaml.safe_dump(recipe | {"pods": {"cni": file}}), encoding="utf-8")
