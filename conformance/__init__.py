@@ -1,4 +1,4 @@
-"""The requirements on an implementation of Kubernetes topology-aware Service routing, and their scenarios, by KEP.
+"""Requirements on implementations of Kubernetes topology-aware Service routing, and their scenarios, by KEP.
 
-Nothing here imports the reference: take it away, and these scenarios still judge anybody's cluster.
+Nothing here imports the reference, so these scenarios can judge any cluster without it.
 """

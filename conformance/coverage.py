@@ -1,9 +1,9 @@
 """The statements of the documents, and the requirements that test each of them.
 
-A suite that passes says little when nobody knows what it leaves out. `coverage.yaml` goes through each document,
-section by section, and gives for every statement the requirements that test it, or says why none does. This module
-reads the file and holds it against the ids of the suite; it knows neither clusters nor pytest. `python -m
-conformance.coverage` prints what is not tested though it could be.
+A passing suite means little unless readers know what it leaves out. For every statement of each document, section by
+section, `coverage.yaml` lists the requirements that test it, or the reason why none does. This module parses the file
+and checks it against the ids of the suite, without a cluster or pytest. `python -m conformance.coverage` prints the
+statements that could be tested but are not.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class Reason(enum.StrEnum):
-    """The reason why no requirement tests a statement."""
+    """Why no requirement tests a statement."""
 
     NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission that nothing can break
-    NOT_OBSERVABLE = "not-observable"  # true or false, but not to be seen from outside within stated errors
+    NOT_OBSERVABLE = "not-observable"  # true or false, but not visible from outside within the stated errors
     SUPERSEDED = "superseded"  # a later document says otherwise
-    FUTURE = "future"  # stated as a possible expansion that nobody has built
+    FUTURE = "future"  # a possible expansion that is not implemented anywhere
     OUT_OF_SCOPE = "out-of-scope"  # another component, or the subject of another document
     NOT_TESTED = "not-tested"  # a requirement could test it, and none does
 
@@ -46,7 +46,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The statement can be tested, but the requirement is yet to be written; `because` says what it waits for."""
+    """A statement that can be tested but has no requirement yet; `because` says why."""
 
     because: str
 
@@ -61,9 +61,9 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that a document says about how a component behaves, in our words.
+    """One thing that a document says about the behaviour of a component, in our words.
 
-    A component that breaks the statement fails a requirement of its outcome, and may meet those of `beside`.
+    A component that breaks the statement fails a requirement of its outcome, and may pass those of `beside`.
     """
 
     document: str
@@ -81,13 +81,13 @@ class Statement:
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """The ids of all requirements that stand at the statement, whether they test it or not."""
+        """The ids of all requirements listed for the statement, including `beside`."""
         return (*(self.outcome.requirements if isinstance(self.outcome, Covered) else ()), *self.beside)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading of a document with its statements, or with the reason why it makes none."""
+    """A section of a document with its statements, or the reason why it has none."""
 
     heading: str
     statements: tuple[Statement, ...]
@@ -97,7 +97,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with all its headings, in its order; and where its text is, for one that is no seed of the project."""
+    """A document with all its sections in order; `text` is where its text is if it is not one of the project's KEPs."""
 
     name: str
     title: str
@@ -123,7 +123,7 @@ class Coverage:
 
     @property
     def requirements(self) -> frozenset[str]:
-        """The ids of all requirements that stand at any statement."""
+        """The ids of all requirements listed for any statement."""
         return frozenset(name for statement in self.statements for name in statement.requirements)
 
 
@@ -144,7 +144,7 @@ def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
 
 
 def summary(coverage: Coverage) -> str:
-    """Return a text that counts statements by outcome, in all and by document, and lists those to be tested yet."""
+    """Return the numbers of statements by outcome, in total and by document, and the list of untested ones."""
     parts = [("", coverage.statements)]
     parts += [(f"{each.name}: ", each.statements) for each in coverage.documents]
     lines = [name + _counts(statements) for name, statements in parts]

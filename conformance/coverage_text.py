@@ -1,6 +1,6 @@
-"""Reads YAML and remembers the line of everything, so that an error can name it.
+"""Parse YAML with line numbers, so that errors can name the line.
 
-PyYAML's plain values know no lines, and it lets a second key of the same name win silently.
+PyYAML's plain values have no line numbers, and a duplicate key silently overrides the first one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trafficdist import (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A value in a YAML file, and where it stands."""
+    """A value in a YAML file, with its position."""
 
     file: str
     node: yaml.Node

@@ -110,7 +110,7 @@ NODE_LEVEL_FIELD = Feature(
     "NodeLevelTopologyHints", _API, False, "Node hints are stored behind the gate of KEP-3015 of 2022."
 )
 
-# of each component: it behaves as another release, or with another gate, when it is told to
+# of each component: it can run as another release, or with another gate
 PROXY_RELEASES = Feature(
     "ProxyReleases", _PROXY, False, "The proxy can be run as an older Kubernetes release, and with gates switched."
 )

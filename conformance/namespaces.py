@@ -1,4 +1,4 @@
-"""A second Kubernetes namespace of a scenario: what has the same name or labels there is something else."""
+"""A second Kubernetes namespace for a scenario, with other objects of the same names and labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trafficdist import Cluster
 
 @contextmanager
 def namespace_beside(cluster: Cluster) -> Iterator[str]:
-    """Create a namespace beside the scenario's own. Yields its name, and deletes it with everything in it."""
+    """Create a second namespace. Yields its name, and deletes it with everything in it."""
     name = f"{cluster.namespace}-beside"
     cluster.backend.booted.create_namespace(name)
     try:

@@ -1,13 +1,13 @@
-"""What the documents expect of a client of a Service: who answers it, that nobody does, or nothing: they leave it open.
+"""What the documents expect for a client of a Service: its endpoints, no answer, or undefined.
 
-The grid (`conformance/interactions`) asks far more questions than anybody reads off a document by hand, so it has its
-expected values from here. This is written from the documents alone, one rule a function, each with its section; it
-imports nothing, least of all the reference, and `tests/conformance/test_oracle.py` holds it against every literal table
-of the suite. Releases and feature gates are not its matter: it tells what a component does that has all of them.
+The grid (`conformance/interactions`) has too many cells to read their expected values off a document by hand, so it
+computes them here. This module is written from the documents alone, one rule per function, each with its section. It
+imports nothing, in particular not the reference, and `tests/conformance/test_oracle.py` checks it against every literal
+table of the suite. It ignores releases and feature gates: it describes a component with all features.
 
 KEP-4444, Changes within kube-proxy: a proxy reads hints and policies, and neither the annotation nor
-`trafficDistribution`. So the latter is no argument here; that a proxy may follow hints only where a Service asks for
-them is for whoever asks.
+`trafficDistribution`. So the latter is not an argument here; callers handle proxies that follow hints only if a Service
+requests them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def outcome(
     policies: Policies = Policies(),
     reading: Reading = "kep",
 ) -> Outcome:
-    """Return who answers a client at an address of this kind.
+    """Return the outcome for a client at an address of this kind.
 
     `reading` matters where a KEP's text and released Kubernetes differ (see `_chosen_by_hints`).
     """

@@ -1,4 +1,4 @@
-"""From pods to endpoints: conditions, places and ports of EndpointSlices, and that they hold every pod."""
+"""From pods to endpoints: conditions, nodes, zones and ports in EndpointSlices, and that every pod is included."""
 
 from __future__ import annotations
 
@@ -167,8 +167,10 @@ def test_pods_of_other_namespaces_are_no_endpoints(three_zones: Cluster) -> None
 )
 def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
-    names = [f"p{number}" for number in range(105)]  # releases write a second slice from 101 on
-    nodes = itertools.cycle(node.name for node in three_zones.topology.nodes)  # one may take no more than some thirty
+    names = [f"p{number}" for number in range(105)]  # released controllers write a second slice from 101 endpoints on
+    nodes = itertools.cycle(
+        node.name for node in three_zones.topology.nodes
+    )  # a controller may limit a slice to about thirty
     for name, node in zip(names, nodes, strict=False):
         three_zones.create_pod(name, node, labels=WEB)
 

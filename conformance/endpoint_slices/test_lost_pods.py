@@ -1,4 +1,4 @@
-"""Endpoints that cannot be as they were: their Node is gone, or all of a slice are."""
+"""Endpoints whose Node is missing, and slices that lose all their endpoints."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_pods_come_and_go_beside_one_whose_node_is_gone(three_zones: Cluster) ->
 @requirement(
     "SLICE/published-pod-of-a-lost-node-stays",
     "With publishNotReadyAddresses, a pod whose Node is missing stays an endpoint, without a zone.",
-    level=SHOULD,  # the field is about readiness, and no text speaks of a Node that is gone
+    level=SHOULD,  # the field is about readiness; no document covers a missing Node
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.publishNotReadyAddresses; released so",
     as_="released",

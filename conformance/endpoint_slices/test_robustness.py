@@ -1,4 +1,4 @@
-"""A controller outlives whatever it is given: all that an API server stores is there for it to read."""
+"""A controller keeps running whatever objects the API server stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an API server stores as an EndpointSlice."""
+"""Validation of EndpointSlices by the API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conformance.kep_4444_traffic_distribution.test_validation import expect_acc
 from trafficdist import MERGE_PATCH, MUST, Cluster, Endpoint, Response, manifests, path_of, requirement
 
 LONGEST = "a" * 63
-"""The longest label of DNS."""
+"""The longest DNS label."""
 
 
 def slice_with(*, ports: list[dict[str, Any]] | None = None, family: str = "IPv4", **endpoint: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ INVALID = {
     "two ports without a name": (slice_with(ports=[{"port": 80}, {"port": 81}]), "ports[1].name"),
     "an unknown protocol": (slice_with(ports=[{"port": 80, "protocol": "HTTP"}]), "ports[0].protocol"),
 }
-"""Slices that are refused, and the field that the answer names, or a part of it."""
+"""Rejected slices, and the field (or part of it) that the error names."""
 
 
 @requirement(

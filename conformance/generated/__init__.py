@@ -1,1 +1,1 @@
-"""Scenarios that nobody thought of: lives of Services, made by a program, with expected values from the oracle."""
+"""Generated scenarios: random lives of Services, with expected values from the oracle."""

@@ -1,4 +1,4 @@
-"""Writes the fixed lives anew, after a dimension has changed.
+"""Rewrite the fixed lives, after a dimension has changed.
 
 python -m conformance.generated corpus 1 12     # from seed 1, at most 12 for each requirement
 """
@@ -15,7 +15,7 @@ from conformance.generated.lives import Life, Slice, State, outcome, switches, t
 from conformance.generated.runner import CORPUS
 
 GROUPS = (("core", False), ("core", True), ("all", False), ("all", True))
-_BATCHES = 4  # that lives are chosen from
+_BATCHES = 4  # to choose the lives from
 _HEAD = "# Lives from seed {}, {} for each requirement; written by `python -m conformance.generated corpus {} {}`.\n"
 
 
@@ -27,7 +27,7 @@ def corpus_text(seed: int, count: int) -> str:
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
-    """Yield lives of a group; each is the one that shows most of what those before it do not."""
+    """Yield lives of a group; each adds the most features that those before it lack."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [{each for life in lives for state in life.states for each in state.zones} for lives in drawn]
     moving = next((number for number, each in enumerate(zones) if each), 0)  # in others no node moves
@@ -45,7 +45,7 @@ def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
 
 
 def shown(life: Life) -> Iterator[Hashable]:
-    """Yield what somebody can see of a life: who chooses the answers, and changes of them with what has changed."""
+    """Yield the visible features of a life: the rule that selects the endpoints, and what changes it."""
     for state, node in itertools.product(life.states, life.nodes):
         found = outcome(life, state, node)
         by = getattr(found, "by", found)

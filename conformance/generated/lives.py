@@ -1,7 +1,7 @@
-"""The life of a Service: what it and its slices are, state after state, who asks, and what the documents expect.
+"""The life of a Service: successive states of it and its slices, its clients, and what the documents expect.
 
-A life is a value. It is drawn (`strategies`), made smaller (`shrinking`), written as a text (`texts`) and played on
-packets (`playing`). What it may hold, and why not more, is said by `why_impossible`.
+A life is a value. `strategies` draws it, `shrinking` makes it smaller, `yaml_format` reads and writes it, and `traffic`
+runs it with real packets. `why_impossible` gives the limits of a life and the reasons.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONDITIONS: Mapping[str, Mapping[str, bool | None]] = {
 }
 
 OF = ("", "another port", "the other family")
-"""What a slice is for: the port and family that clients ask for, or others, whose slices are none of their business."""
+"""The purpose of a slice: the port and family that clients use, or others, which must not affect them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Member:
 
     @property
     def written(self) -> Written:
-        """The endpoint as it is written."""
+        """The endpoint as written to the API."""
         return Written(self.server, self.zones, self.nodes, CONDITIONS[self.condition])
 
 
@@ -69,10 +69,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A Service and its slices, from one change to the next; `zones` are labels of nodes that are not the usual ones.
+    """A Service and its slices between two changes; `zones` are node labels that differ from the default.
 
-    `ingress` says whether a load balancer has given its addresses, `dual` whether there is an address of the other
-    family, `exists` whether there is a Service at all: its slices stay without it.
+    `ingress` is true if the status has load balancer addresses, `dual` if the Service has an address of the other
+    family, and `exists` if there is a Service: its slices stay without it.
     """
 
     type: str = "ClusterIP"
@@ -94,7 +94,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A Service through all its states, and the clients that ask it at one address: on, or via, these nodes."""
+    """A Service through all its states, and its clients at one address: on, or via, these nodes."""
 
     states: tuple[State, ...]
     protocol: str = "TCP"
@@ -120,7 +120,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 
 
 def choices(name: str) -> tuple[Any, ...]:
-    """Return the values of a field of a life or of its states, the plainest first."""
+    """Return the values of a field of a life or of its states, the simplest first."""
     return _CHOICES.get(name, (False, True))
 
 
@@ -134,13 +134,13 @@ OF_LIFE = ("protocol", "family", "address", "client")
 
 
 def unusual(what: Life | State) -> dict[str, Any]:
-    """Return the fields with few values that have not the plainest one."""
+    """Return the fields with few values whose value is not the simplest one."""
     names = OF_LIFE if isinstance(what, Life) else switches()
     return {name: value for name in names if (value := getattr(what, name)) != choices(name)[0]}
 
 
 def hints_asked(state: State) -> tuple[str, ...]:
-    """Return the kinds of hints that a Service asks for, as endpoints call them."""
+    """Return the kinds of hints that a Service requests, by their names in endpoints."""
     return {None: (), "PreferSameNode": ("zones", "nodes")}.get(state.distribution, ("zones",))
 
 
@@ -150,7 +150,7 @@ def of_family(life: Life) -> str:
 
 
 def is_given(life: Life, state: State) -> bool:
-    """Return whether the Service has the address that is asked."""
+    """Return whether the Service has the address that clients use."""
     return (
         state.exists
         and {
@@ -163,31 +163,31 @@ def is_given(life: Life, state: State) -> bool:
 
 
 def asked_slices(state: State) -> list[Slice]:
-    """Return the slices of the port and family that clients ask for."""
+    """Return the slices of the port and family that clients use."""
     return [each for each in state.slices if not each.of]
 
 
 def outcome(life: Life, state: State, node: str, reading: oracle.Reading = "kep") -> oracle.Outcome:
-    """Return what the documents expect of a client on (or via) a node, of a Service that has the address."""
+    """Return what the documents expect for a client on (or via) a node while the Service has the address."""
     client = oracle.Client(life.client, node, state.zone_of(node))
     policies = oracle.Policies(state.internal, state.external)
     return oracle.outcome(_judged(state), client, to=life.address, policies=policies, reading=reading)
 
 
 def _judged(state: State) -> list[oracle.Endpoint]:
-    """Return the endpoints as the oracle has them; those that stand in two slices count once."""
+    """Return the oracle's endpoints; those in two slices count once."""
     members = dict.fromkeys(member for each in asked_slices(state) for member in each.members)
     return [as_judged(each.written, each.node) for each in members]
 
 
 def told(life: Life, state: State, node: str) -> frozenset[int]:
-    """Return the servers that may answer a client, each of which does; none if it is to meet silence or a refusal."""
+    """Return the servers that a client must all reach; none if it gets silence or a rejection."""
     found = outcome(life, state, node) if is_given(life, state) else None
     return frozenset(map(int, found.pods)) if isinstance(found, oracle.Answers) else frozenset()
 
 
 def meanwhile(life: Life, before: State, after: State, node: str) -> frozenset[int]:
-    """Return the servers that may answer a client while one state becomes the other.
+    """Return the servers that may answer a client during the change from one state to the other.
 
     Between its writes a proxy may have seen any of them, and not the others; so whoever is usable in either may
     answer, but for a client whom a policy Local holds to its node all the time.
@@ -206,7 +206,7 @@ def _usable(life: Life, state: State, node: str, both: tuple[State, State]) -> f
 
 
 def may_not_lose(life: Life, before: State, after: State, node: str) -> bool:
-    """Return whether a client is answered at any time of a change: none of it, or hints alone, and somebody stays.
+    """Return whether a client must always get an answer during a change: only hints change, and an endpoint stays.
 
     KEP-4444, Changes within kube-proxy: following no hints while some have none is for "safer transitions". Nothing is
     said of what other changes may lose.
@@ -230,7 +230,7 @@ def follows_hints(life: Life) -> bool:
 
 
 def needs_more(life: Life) -> bool:
-    """Return whether it takes more than core features: IPv6, session affinity, addresses from outside."""
+    """Return whether it needs extended features: IPv6, session affinity, external addresses."""
     return (
         life.family == "IPv6"
         or life.address in {"load-balancer", "external-ip"}
@@ -242,12 +242,12 @@ def needs_more(life: Life) -> bool:
 
 
 def group_of(life: Life) -> tuple[str, bool]:
-    """Return which requirement a life belongs to: what it needs, and whether it is about hints."""
+    """Return the requirement of a life, by the features that it needs and whether hints decide."""
     return "all" if needs_more(life) else "core", follows_hints(life)
 
 
 def why_impossible(life: Life) -> str:
-    """Return why nothing can be expected of such a life by all documents; "" if it can be."""
+    """Return why the documents do not define the outcome of such a life; "" if they do."""
     if life.address == "cluster-ip" and life.client == "external":
         return "a cluster IP has no route from outside"
     if life.address == "node-port" and life.family == "IPv6":

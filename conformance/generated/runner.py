@@ -1,4 +1,4 @@
-"""Asks lives as a run wants them: fixed ones, those of a file, or new ones for a while. What fails is made smaller."""
+"""Run lives: fixed ones, those of a file, or new ones for some time. Failing lives are made smaller."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from conformance.generated.traffic import play, run_servers
 from trafficdist import Cluster, Generation, IneligibleError, Pod, UsageError
 
 CORPUS = Path(__file__).with_name("corpus.yaml")
-"""The lives of each run that does not say which ones: `python -m conformance.generated corpus` writes them."""
+"""The default lives of a run. `python -m conformance.generated corpus` writes this file."""
 
 SHRINKING = 40.0
-"""Seconds in which a life that fails is made smaller, with all others of its part that fail."""
+"""Seconds for making the failing lives of one batch smaller."""
 
-_PATIENCE = 1.0  # seconds, before the time scale, for which a smaller one is waited for
+_PATIENCE = 1.0  # seconds, before the time scale, to wait for a smaller one
 
 _FEW = 3  # lives that fail and are shown
 
 
 def check(asked: Generation) -> None:
-    """Raise `UsageError` if what is asked for cannot be made."""
+    """Raise `UsageError` if the requested lives cannot be generated."""
     if asked.replay:
         yaml_format.read(asked.replay)
         return
@@ -41,7 +41,7 @@ def corpus() -> tuple[Life, ...]:
 
 
 def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
-    """Expect the lives of a group, as the run asks for them. Raises `AssertionError` with those that fail, smaller."""
+    """Check the lives of a group, as the options request. Raises `AssertionError` with failing lives, made smaller."""
     group, asked = (name, hints), cluster.generation
     asking = _Asking(cluster, run_servers(cluster))
     if asked is None or asked.replay:
@@ -71,7 +71,7 @@ class _Asking:
         self._told = 0
 
     def expect(self, lives: Iterable[Life]) -> None:
-        """Expect these lives, those in one cluster with equal zones together."""
+        """Check these lives, grouped by the zones of the nodes."""
         named = {f"life-{number}": each for number, each in enumerate(lives)}
         for number, some in enumerate(_alike(named)):
             if number:

@@ -1,7 +1,7 @@
-"""Makes a life smaller that fails: all smaller ones are asked in one window, and the smallest that fails goes on.
+"""Make a failing life smaller: all smaller candidates run at once, and the smallest that fails is taken further.
 
-Hypothesis would ask them one after the other, a second or more each. Together they cost what one does, and a life has
-no part in another: so a limit of seconds is enough.
+Hypothesis would run candidates one by one, a second or more each. Lives are independent, so all candidates together
+take as long as one, and a limit of seconds is enough.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from conformance.generated.lives import OF_LIFE, Life, Slice, State, choices, switches, unusual, why_impossible
 
 Fails = Callable[[Sequence[Life]], Collection[Life]]
-"""Asks lives, and returns those that fail."""
+"""Runs lives, and returns those that fail."""
 
 
 def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
@@ -31,7 +31,7 @@ def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
 
 
 def size(life: Life) -> tuple[int, int]:
-    """Return how much there is to read in a life."""
+    """Return the size of a life for a reader."""
     members = [member for state in life.states for each in state.slices for member in each.members]
     odd = len(unusual(life)) + sum(len(unusual(each)) for each in life.states)
     slices = sum(len(each.slices) for each in life.states)

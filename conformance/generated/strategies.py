@@ -1,7 +1,7 @@
 """Draws lives of Services with Hypothesis: clusters, Services, slices and the steps between them.
 
-Drawn are choices among a few values alone, and no texts or large numbers: Hypothesis takes such ones also from the
-constants of modules that happen to be loaded, and the same seed is to give the same lives anywhere.
+Strategies choose only among a few values, and draw no strings or large numbers: Hypothesis also takes those from
+constants of loaded modules, and the same seed must give the same lives everywhere.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Zones = tuple[tuple[str, str], ...]
 """Labels of nodes that are not the usual ones."""
 
 STATES = 4  # of a life, at most
-BATCH = 32  # lives that are drawn to be asked together; equal ones are asked once
+BATCH = 32  # lives that are drawn to run together; equal ones run once
 
 _NAMES = ("s0", "s1", "s2")
 _PLACES = {"zones": ("a", "b", "c", "elsewhere"), "nodes": (*NODES, "elsewhere")}
 _CONDITIONS = ("ready", "ready", "ready", *CONDITIONS)
-_MORE = ("type", "external_ips", "ingress", "affinity", "dual")  # switches of what not every proxy has
+_MORE = ("type", "external_ips", "ingress", "affinity", "dual")  # features that not every proxy has
 
 
 def batch(group: tuple[str, bool], number: int, *, of_seed: int) -> list[Life]:
@@ -52,7 +52,7 @@ def batch(group: tuple[str, bool], number: int, *, of_seed: int) -> list[Life]:
 
 
 def _drawn(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V]:
-    """Return so many values, or a few less, that only this place and the version of Hypothesis decide."""
+    """Return up to `count` values that depend only on this call and the version of Hypothesis."""
     found: list[V] = []
 
     @seed(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8]))
@@ -109,7 +109,7 @@ def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) ->
 
 @st.composite
 def _first(draw: Draw[Any], address: str, more: bool, hints: bool) -> State:
-    """Draw the state with which a Service begins: it has the address that is asked."""
+    """Draw the first state of a Service, in which it has the address that clients use."""
     kind = {"node-port": "NodePort", "load-balancer": "LoadBalancer", "external-ip": "NodePort"}.get(address)
     state = State(
         type=kind or draw(st.sampled_from(("ClusterIP", "NodePort"))),
@@ -200,7 +200,7 @@ def _rehinted(draw: Draw[Any], state: State, _: bool) -> State:
 
 @st.composite
 def _rewritten(draw: Draw[Any], state: State, _: bool) -> State:
-    """Write a slice anew, or a further one."""
+    """Rewrite a slice, or add one."""
     name = draw(st.sampled_from(_NAMES))
     new = draw(_slices(state, name, state.distribution is not None))
     return replace(state, slices=(*(each for each in state.slices if each.name != name), new))
@@ -235,7 +235,7 @@ def _touched(draw: Draw[Any], state: State, _: bool) -> State:
 
 @st.composite
 def _moved(draw: Draw[Any], state: State, _: bool) -> State:
-    """Move all endpoints of a slice to another name, as a controller does that packs them anew."""
+    """Move all endpoints of a slice to a new slice, as a controller does when it repacks them."""
     if not state.slices:
         return state
     moved = draw(st.sampled_from(state.slices))

@@ -1,7 +1,7 @@
-"""Lives of Services that a program made: whatever a Service is and becomes, the documents say who answers whom.
+"""Generated lives of Services: the documents define the endpoints of each client in every state.
 
-Those of each run are few and fixed; `trafficdist run --generate 60s` makes new ones, which follow from the seed. Where
-hints decide it is a SHOULD, as in the grid; where they do not, a MUST.
+A run has a few fixed lives; `trafficdist run --generate 60s` generates new ones from the seed. Lives in which hints
+decide are a SHOULD, as in the grid; others are a MUST.
 """
 
 from __future__ import annotations

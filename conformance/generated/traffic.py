@@ -1,4 +1,4 @@
-"""Plays lives on packets: all of a batch at once, state by state, each a Service of its own on the same servers."""
+"""Run lives with real packets: a batch at once, state by state, each life as its own Service on shared servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from trafficdist import (
 Lives = Mapping[str, Life]
 """Lives, by the names of their Services."""
 
-# A rule is kept in a state or it is not: what is wrong is wrong for most connections of some client.
+# An error affects most connections of some client, so each state is tested only for a large fault.
 RATES = Rates(leak=0.5)
 
 _NUMBERS = {"": 80, OF[1]: 81}
@@ -63,7 +63,7 @@ def _container_ports(server: int) -> list[tuple[str, int, str]]:
 
 
 def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callable[[str], str] = lambda _: "") -> None:
-    """Expect these lives, all at once. `explain` is called with the names of those that fail, and only then.
+    """Check these lives at once. `explain` is called with the names of failing lives, if there are any.
 
     Raises `AssertionError`.
     """
@@ -79,7 +79,7 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
             explain=lambda question: explain(of[question]),
         ):
             _label(cluster, lives, number)
-            # Those that get addresses come first: what others give back is not given to them.
+            # Services that gain addresses come first, so that they do not get those that others release.
             for each in sorted(playing, key=lambda each: each.gives_back(number)):
                 each.enter(number)
             asked = [question for each in playing for question in each.questions(number)]
@@ -89,7 +89,7 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
 
 
 def _label(cluster: Cluster, lives: Lives, number: int) -> None:
-    """Give nodes the zones of a state, which all lives of a batch have in common."""
+    """Set the zones of the nodes, which are the same for all lives of a batch."""
     states = [each.states[number] for each in lives.values() if number < len(each.states)]
     before = dict(next((each.states[number - 1].zones for each in lives.values() if 0 < number < len(each.states)), ()))
     after = dict(states[0].zones)
@@ -108,7 +108,7 @@ class _Playing:
         self._life = life
         self._servers = servers
         self._service: Service | None = None
-        self._asked: Service | None = None  # as it was when it had the address last
+        self._asked: Service | None = None  # in the last state with the address
 
     def _states(self, number: int) -> tuple[State | None, State | None]:
         """Return the states before and after a change."""
@@ -122,7 +122,7 @@ class _Playing:
         return _addresses(before) - _addresses(after) if after else 0
 
     def enter(self, number: int) -> None:
-        """Write what makes one state of the other."""
+        """Write the difference between two states."""
         before, after = self._states(number)
         if after is None:
             return
@@ -146,7 +146,7 @@ class _Playing:
             ports=self._ports(),
             external_ips=state.external_ips,
             dual_stack=state.dual,
-            type="NodePort" if pends else state.type,  # a LoadBalancer that were created as one has its addresses
+            type="NodePort" if pends else state.type,  # a Service created as LoadBalancer has its addresses
             traffic_distribution=state.distribution,
             internal_traffic_policy=state.internal,
             external_traffic_policy=state.external if state.type != "ClusterIP" else None,
@@ -190,7 +190,9 @@ class _Playing:
         return of_family(self._life) if each.of == OF[2] else self._life.family
 
     def questions(self, number: int) -> Iterator[Question]:
-        """Yield what is to be seen in a state: silence for one state only, as others may get the address then."""
+        """Yield the expectations for a state; silence only for one state, because another Service may get the address
+        later.
+        """
         before, after = self._states(number)
         if after is None or self._asked is None:
             return
@@ -226,7 +228,7 @@ class _Playing:
 
 
 def _outward(state: State) -> tuple[oracle.AddressKind, ...]:
-    """Return the kinds of addresses that others give to a Service."""
+    """Return the kinds of addresses that the cluster does not allocate itself."""
     has: dict[oracle.AddressKind, bool] = {
         "load-balancer": state.type == "LoadBalancer" and state.ingress,
         "external-ip": state.external_ips,

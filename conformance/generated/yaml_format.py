@@ -1,4 +1,4 @@
-"""Lives as texts: YAML of a few lines, which leaves out what is plain, and its reading."""
+"""Read and write lives as short YAML, which omits default values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def as_yaml(lives: Iterable[Life]) -> str:
 
 
 def plain(life: Life) -> dict[str, Any]:
-    """Return a life as plain values, without what is as usual."""
+    """Return a life as plain values, without defaults."""
     return {**unusual(life), "nodes": list(life.nodes), "states": [_state(each) for each in life.states]}
 
 

@@ -1,7 +1,7 @@
-"""Health checks: load balancers ask nodes whether to send them traffic, and no hint changes what they are told.
+"""Health checks tell load balancers which nodes to send traffic to, whatever the hints.
 
-They stand in no document of this suite but Kubernetes' own, and in KEP-3836 (nodes that are about to go) and KEP-1669
-(endpoints that terminate).
+They are specified in the Kubernetes documentation, KEP-3836 (nodes about to be deleted) and KEP-1669 (terminating
+endpoints).
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
     three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Local"}})
     _expect_local(three_zones, service, {"a1": 200, "b1": 503})
 
-    # All at once, and the heir's slices first: who collects changes comes to the heir before the former owner.
+    # All at once, and the new owner's slices first: a proxy that batches changes processes it before the former owner.
     number = service.object["spec"]["healthCheckNodePort"]
     three_zones.patch_service(heir, {"spec": {"externalTrafficPolicy": "Cluster"}})
     three_zones.publish(heir, [endpoint(b1), endpoint(a1, ready=False)])

@@ -1,1 +1,1 @@
-"""How the dimensions of routing act together: cells of a grid, with expected values from `conformance.oracle`."""
+"""Combinations of the dimensions of routing: cells of a grid, with expected values from `conformance.oracle`."""

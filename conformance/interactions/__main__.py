@@ -1,4 +1,4 @@
-"""Writes cells of the grid and live changes as a suite of their own, in which each runs alone.
+"""Write cells of the grid and live changes as a separate suite, in which each runs alone.
 
 python -m conformance.interactions                     # all names, and what they are
 python -m conformance.interactions cell-7 change-106 > alone/test_alone.py
@@ -43,7 +43,7 @@ _PART = """
 
 
 def named() -> Mapping[str, tuple[str, str]]:
-    """Return what each cell and each change is, and its scenario, by name."""
+    """Return the description and the scenario of each cell and each change, by name."""
     grid = {f"cell-{number}": cell for number, cell in enumerate(covering.cells())}
     live = {change_covering.name_of(change): change for change in change_covering.of_all()}
     return {name: (cells.name_of(each), text_of_cell(each, name)) for name, each in grid.items()} | {

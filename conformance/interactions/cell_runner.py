@@ -1,4 +1,4 @@
-"""Plays cells of the grid: all Services of a requirement at once, on the same twelve servers, in one window."""
+"""Run cells of the grid: all Services of a requirement at once, on the same twelve servers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from trafficdist import (
 
 MANY = 120
 
-# A rule is kept in a cell or it is not, so a cell is tested for a large fault only.
+# A proxy gets a cell right or wrong, so a cell is tested only for a large fault.
 RATES = Rates(leak=0.25)
 
 
 def group_of(cell: Cell) -> tuple[str, bool]:
-    """Return which requirement a cell belongs to: what it needs beyond the core, and whether it is about hints."""
+    """Return the requirement of a cell, by the extended features that it needs and whether hints decide."""
     if cell["endpoints"] >= MANY:
         name = "many endpoints"
     elif cell["affinity"] == "ClientIP":
@@ -42,10 +42,10 @@ def group_of(cell: Cell) -> tuple[str, bool]:
 
 
 def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
-    """Expect every cell of a group. Raises `AssertionError`, which has each failing cell as a scenario of its own."""
+    """Check every cell of a group. Raises `AssertionError` with a separate scenario for each failing cell."""
     chosen = {cells.name_of(each): each for each in covering.cells() if group_of(each) == (group, hints)}
     servers = _run(cluster, list(chosen.values()))
-    for cell in chosen.values():  # before their Services: very many are so read once, and not one by one
+    for cell in chosen.values():  # before their Services, so that a proxy reads many slices at once, and not one by one
         _write_slices(cluster, cell, servers)
     services = {name: _create(cluster, cell) for name, cell in chosen.items()}
     _let_speak(cluster, services, chosen)
@@ -74,7 +74,7 @@ def _service_name(cell: Cell) -> str:
 
 
 def _create(cluster: Cluster, cell: Cell) -> Service:
-    """Create the Service of a cell. It is asked at its second port: the first one alone shows too little."""
+    """Create the Service of a cell. Clients use its second port, which also finds faults that spare the first one."""
     ports = [Port(79, cell["protocol"], "first"), _port(cell, cells.target(cell))]
     return cluster.create_service(_service_name(cell), ports=ports, **cells.service_fields(cell))
 
@@ -84,7 +84,7 @@ def _port(cell: Cell, target: int | str) -> Port:
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
-    """Services that are to be silent for everybody answer first, by a server on each node beside their endpoints."""
+    """Make Services that must be silent answer first, from an extra server on each node."""
     silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
     if not silent:
         return

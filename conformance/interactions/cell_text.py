@@ -1,4 +1,4 @@
-"""A cell of the grid as a scenario of its own, in Python."""
+"""Generate a Python scenario from a cell of the grid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trafficdist import Port
 
 
 def as_text(cell: Cell, name: str = "cell") -> str:
-    """Return the cell as a scenario of its own, of this name; it imports all of it from `harness`."""
+    """Return the cell as a separate scenario of this name, which imports everything from `trafficdist`."""
     servers = ", ".join(
         f"*three_zones.run_servers([{node!r}]{_listening(cell, number)})"
         for number, node in enumerate(SERVERS[: cell["endpoints"]])

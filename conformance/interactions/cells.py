@@ -32,7 +32,7 @@ GONE = {"ready": False, "serving": False, "terminating": True}
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An endpoint of a cell: a server, by its place in `SERVERS`, with hints and conditions."""
+    """An endpoint of a cell: a server, by its index in `SERVERS`, with hints and conditions."""
 
     server: int
     zones: tuple[str, ...] = ()
@@ -85,14 +85,14 @@ def ports_of(cell: Cell) -> list[int]:
 
 
 def listening(cell: Cell, server: int) -> list[tuple[str, int, str]]:
-    """Return the container ports of a server: of up to twelve, each has one alone."""
+    """Return the container ports of a server; with up to twelve endpoints, each server has one."""
     ports = ports_of(cell)
     own = ports if cell["endpoints"] > len(SERVERS) else [ports[server % len(ports)]]
     return [(f"{protocol[0].lower()}{port}", port, protocol) for port in own for protocol in ("TCP", "UDP")]
 
 
 def slices(cell: Cell) -> dict[int, list[Written]]:
-    """Return the endpoints of each slice, by its port. The last slice, or endpoint, is without a partial hint."""
+    """Return the endpoints of each slice, by its port. With partial hints, the last slice or endpoint has none."""
     ports, count = ports_of(cell), cell["endpoints"]
     written: dict[int, list[Written]] = {}
     for number in range(count):
@@ -133,7 +133,7 @@ def _hinted(cell: Cell, written: Written) -> Written:
             return replace(written, zones=(node[0],), nodes=(node,))
         case "partial":
             return replace(written, zones=(node[0],), nodes=(node,) if by_node else ())
-        case "foreign":  # of places that are not its own, which there are or are not
+        case "foreign":  # names of other nodes and zones, existing or not
             zone, other = ("c", "c1") if node[0] == "a" else ("elsewhere", "elsewhere")
             return replace(written, zones=(zone,), nodes=(other,) if by_node else ())
     return written
@@ -154,7 +154,7 @@ def outcome(
     return _outcome(tuple([(name, cell[name]) for name in _JUDGED]), node, tuple(beside), reading, node_hints)
 
 
-@cache  # the covering asks the same of thousands of cells
+@cache  # the covering repeats this for thousands of cells
 def _outcome(
     values: tuple[tuple[str, Any], ...],
     node: str,
@@ -172,13 +172,13 @@ def _outcome(
 
 
 def told(cell: Cell, node: str, *, beside: Sequence[oracle.Endpoint] = ()) -> frozenset[str]:
-    """Return who may answer, by the same names; nobody if it is to be silent."""
+    """Return the endpoints that may answer, by the same names; none if the Service must be silent."""
     found = outcome(cell, node, beside=beside)
     return found.pods if isinstance(found, oracle.Answers) else frozenset()
 
 
 def judged(cell: Cell) -> tuple[oracle.Endpoint, ...]:
-    """Return its endpoints as the oracle has them, over all slices; pods are places in `SERVERS`."""
+    """Return the oracle's endpoints over all slices; pods are indexes in `SERVERS`."""
     return _judged(tuple([(name, cell[name]) for name in OF_SLICES]))
 
 
@@ -188,7 +188,7 @@ def _judged(values: tuple[tuple[str, Any], ...]) -> tuple[oracle.Endpoint, ...]:
 
 
 def as_judged(written: Written, node: str) -> oracle.Endpoint:
-    """Return an endpoint on this node as the oracle has it."""
+    """Return the oracle's endpoint on this node."""
     return oracle.Endpoint(
         str(written.server),
         node,

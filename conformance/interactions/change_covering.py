@@ -1,6 +1,6 @@
-"""A small set of live changes: every ordered pair of values of a dimension, and each beside every value of the others.
+"""A small set of live changes: every ordered pair of values of a dimension, combined with every value of the others.
 
-Greedy and deterministic, as `covering` is. A change counts only where clients can tell its two cells apart, but for
+Greedy and deterministic, like `covering`. A change counts only if clients can tell its two cells apart, except for
 values that mean the same.
 """
 
@@ -70,18 +70,18 @@ _WEIGHTS = {("endpoints", 3): 6, ("conditions", "ready"): 3, ("target", "number"
 
 
 def why_impossible(changing: str, beside: Cell) -> str:
-    """Return why no change of a dimension shows beside these values; "" if none of the reasons holds."""
+    """Return why no change of a dimension is visible with these values; "" if it is."""
     return dimensions.first_reason(_IMPOSSIBLE, {**beside, "changes": changing})
 
 
 def turns() -> Iterator[Turn]:
-    """Yield every dimension that changes with every ordered pair of its values."""
+    """Yield every dimension with every ordered pair of its values."""
     for dimension, values in VALUES.items():
         yield from ((dimension, *pair) for pair in itertools.permutations(values, 2))
 
 
 def besides() -> Iterator[Beside]:
-    """Yield every dimension that changes with every value of the others, possible or not."""
+    """Yield every changing dimension with every value of the others, possible or not."""
     for dimension in VALUES:
         for name, values in DIMENSIONS.items():
             if name != dimension and (dimension, name) != ("distribution", "hints"):
@@ -96,23 +96,23 @@ def is_alike(turn: Turn) -> bool:
 
 @cache
 def of_all() -> tuple[Change, ...]:
-    """Return changes that have all that is possible, in the order of their names.
+    """Return changes that cover all possible combinations, in the order of their names.
 
-    They are read from a file, since to choose them takes seconds. `python -m conformance.interactions choose` writes
-    it, and a test holds it to `chosen`.
+    They come from a file, because choosing them takes seconds. `python -m conformance.interactions choose` writes it,
+    and a test compares it with `chosen`.
     """
     read = json.loads(CHOSEN.read_text(encoding="utf-8"))
     return tuple(Change(name, before, after, tuple(beside.items())) for name, before, after, beside in read)
 
 
 def as_json(choice: Iterable[Change]) -> str:
-    """Return changes as the file has them: a line each."""
+    """Return changes in the format of the file, one per line."""
     rows = [json.dumps([each.dimension, each.before, each.after, dict(each.beside)]) for each in choice]
     return "[\n" + ",\n".join(rows) + "\n]\n"
 
 
 def chosen() -> tuple[Change, ...]:
-    """Choose changes that have all that is possible; the same ones, in the same order, at each call."""
+    """Choose changes that cover all possible combinations; deterministic."""
     used: Counter[tuple[str, Any]] = Counter()
     missing = dict.fromkeys(besides())
     choice: list[Change] = []
@@ -139,7 +139,7 @@ def chosen() -> tuple[Change, ...]:
 
 
 def name_of(change: Change) -> str:
-    """Return the name of a change among all, which its Service has, too."""
+    """Return the name of a change, which is also the name of its Service."""
     return f"change-{of_all().index(change)}"
 
 
@@ -153,7 +153,7 @@ def of(change: Change) -> tuple[Turn, set[Beside]]:
 def _completed(
     turn: Turn, fixed: Cell, missing: Container[Beside], used: Counter[Any], without: Collection[tuple[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return values beside a change with which it shows, those that cover most first, then the rarest; or None."""
+    """Return other values with which a change is visible, those that cover most first, then the rarest; or None."""
     dimension = turn[0]
 
     def search(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any] | None:
@@ -191,7 +191,7 @@ def _judged(dimension: str, value: Any, beside: Cell) -> Cell:
 
 
 def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
-    """Return whether the documents decide a change under either reading, and whether it shows, or must not."""
+    """Return whether the documents define the outcome of a change under both readings, and whether it is visible."""
     dimension, *pair = turn
     many = changes.MANY in {*pair, values.get("endpoints")}
     beside = {**values, **({"target": "name"} if many else {})}
@@ -210,7 +210,7 @@ def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
 
 
 def group_of(change: Change) -> tuple[str, bool]:
-    """Return which requirement a change belongs to: what changes or what it needs, and whether it is about hints."""
+    """Return the requirement of a change, by its dimension, the features that it needs, and whether hints decide."""
     first, second = change.cells
     hints = any(map(cells.follows_hints, change.cells)) or change.dimension in {"hints", "distribution"}
     outward = {"load-balancer", "external-ip"}

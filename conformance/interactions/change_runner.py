@@ -1,4 +1,4 @@
-"""Plays live changes: all Services of a requirement change in the same moment, under traffic, and change back."""
+"""Run live changes: all Services of a requirement change at the same time, under traffic, and change back."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ Servers = Mapping[str, Pod]
 """The servers, by their names in `changes.name_in`."""
 
 
-# What was frozen is wrong for most connections of some client.
+# A proxy that misses a change is wrong for most connections of some client.
 RATES = Rates(leak=0.5)
 
 
 def expect_changes(cluster: Cluster, group: str, *, hints: bool) -> None:
-    """Expect every change of a group. Raises `AssertionError`, which has each failing one as a scenario of its own."""
+    """Check every change of a group. Raises `AssertionError` with a separate scenario for each failing change."""
     chosen = [each for each in change_covering.of_all() if change_covering.group_of(each) == (group, hints)]
     play(cluster, chosen)
 
 
 def play(cluster: Cluster, chosen: Collection[Change]) -> None:
-    """Expect these changes, all at once."""
+    """Check these changes at once."""
     servers = _run(cluster, chosen)
     living = [_Living(cluster, each, servers) for each in chosen]
     expect_concurrent_first_answers(cluster, [question for each in living for question in each.questions()])
@@ -53,7 +53,7 @@ def play(cluster: Cluster, chosen: Collection[Change]) -> None:
             [question for question, lossless in during if not lossless],
             answered=[question for question, lossless in during if lossless],
         ):
-            # Those that get addresses come first: what others give back is not given to them.
+            # Services that gain addresses come first, so that they do not get those that others release.
             for each in sorted(living, key=_Living.gives_back):
                 each.turn()
             _expect(cluster, living)
@@ -107,7 +107,7 @@ class _Living:
         self._cluster = cluster
         self._servers = servers
         self._now, self._next = change.cells
-        self._asked: dict[Front, Service] = {}  # as the Service was when it had each address last
+        self._asked: dict[Front, Service] = {}  # the Service in its last state with each address
         self._name = change_covering.name_of(change)
         port = Port(change_steps.PORT, self._now["protocol"], change_steps.NAME, cells.target(self._now))
         self._service = cluster.create_service(self._name, ports=[port], **change_steps.created(self._now))
@@ -130,13 +130,13 @@ class _Living:
         return self._servers[changes.name_in(self._now, str(number))]
 
     def questions(self) -> Iterator[Question]:
-        """Yield what is to be seen at each address that it has, or had."""
+        """Yield the expectation at each address that it has or had."""
         for front in self.change.fronts:
             if changes.given(self._now, front):
                 self._asked[front] = replace(self._service)
         for front in self._asked:
             answers = changes.answers(self.change, self._now, front)
-            # The silence of what has never answered would say nothing.
+            # Silence proves nothing if the Service never answered.
             if any(answers.values()) or self._service.name in self._cluster.record.answered:
                 expected: dict[ClientRef, Expected] = {
                     self._client(node): {self._servers[each] for each in names} or NO_ANSWER
@@ -145,7 +145,7 @@ class _Living:
                 yield self._question(front, expected, kept=changes.keeps(self._now, front))
 
     def during(self) -> Iterator[tuple[Question, bool]]:
-        """Yield who may answer during the next change at each address that it has, and whether someone must."""
+        """Yield the endpoints that may answer during the next change, at each address, and whether one must."""
         for front in self._asked:
             for lossless in (False, True):
                 nodes = [

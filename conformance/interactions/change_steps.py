@@ -1,4 +1,4 @@
-"""What is written for a live change: the steps by which a Service of one cell becomes one of another."""
+"""The API writes of a live change, which turn a Service of one cell into one of another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The Service gets addresses of these kinds from others, and no further ones."""
+    """The Service gets exactly these kinds of addresses, which the cluster does not allocate."""
 
     kinds: tuple[oracle.AddressKind, ...]
 
@@ -59,7 +59,7 @@ def created(cell: Cell) -> dict[str, Any]:
 
 def first(cell: Cell) -> Iterator[Step]:
     """Yield the steps that follow the creation of the Service."""
-    if _pends(cell):  # a LoadBalancer that were created as one would have its addresses at once
+    if _pends(cell):  # a Service created as LoadBalancer gets its addresses at once
         yield Patch({"type": "LoadBalancer", "trafficDistribution": cell["distribution"]})
     yield from slices(cell)
 
@@ -73,14 +73,14 @@ def between(before: Cell, after: Cell) -> Iterator[Step]:
 
 
 def service_steps(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Patch]:
-    """Yield what makes one spec of another, if they differ: it says anew which hints the Service asks for."""
+    """Yield the patch from one spec to another, if they differ, with the hints that the Service requests."""
     changed = {name: value for name, value in after.items() if value != before[name]}
     if changed:
         yield Patch({"trafficDistribution": after["trafficDistribution"], **changed})
 
 
 def slice_steps(before: Iterable[Publish], after: Iterable[Publish]) -> Iterator[Publish | Unpublish]:
-    """Yield what makes some slices of others: those that differ are written, and those that are no more deleted."""
+    """Yield the steps from one set of slices to another: changed slices are written, and removed slices are deleted."""
     old, new = ({(each.name, each.family): each for each in some} for some in (before, after))
     yield from (each for name, each in new.items() if each != old.get(name))
     yield from (Unpublish(*name) for name in old.keys() - new.keys())

@@ -1,4 +1,4 @@
-"""A live change as a scenario of its own, in Python."""
+"""Generate a Python scenario from a live change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from conformance.interactions.dimensions import Cell
 
 
 def as_text(change: Change, name: str = "change") -> str:
-    """Return the change as a scenario of its own; it imports all from `harness`, but `replace` from dataclasses."""
+    """Return the change as a separate scenario, which imports everything from `trafficdist`, and `replace` from
+    dataclasses.
+    """
     before, after = change.cells
     text = _Text(change)
     port = scenario_text.port(before["protocol"], cells.target(before))
@@ -32,7 +34,7 @@ def as_text(change: Change, name: str = "change") -> str:
 class _Text:
     def __init__(self, change: Change) -> None:
         self._change = change
-        self._asked: dict[Front, str] = {}  # the variable of the Service as it was when it had the address last
+        self._asked: dict[Front, str] = {}  # the variable of the Service in its last state with the address
         self._spoken = False
 
     def servers(self) -> Iterator[str]:
@@ -68,7 +70,7 @@ class _Text:
                     yield f"three_zones.unpublish(service, {name!r}, families={[family]!r})"
 
     def expected(self, cell: Cell) -> Iterator[str]:
-        """Yield what is to be seen at each address that the Service has, or had."""
+        """Yield the expectation at each address that the Service has or had."""
         for number, front in enumerate(self._change.fronts):
             if changes.given(cell, front):
                 self._asked[front] = f"at_{number}"

@@ -1,7 +1,7 @@
 """Live changes: a Service goes from one cell of the grid to another that differs in one dimension, and back.
 
-What a proxy read when a Service was created says nothing of what it reads later. So each ordered pair of values of each
-dimension is a change: a Service has one value first, then the other, and then the first one again.
+A proxy can read a new Service correctly and still miss its changes. So each ordered pair of values of each dimension is
+a change: a Service has the first value, then the other, and then the first one again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """An address of a Service at which it is asked."""
+    """An address of a Service that clients use."""
 
     address: oracle.AddressKind
     family: str
@@ -157,7 +157,7 @@ def answers(change: Change, cell: Cell, front: Front) -> dict[str, set[str]]:
 
 
 def told(cell: Cell, front: Front, node: str) -> frozenset[str]:
-    """Return who may answer a client on (or via) a node at an address: places in `cells.SERVERS`, or nobody."""
+    """Return the endpoints that may answer a client on (or via) a node at an address: indexes in `cells.SERVERS`."""
     return cells.told({**cell, "address": front.address}, node) if given(cell, front) else frozenset()
 
 
@@ -167,7 +167,7 @@ def keeps(cell: Cell, front: Front) -> bool:
 
 
 def meanwhile(change: Change, front: Front, node: str) -> frozenset[str]:
-    """Return who may answer while a change takes place, by names of `name_in`.
+    """Return the endpoints that may answer during a change, by names of `name_in`.
 
     That is whoever may before or after; if several slices are written or deleted, whoever is usable, since hints are
     judged over all that are there. KEP-4444, Changes within kube-proxy: where some have none, hints are not followed.
@@ -202,7 +202,7 @@ def _usable(cell: Cell, front: Front, node: str) -> Iterator[str]:
 
 
 def may_not_lose(change: Change, front: Front, node: str) -> bool:
-    """Return whether a client is answered at any time of a change: hints come, go or change, and someone stays.
+    """Return whether a client must always get an answer during a change: only hints change, and an endpoint stays.
 
     KEP-4444, Changes within kube-proxy: following no hints while some have none is for "safer transitions". Nothing is
     said of what other changes may lose.

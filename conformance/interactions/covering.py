@@ -1,4 +1,4 @@
-"""A small set of cells that shows every pair of values, and the triples that matter.
+"""A small set of cells that covers every pair of values, and the important triples.
 
 Greedy, as AETG (Cohen et al., 1997) is, and deterministic: each cell begins with a combination that is not covered yet,
 and takes for each further dimension the value that covers most.
@@ -15,7 +15,7 @@ from typing import Any
 from conformance.interactions.dimensions import BOUND, DIMENSIONS, Cell, why_impossible
 
 _WEIGHTS = {("affinity", "None"): 6, ("endpoints", 3): 4, ("endpoints", 12): 4, ("conditions", "ready"): 3}
-"""Values that more cells are to have, where several would cover as much: those that show most, and cost least."""
+"""Values to prefer if several cover as much: those that reveal most and cost least."""
 
 Combination = frozenset[tuple[str, Any]]
 """Values of two or three dimensions."""
@@ -25,7 +25,7 @@ WAYS = {"address", "client", "internal", "external", "family", "protocol", "affi
 """Dimensions of how a Service is asked, whose triples are all covered too, with hints or conditions as one of three."""
 
 MUTE = {("endpoints", 0), ("conditions", "all start")}
-"""Values with which nobody answers: what else a cell has does not show."""
+"""Values with which no endpoint answers, so that the other values of a cell are not visible."""
 
 
 def combinations() -> Iterator[Combination]:
@@ -38,16 +38,18 @@ def combinations() -> Iterator[Combination]:
 
 
 def _asked(names: Sequence[str]) -> bool:
-    """Return whether all triples of these dimensions are: a policy and a distribution, or who asks how, for what."""
+    """Return whether all triples of these dimensions are covered: policy and distribution, or client, address and
+    hints.
+    """
     if "distribution" in names and {"internal", "external"} & {*names}:
         return True
     return len(WAYS & {*names}) >= 2 and {*names} <= WAYS | {"hints", "conditions"}
 
 
 def shows(cell: Cell, combination: Combination) -> bool:
-    """Return whether a cell, or one that begins so, shows this combination of its values.
+    """Return whether a cell, or one that begins so, covers this combination of its values.
 
-    Where nobody can answer, only what makes it so does show; where a policy Local decides, hints do not.
+    If no endpoint can answer, only the values that cause this are visible; under policy Local, hints are not.
     """
     mute = MUTE & cell.items()
     if mute and not mute & combination:
@@ -78,7 +80,7 @@ def possible() -> frozenset[Combination]:
 
 
 def of(cell: Cell) -> set[Combination]:
-    """Return the asked combinations that a cell shows."""
+    """Return the requested combinations that a cell covers."""
     pairs = itertools.combinations(cell.items(), 2)
     triples = (each for each in itertools.combinations(cell.items(), 3) if _asked([name for name, _ in each]))
     found = map(frozenset, itertools.chain(pairs, triples))
@@ -87,7 +89,7 @@ def of(cell: Cell) -> set[Combination]:
 
 @cache
 def cells() -> tuple[Cell, ...]:
-    """Return cells that have all possible combinations; the same ones, in the same order, at each call."""
+    """Return cells that cover all possible combinations; deterministic."""
     missing = dict.fromkeys(each for each in combinations() if each in possible())
     chosen: list[Cell] = []
     used: Counter[tuple[str, Any]] = Counter()

@@ -1,6 +1,6 @@
-"""The dimensions of the grid, and which of their values do not go together, each with the reason.
+"""The dimensions of the grid, and the values that exclude each other, with reasons.
 
-A cell is one value of each dimension. SCTP is no value yet: the probes of the suite speak TCP and UDP.
+A cell is one value of each dimension. SCTP is missing because the probes of the suite support only TCP and UDP.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
 )
 
 BOUND = tuple(name for name in DIMENSIONS if any(name in values for _, values in _IMPOSSIBLE))
-"""Dimensions whose values do not go with all others."""
+"""Dimensions with values that exclude others."""
 
 
 def why_impossible(cell: Cell) -> str:
-    """Return why no cell has these values together; "" if none of the reasons holds."""
+    """Return why these values exclude each other; "" if they do not."""
     return first_reason(_IMPOSSIBLE, cell)
 
 

@@ -1,4 +1,4 @@
-"""Parts of scenarios as texts in Python, which cells and live changes have in common."""
+"""Python source for parts of scenarios, shared by cells and live changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test(name: str, lines: Sequence[str]) -> str:
 
 
 def call(function: str, *arguments: str, **fields: Any) -> str:
-    """Return a call: arguments are texts, fields are values."""
+    """Return a call: arguments are source text, fields are values."""
     return f"{function}({', '.join([*arguments, *(f'{name}={value!r}' for name, value in fields.items())])})"
 
 
@@ -32,7 +32,7 @@ def endpoint(server: str, written: Written) -> str:
 def expectation(
     service: str, client: str, answers: Mapping[str, Sequence[str]], *, kept: bool = False, **address: Any
 ) -> list[str]:
-    """Return what clients on (or via) these nodes see: answers of these servers, or none."""
+    """Return the expectation for clients on (or via) these nodes: answers of these servers, or none."""
     speaking = {node: servers for node, servers in answers.items() if servers}
     silent = {node: servers for node, servers in answers.items() if not servers}
     groups = [("expect_affinity", speaking), ("expect_traffic", silent)] if kept else [("expect_traffic", answers)]
@@ -40,7 +40,7 @@ def expectation(
 
 
 def speech(service: str, client: str, protocol: str, answers: Mapping[str, Sequence[str]], **address: Any) -> list[str]:
-    """Return how a Service speaks that is to be silent: by servers beside its endpoints."""
+    """Return lines that make a Service that must be silent answer first, from extra servers."""
     ports = f"ports=[{port(protocol, 8080)}]"
     return [
         f"speakers = three_zones.run_servers({list(ASKED_FROM)!r})",

@@ -1,9 +1,8 @@
-"""The grid: what other requirements hold still, in all pairs, and in all triples with a policy and a distribution.
+"""The grid: combinations of the dimensions that other requirements keep fixed, in all pairs and important triples.
 
-A cell where hints decide is a SHOULD: documents say that hints are followed, and of no such combination that they hold
-in it. Any other is a MUST, and needs no hints for nodes: a proxy that knows none sends packets the same way there.
-Cells that need what not every proxy has are requirements of their own, so that a proxy without IPv6 is judged on all
-others.
+Cells in which hints decide are a SHOULD, because no document mentions these combinations. All others are a MUST and
+need no hints for nodes: a proxy without them routes the same way. Cells that need extended features are separate
+requirements, so that, for example, a proxy without IPv6 is judged on all others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Live changes: what a proxy reads of a Service and its slices changes while it serves, and changes back.
+"""Live changes: fields of a Service and its slices change while it is served, and change back.
 
-Before, after, and after the way back traffic is as the documents have it, whatever the values of all other fields; in
-between nobody answers who may do so neither before nor after. A change where hints decide is a SHOULD, as hints are;
-any other is a MUST. Changes that need what not every proxy has are requirements of their own.
+Traffic follows the documents before the change, after it, and after the way back, whatever the other fields. During a
+change, only endpoints that are allowed before or after it answer. Changes in which hints decide are a SHOULD, others a
+MUST. Changes that need extended features are separate requirements.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""KEP-2433: an Event on the Service says when hints are given, withheld or withdrawn, and why.
+"""KEP-2433: an Event on the Service reports when hints are added, withheld or removed, and why.
 
-The document does not speak of Events; releases have written them since 1.21, because nobody could tell why a Service
-had no hints (kubernetes#103888). So this is a feature of its own. A scenario expects a new Event whose reason or
-message names the cause. Other words, and whether the Event is repeated, are left open.
+The document does not mention Events; releases emit them since 1.21, because users could not see why a Service had no
+hints (kubernetes#103888). So this is a separate feature. A scenario expects a new Event whose reason or message names
+the cause. Wording and repetition of the Event are left open.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _events(cluster: Cluster, service: Service) -> dict[str, tuple[int, str]]:
 
 
 def _count(event: Mapping[str, Any]) -> int:
-    """Return how often an Event was seen, which the two versions of its API keep in different places."""
+    """Return the count of an Event, which the two versions of its API store in different fields."""
     return int((event.get("series") or {}).get("count") or event.get("count") or 1)
 
 

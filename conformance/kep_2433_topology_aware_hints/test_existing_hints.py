@@ -1,4 +1,4 @@
-"""KEP-2433 with a Service that has its hints already: zones go, nodes come that say too little, slices fill up."""
+"""KEP-2433 with a Service that already has hints: zones disappear, nodes without zone or CPU appear, slices fill up."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_node_of_unknown_size_ends_hints(three_zones: Cluster) -> None:
     "KEP-2433/own-zone-first-after-changes",
     "After endpoints are added or removed, and after the last node of a zone is removed, endpoints are hinted for "
     "their own zones, except for those that their zone has in excess.",
-    level=SHOULD,  # a controller may as well leave slices alone that are within the threshold (Goals, minimize churn)
+    level=SHOULD,  # a controller may leave slices within the threshold unchanged (Goals, minimize churn)
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized)",
     kills={"own-zone-first-at-first-only"},

@@ -231,7 +231,7 @@ def test_four_hundred_endpoints_are_shared_out(three_zones: Cluster) -> None:
     create_pods(three_zones, "a" * 160 + "b" * 120 + "c" * 80 + "d" * 40)
     service = create_auto(three_zones)
 
-    # Perfect are 96.4, 98.8, 101.2 and 103.6; a zone with one 1.2th of that is overloaded by 20 %.
+    # The ideal is 96.4, 98.8, 101.2 and 103.6; a zone with 1/1.2 of that is overloaded by 20 %.
     expect_min_hint_counts(three_zones, service, {"a": 81, "b": 83, "c": 85, "d": 87}, endpoints=400)
 
 

@@ -1,8 +1,8 @@
 """KEP-2433, Handling Node Updates, and the two thresholds of Overload: some node events write slices, others do not.
 
-Nodes that come and go exist in the API only. Each event is a block of `expect_writes`, so the report says how many
-writes each event caused. Where the document wants none, one is too many; where it wants other hints, their number is a
-requirement of its own.
+Added and removed nodes exist only in the API. Each event is a block of `expect_writes`, so the report has the number of
+writes per event. If the document requires no write, one write fails; if it requires new hints, the number of writes is
+a separate requirement.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
 def test_removal_that_overloads_shares_out_anew(three_zones: Cluster) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
     three_zones.nodes.create("a9", "a", cpu_milli=8000)
-    create_pods(three_zones, "aaaaabbcc")  # perfect are 4.5, 2.25 and 2.25, so 4, 2 and 2 are enough
+    create_pods(three_zones, "aaaaabbcc")  # the ideal is 4.5, 2.25 and 2.25, so 4, 2 and 2 are enough
     service = create_auto(three_zones)
     expect_min_hint_counts(three_zones, service, {"a": 4, "b": 2, "c": 2}, endpoints=9)
 
     with expect_writes(three_zones, service, "a node goes and zones b and c would be overloaded by 50 %"):
         three_zones.nodes.delete("a9")
         expect_hint_counts(three_zones, service, {"a": 3, "b": 3, "c": 3})
-    # Perfect are 6, 1.5 and 1.5: zones b and c have more than they may, so that released controllers write slices, too.
+    # The ideal is 6, 1.5 and 1.5: zones b and c have too many, so released controllers write slices, too.
     with expect_writes(three_zones, service, "a larger node comes and zone a would be overloaded by 100 %"):
         three_zones.nodes.create("a9", "a", cpu_milli=24_000)
         expect_hint_counts(three_zones, service, {"a": 5, "b": 2, "c": 2})
@@ -290,7 +290,7 @@ OVERLOAD = {0: 0, 2: 15, 3: 22, 4: 29, 5: 34}  # per cent
 
 
 def _grow(cluster: Cluster, cores: int) -> None:
-    """Give zone a this number of cores beside its own: nodes of one core come or go, one after the other."""
+    """Add this number of cores to zone a: nodes with one core are added or removed one by one."""
     now = {each["metadata"]["name"] for each in cluster.api.list("nodes")}
     wanted = {f"a{number}" for number in range(10, 10 + cores)}
     for name in sorted(wanted - now):

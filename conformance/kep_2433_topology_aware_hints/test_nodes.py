@@ -1,4 +1,4 @@
-"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some are not in the text, but in the releases."""
+"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some rules are not in the text but in releases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trafficdist import (
 )
 
 HUGE = 64_000
-"""Thousandths of cores; with them, one zone would need three endpoints of three."""
+"""Millicores with which one zone would need three of three endpoints."""
 
 
 @requirement(
@@ -101,7 +101,7 @@ def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
     kills={"takes-the-other-thresholds", "leaves-out-nodes-without-cpu"},
 )
 def test_all_nodes_are_equal_where_cores_are_not_known(three_zones: Cluster) -> None:
-    # With equal nodes the three passages agree: larger ones they weigh otherwise.
+    # The three passages agree for nodes of equal size, and differ for larger ones.
     _one_node_of_unknown_size(three_zones, largest=1000)
     create_pods(three_zones, "aaabb")
 
@@ -149,7 +149,7 @@ def test_endpoints_of_a_zone_without_nodes_serve_others(three_zones: Cluster) ->
 @requirement(
     "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
     "Endpoints in a zone without ready nodes stay hinted for it, and the others for their own zones.",
-    level=MAY,  # what releases do there helps nobody: another controller may hint them for zones with nodes
+    level=MAY,  # the behaviour of releases has no benefit: a controller may also hint them for zones with nodes
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; released otherwise since 1.21",
     as_="released",

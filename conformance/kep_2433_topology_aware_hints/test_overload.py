@@ -1,6 +1,6 @@
 """KEP-2433, Overload, with traffic: the number of clients in each zone follows its CPU; endpoints share the traffic.
 
-The nodes of the topology are equally large, so one client on each node is what the KEP assumes of incoming traffic.
+The nodes have equal size, so one client per node matches the KEP's assumption about incoming traffic.
 """
 
 from __future__ import annotations

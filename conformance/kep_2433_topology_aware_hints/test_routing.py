@@ -1,7 +1,8 @@
-"""KEP-2433, Kube-Proxy: the document's table row by row, and hints that come and go while connections flow.
+"""KEP-2433, Kube-Proxy: the document's table row by row, and hints that come and go under traffic.
 
-The document says two things of endpoints without hint while others have one: that they are used everywhere beside the
-hinted ones (Risks and Mitigations), and that all hints are ignored then (Kube-Proxy). Released proxies do the latter.
+The document contradicts itself on endpoints without a hint while others have one: either they are used everywhere in
+addition to the hinted ones (Risks and Mitigations), or all hints are ignored (Kube-Proxy). Released proxies do the
+latter.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from trafficdist import (
 TABLE = "KEP-2433, Kube-Proxy Unit Tests"
 CLIENTS = ("a1", "a2", "b1", "c1")
 
-# Hints of a Service are followed or they are not, so a large fault is all that is looked for.
+# A proxy follows the hints of a Service or not, so the scenario tests only for a large fault.
 FOLLOWED = Rates(leak=0.25)
 
 

@@ -1,8 +1,8 @@
 """KEP-2433, EndpointSlice Controller: how many endpoints each zone gets, and which.
 
 Expected numbers are computed by hand from the text: a zone with a share s of the cores needs more than n * s / 1.2 of n
-endpoints, else it is overloaded by 20 %. Numbers where just that many would be a whole number are left out: the KEP
-asks for less than 20 %, releases allow 20 %, and their floating point decides otherwise now and then.
+endpoints, else it is overloaded by 20 %. Cases where this bound is a whole number are left out: the KEP requires less
+than 20 %, releases allow 20 %, and their floating point may round either way.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from trafficdist import (
 )
 
 NODES = {"19.5 %": 2600, "20.6 %": 150, "29.5 %": 1400, "30.4 %": 150}
-"""The thousandths of cores of the nodes that come, each by the overload of zone a once it is there."""
+"""Millicores of the added nodes, by the resulting overload of zone a in per cent."""
 
 
 def _overload(cluster: Cluster, percent: str) -> None:

@@ -1,8 +1,8 @@
 """Zones of any size and Services with the annotation: most scenarios of this document begin with them.
 
-The KEP's own way to ask for hints, `trafficPolicy: PreferZone` on the Service, was never built. Releases have an
-annotation instead: topology-aware-hints from 1.21 on, topology-mode from 1.27 on. Wherever the KEP says `PreferZone`,
-requirements say the annotation with the value Auto.
+The KEP's own way to request hints, `trafficPolicy: PreferZone` on the Service, was never implemented. Releases use an
+annotation: topology-aware-hints from 1.21 on, topology-mode from 1.27 on. For `PreferZone` in the KEP, requirements use
+the annotation with the value Auto.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def size_zones(cluster: Cluster, **cores: int) -> None:
 
 
 def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) -> None:
-    """Share out so many thousandths of cores among the nodes of a zone."""
+    """Distribute this many millicores among the nodes of a zone."""
     for number, name in enumerate(names):
         share = cpu_milli // len(names) + (cpu_milli % len(names) if number == 0 else 0)
         if cluster.topology.node(name).zone != zone:
@@ -58,12 +58,12 @@ def create_auto(cluster: Cluster, **options: object) -> Service:
 
 
 def touch(cluster: Cluster, service: Service) -> None:
-    """Change a Service so that its slices can stay as they are."""
+    """Change a Service without an effect on its slices."""
     cluster.patch_service(service, {"metadata": {"annotations": {"example.org/look": str(next(_LOOKS))}}})
 
 
 def give_other_ports(cluster: Cluster, service: Service) -> None:
-    """Change a Service so that its slices have to be written, whatever else a controller takes for no change."""
+    """Change a Service so that a controller must write its slices."""
     cluster.patch_service(service, {"spec": {"ports": [{"name": "other", "port": 81, "targetPort": 8081}]}})
 
 

@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, Upgrade / Downgrade Strategy: away from node-level topology and back to it, under traffic."""
+"""KEP-3015 of 2022, Upgrade / Downgrade Strategy: node-level topology off and on again, under traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-3015, the whole way: from a value in the API, by hints, to packets; and its user story about DNS."""
+"""KEP-3015 end to end: from a value in the API through hints to packets; and its user story about DNS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-3015, upgrade, downgrade, upgrade: by gate as its author did it by hand, and by release, under traffic."""
+"""KEP-3015, upgrade, downgrade, upgrade: by gate, as in the author's manual test, and by release, under traffic."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _write_hints(cluster: Cluster, service: Service, hints: Mapping[str, object]
     "KEP-4444/hints-that-somebody-changes-are-put-right",
     "The controller restores hints that another client removes from its slices, and removes hints that another client "
     "adds to a Service without the field.",
-    level=SHOULD,  # no text speaks of other writers of these slices
+    level=SHOULD,  # no document covers other writers of these slices
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Monitoring Requirements (consistently and accurately configures EndpointSlices); discovery/v1 "
     "label endpointslice.kubernetes.io/managed-by",

@@ -199,7 +199,7 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
         three_zones.create_pod(name, node, labels=WEB)
     service = three_zones.create_service(selector=WEB)
     expect_hints(three_zones, service, {"p1": None, "p2": None})
-    written = len(three_zones.slices(service))  # one would do, but a controller may pack endpoints otherwise
+    written = len(three_zones.slices(service))  # one would be enough, but a controller may pack endpoints differently
     counted.expect(SLICES, by=written)
     counted.expect(DESIRED, by=2)
     counted.expect(CHANGES, {"operation": "create"}, by=written)
@@ -227,7 +227,7 @@ def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
     expect_hints(three_zones, service, {"p1": None})
     before.expect(DESIRED_SLICES, by=1)
 
-    # From here on: what went with Services of before may be counted until the controller has come to this one.
+    # From here on: the controller may still count changes of earlier Services until it syncs this one.
     counted = controller_metrics(three_zones)
     three_zones.create_pod("p2", "b1", labels=WEB)
     expect_hints(three_zones, service, {"p1": None, "p2": None})
@@ -301,9 +301,9 @@ def test_time_of_the_last_sync_grows_old(three_zones: Cluster) -> None:
 
 
 def _is_aged(cluster: Cluster, seen: list[float]) -> bool:
-    """Return whether the gauge of a1 has the value that it had before, and that is of some time ago.
+    """Return whether the gauge of a1 is unchanged and some time old.
 
-    A proxy may sync anew now and then: one look in which it did not is enough.
+    A proxy may sync from time to time: one reading without a sync is enough.
     """
     seen.append(_last_sync(cluster, "a1"))
     return seen[-1] == seen[-2] and time.time() - seen[-1] > AGED

@@ -1,4 +1,4 @@
-"""KEP-4444 when nodes go: one is drained, one loses its power. Clients of the zone are served elsewhere, then here."""
+"""KEP-4444 when nodes are lost: one is drained, one is powered off. Other zones serve the clients until it is back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-4444, Risks and Mitigations: shares of the traffic, without hints and in a zone that is hot."""
+"""KEP-4444, Risks and Mitigations: distribution of traffic, without hints and in a hot zone."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_first_zone_label_takes_effect(three_zones: Cluster) -> None:
     "KEP-4444/unready-nodes-change-no-routing",
     "While slices call an endpoint ready, clients use it as hints say, even if its Node, or the last ready Node of a "
     "zone, becomes not ready; this includes clients of that zone.",
-    level=SHOULD,  # the texts have a proxy read its own Node alone, and forbid it no more
+    level=SHOULD,  # the documents require a proxy to read its own Node, and do not forbid reading more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
     kills={"ignores-zone-hints", "skips-endpoints-of-unready-nodes"},
@@ -70,7 +70,7 @@ def test_unready_nodes_change_no_routing(three_zones: Cluster) -> None:
     "KEP-4444/lost-node-changes-no-routing",
     "While slices call an endpoint ready, clients use it as hints say, even if its Node is deleted, and when the Node "
     "is back; a proxy that then starts on that node follows hints for the Node's new zone.",
-    level=SHOULD,  # the texts have a proxy read its own Node alone, and forbid it no more
+    level=SHOULD,  # the documents require a proxy to read its own Node, and do not forbid reading more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
     kills={"skips-endpoints-of-lost-nodes"},

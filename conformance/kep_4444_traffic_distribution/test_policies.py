@@ -1,8 +1,8 @@
 """KEP-4444, Intersection with internal/externalTrafficPolicy: its table, in all nine combinations.
 
 The table has three rows; the others follow from them, as each policy governs one direction, and one that is not set is
-not Local. Hints here contradict the places of the endpoints, so that three ways of routing give three answers: by
-hints, by node, and to all.
+not Local. Hints here contradict the zones of the endpoints, so that routing by hints, by node and to all give three
+different answers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TABLE = {
     ("Local", "Local"): ("node", "node"),
 }
 
-# A policy is in the rules or it is not, so each of the 27 cells is tested for a large fault only; the requirements of
+# A proxy applies a policy or not, so each of the 27 cells is tested only for a large fault; the requirements of
 # KEP-2086 test each policy for small ones.
 RATES = Rates(leak=0.1)
 

@@ -1,4 +1,4 @@
-"""Hints of endpoints that are one pod's many ports, or the ports of one Service."""
+"""Hints of endpoints that are many ports of one pod, or several ports of one Service."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
 def test_every_hinted_endpoint_of_many_is_used(three_zones: Cluster) -> None:
     named = [(f"p{number}", number, "TCP") for number in NUMBERS]
     pods = three_zones.run_servers(["a1", "b1", "c1"] * 4, container_ports=named, tells_port=True)
-    for number in NUMBERS:  # before their Service: so many are read once, and not one by one
+    for number in NUMBERS:  # before their Service, so that a proxy reads many slices at once, and not one by one
         written = _slice(pods, number, _zone_of(number))
         three_zones.api.create("endpointslices", three_zones.namespace, written)
     service = three_zones.create_service("many", ports=[Port(80, target="web")], traffic_distribution="PreferClose")

@@ -1,4 +1,4 @@
-"""KEP-4444 and KEP-3015, the API server's half: the values that it stores, and those that it refuses."""
+"""KEP-4444 and KEP-3015, the API server's half: the values that it stores and rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-4444, Scalability: hints cost no request that would not be made without them, neither a write nor a read."""
+"""KEP-4444, Scalability: hints cause no additional API requests, neither writes nor reads."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_hints_need_no_write_of_their_own(three_zones: Cluster) -> None:
     expect_hints(three_zones, close, {"p1": ZONE_A})
     before = {each.name: _written(three_zones, each) for each in (plain, close)}
 
-    # one event each: a kubelet tells of a pod that comes or goes in several, and how many a sync sees is chance
+    # one event each: a kubelet writes several per pod, and the number that one sync sees varies
     three_zones.api.patch("pods", three_zones.namespace, "p2", {"metadata": {"labels": WEB}})
     expect_hints(three_zones, plain, {"p1": None, "p2": None})
     expect_hints(three_zones, close, {"p1": ZONE_A, "p2": ZONE_B})
@@ -118,7 +118,9 @@ def test_hints_need_no_read_of_their_own(three_zones: Cluster) -> None:
         expect_hints(three_zones, service, {"p1": hints[value]})
         three_zones.api.delete("pods", three_zones.namespace, "p1", grace_seconds=0)
         expect_hints(three_zones, service, {})
-        tells = conditions_of(three_zones, service)  # the KEP's own write, which may be read for, and again if refused
+        tells = conditions_of(
+            three_zones, service
+        )  # the KEP's own write, which may need a read, and another after a conflict
         three_zones.delete_service(service)
         return {"get services"} if tells else set()
 

@@ -1,4 +1,4 @@
-"""KEP-536, New PodLocator resource and New PodLocator controller: objects that tell on which node each pod is."""
+"""KEP-536, New PodLocator resource and New PodLocator controller: objects with the node of each pod."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_locator_of_a_pod_that_is_bound_later(three_zones: Cluster) -> None:
     "KEP-536/locator-that-contradicts-its-node-is-put-right",
     "When another client writes a different node or labels to a PodLocator, the controller restores those of its pod's "
     "node, at the latest at the next change of that node.",
-    level=SHOULD,  # no text speaks of other writers
+    level=SHOULD,  # no document covers other writers
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (update all the PodLocators whose corresponding Pods are running on it)",
     kills={"locator-believes-what-it-says"},
@@ -190,7 +190,7 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
     three_zones.create_pod("later", "x1")
     expect_locators(three_zones, {"web": {"nodeName": "x1"}, "later": {"nodeName": "x1"}})
 
-    # The locator of the later pod is written, so the controller has worked on all earlier events.
+    # The locator of the later pod exists, so the controller has processed all earlier events.
     now = locator_of(three_zones, "web")
     three_zones.expect_equal("PodLocator of pod web", expected=before, observed=now)
 

@@ -1,13 +1,12 @@
-"""KEP-536 beside what came later: traffic policies, trafficDistribution and hints.
+"""KEP-536 with later features: traffic policies, trafficDistribution and hints.
 
-The document knows externalTrafficPolicy only, and excludes it. The order that follows from its text, and from those of
-the others: a policy Local is about the node and is not filtered; keys are a requirement, so that no hint widens what
-they leave, and among those whom they leave each is as good as another, so that none narrows it; hints count where there
-are no keys.
+The document covers only externalTrafficPolicy, and excludes it. The texts together give this order: policy Local is
+about the node and is not filtered; topology keys are a requirement, so hints neither widen nor narrow the endpoints
+that they select; hints count if there are no keys.
 
-That is a choice of this suite. KEP-2433 says that its gate and this one exclude each other, and kube-proxy of 1.21
-looked at neither internalTrafficPolicy nor hints while gate ServiceTopology was on. Where that decides, there are two
-requirements, one for each reading.
+This order is a choice of this suite. KEP-2433 says that its gate and this one exclude each other, and kube-proxy 1.21
+ignored internalTrafficPolicy and hints while gate ServiceTopology was on. Where this matters, there are two
+requirements, one per reading.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """KEP-536, the test plan's rows: the endpoints that a proxy uses for a Service with topology keys.
 
 The plan names five sets of keys, "each with varying topologies". A row below is one topology: the nodes that have an
-endpoint, and the servers that a client on each node reaches. A connection may fail by silence or by a refusal.
+endpoint, and the servers that a client on each node reaches. A connection may fail by silence or by a rejection.
 """
 
 from __future__ import annotations

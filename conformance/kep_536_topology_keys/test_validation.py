@@ -1,4 +1,4 @@
-"""KEP-536, the API server's half: the topology keys that it stores, and those that it refuses."""
+"""KEP-536, the API server's half: the topology keys that it stores, and those that it rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The beginning of all scenarios about topology keys: gate ServiceTopology, and nodes in racks, zones and regions.
+"""Setup for scenarios about topology keys: gate ServiceTopology, and nodes in racks, zones and regions.
 
 Zones do not nest racks here: rack 2 has a node in zone a and one in zone b, and node c1 is in no rack. So no other
 label selects the same endpoints as a rack's.
@@ -83,7 +83,7 @@ def publish(cluster: Cluster, service: Service, pods: Iterable[Pod]) -> None:
 
 
 def change_keys(cluster: Cluster, service: Service, *keys: str) -> None:
-    """Give a live Service these keys instead of those that it has."""
+    """Replace the keys of an existing Service."""
     cluster.patch_service(service, {"spec": {"topologyKeys": list(keys) or None}})
 
 

@@ -1,1 +1,1 @@
-"""Changes of living objects, field by field: a new value takes effect, the former one ends, and the way back too."""
+"""Changes of existing objects, field by field: a new value takes effect, replaces the old one, and can be undone."""

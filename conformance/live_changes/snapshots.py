@@ -1,4 +1,4 @@
-"""Services as they are at one moment and at one port, so that one window asks former addresses beside present ones."""
+"""Snapshots of a Service at one moment and port, so that one check covers its former and current addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trafficdist import (
     expect_concurrent_traffic,
 )
 
-# A change takes effect or it does not, so a large fault is all that is looked for.
+# A change takes effect or not, so the scenario tests only for a large fault.
 RATES = Rates(leak=0.25)
 
 ASKED_FROM = ("a1", "c1")
@@ -30,7 +30,7 @@ UNUSED = 7070
 
 
 def as_now(service: Service, port: Port | None = None) -> Service:
-    """Return the Service as it is at this moment, whatever becomes of it; asked at this port."""
+    """Return a snapshot of the Service, for clients at this port."""
     return replace(service, ports=(port,) if port else service.ports)
 
 
@@ -40,7 +40,7 @@ def by_all(*pods: Pod, of: Iterable[ClientRef] = ASKED_FROM) -> Traffic:
 
 
 def expect_now(cluster: Cluster, *questions: Question) -> None:
-    """Expect all of these in one window."""
+    """Check all of these at once."""
     expect_concurrent_traffic(cluster, questions, rates=RATES)
 
 

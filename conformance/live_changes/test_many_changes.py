@@ -1,4 +1,4 @@
-"""Very many changes, quick ones, and deletions that a component did not see: what is true in the end holds."""
+"""Many changes, rapid changes, and deletions during a component's downtime: the final state takes effect."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_thousandth_change_takes_effect(three_zones: Cluster) -> None:
 
 
 def _flap(cluster: Cluster, service: Service, pod: Pod, *, times: int) -> None:
-    """Annotate the Service and its slice in turns, and each tenth time let the endpoint become ready, or no more so.
+    """Annotate the Service and its slice alternately, and every tenth time change the readiness of the endpoint.
 
     Rules change as often only as this costs little.
     """
@@ -147,7 +147,7 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
     "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
     "A UDP client that keeps using one source port reaches a remaining endpoint after its own was removed while the "
     "proxy of its node was down.",
-    level=SHOULD,  # as while the proxy is there: the story is about new queries
+    level=SHOULD,  # as while the proxy is up: the documents are about new queries
     features={OUTAGE},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
     kills={"looks-for-no-older-flows"},

@@ -1,7 +1,7 @@
-"""A living node whose Node changes: which labels say where it is, and another Node of the same name.
+"""Changes of a Node: its labels, and a new Node of the same name.
 
-Its addresses stay: no document says when a node port is to follow them. kube-proxy reads them once, ends when
-they change in newer releases, and chooses among them by `--nodeport-addresses`. A pod CIDR never changes.
+Its addresses stay: no document says when a node port must follow them. kube-proxy reads them once, exits when they
+change in newer releases, and selects them by `--nodeport-addresses`. A pod CIDR never changes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
     "When a Node is deleted and recreated under the same name in another zone, its clients follow hints for the new "
     "zone, and for the old zone when the Node moves back; hints for nodes keep working. The suite restarts a proxy "
     "that exits because its Node is deleted.",
-    level=SHOULD,  # the texts have a proxy watch its Node, and do not speak of one that comes in its place
+    level=SHOULD,  # the documents require a proxy to watch its Node, and do not cover a recreated one
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-2433, Kube-Proxy (the zone it is running in), and Scalability (will include a Node informer)",
     kills={"ignores-zone-hints", "knows-its-node-by-the-uid"},

@@ -1,4 +1,4 @@
-"""Proxies that start beside Services of every kind, which they have not seen come."""
+"""Proxies that start when Services of every kind already exist."""
 
 from __future__ import annotations
 

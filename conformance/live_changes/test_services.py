@@ -1,4 +1,4 @@
-"""Fields of a living Service that say where it is reached: ports, node ports, type, external addresses."""
+"""Fields of an existing Service that define its addresses: ports, node ports, type, external addresses."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
     "CHANGES/source-ranges-of-both-families",
     "The load balancer addresses of a dual-stack Service answer, in each IP family, only clients in "
     "loadBalancerSourceRanges of that family: a range of one family allows no client of the other.",
-    level=SHOULD,  # as above; ranges of one family alone are not asked, as no text says what becomes of the other
+    level=SHOULD,  # as above; no document defines the other family if ranges of only one are set
     features={LOAD_BALANCER, IPV6_SERVICES},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges (restricted to the specified client IPs)",
     kills={"source-ranges-of-ipv4-alone"},

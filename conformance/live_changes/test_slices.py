@@ -1,4 +1,4 @@
-"""Fields of EndpointSlices that change under a living Service: ports, addresses, places, and which slices there are."""
+"""Changes of EndpointSlices of an existing Service: ports, addresses, nodes, zones, and the set of slices."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
     "CHANGES/a-slice-of-another-service",
     "When the service-name label of a slice changes, its endpoints move to the Service that it names and leave the "
     "former one, and move back when the label does.",
-    level=SHOULD,  # the label says which Service a slice is of; no text speaks of a label that changes
+    level=SHOULD,  # the label names the Service of a slice; no document covers a change of the label
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (slices whose service-name label contains the service's name)",
     kills={"relabelled-slices-stay", "relabelled-slices-are-of-both"},

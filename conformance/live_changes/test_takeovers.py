@@ -1,4 +1,4 @@
-"""A Service that is another one's successor, is left to another proxy for a while, or counts clients' time anew."""
+"""A Service that replaces another one, is left to another proxy, or gets a new affinity timeout."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
     "CHANGES/affinity-timeout-of-a-service",
     "When timeoutSeconds of an existing Service is raised, clients that connect for the first time afterwards keep "
     "their endpoint for the longer time; when it is lowered, they lose it after the shorter time.",
-    level=SHOULD,  # of clients that came before, whose time may be the former one, the API says nothing
+    level=SHOULD,  # the API does not define the timeout of earlier clients
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
     kills={"affinity-timeout-is-frozen"},

@@ -1,4 +1,4 @@
-"""Fields of a living Service that decide its slices, the controller's half; and both halves together."""
+"""Fields of an existing Service that determine its slices: the controller alone, and end to end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_slices_follow_the_ports(three_zones: Cluster) -> None:
 
 
 def _ports(cluster: Cluster, service: Service) -> list[tuple[object, ...]]:
-    """Return name, number and protocol of each port under which any endpoint stands."""
+    """Return name, number and protocol of each port that has endpoints."""
     ports = [port for each in cluster.slices(service) if each.get("endpoints") for port in each["ports"]]
     return sorted({(port.get("name") or "", port["port"], port.get("protocol") or "TCP") for port in ports})
 
@@ -95,7 +95,7 @@ def test_slices_follow_the_families(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/slices-go-with-their-family",
     "A dual-stack Service that becomes single-stack again has no endpoints of the removed family.",
-    level=SHOULD,  # no text speaks of slices of a family that a Service has no longer
+    level=SHOULD,  # no document covers slices of a family that a Service no longer has
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType; core/v1 ServiceSpec.ipFamilies (removing a secondary IP family)",
     kills={"families-are-frozen"},

@@ -1,4 +1,4 @@
-"""Writes of a living Service, the API server's half: what a write of one field leaves as it is."""
+"""Writes of an existing Service, the API server's half: a write of one field leaves the others unchanged."""
 
 from __future__ import annotations
 

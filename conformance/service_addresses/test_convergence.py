@@ -1,4 +1,4 @@
-"""How soon a change reaches packets, apart from whether it does: every other requirement waits for it."""
+"""The time until a change takes effect on packets: every other requirement only waits for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from conformance.features import CLUSTER_IP
 from trafficdist import SHOULD, Cluster, endpoint, expect_prompt_change, expect_traffic, requirement
 
 SECONDS = 5.0
-"""Our number: the SLI has none, and its authors ask each installation to choose one."""
+"""A bound of this suite: the SLI defines none, and its authors ask each installation to choose one."""
 
 
 @requirement(

@@ -1,4 +1,4 @@
-"""Endpoints that are not one pod's one port in one slice: addresses in two slices, and addresses of nodes."""
+"""Unusual endpoints: addresses in two slices, and addresses of nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from trafficdist import (
 
 TWICE = "Kubernetes, EndpointSlices, Duplicate endpoints (a complete list of unique network endpoints)"
 
-# A rule is kept at an address or it is not, so each path is tested for a large fault only.
+# A proxy gets an address right or wrong, so each path is tested only for a large fault.
 RATES = Rates(leak=0.25)
 
 
@@ -77,7 +77,7 @@ def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
 @requirement(
     "SERVICE/repeated-endpoint-counts-once",
     "An endpoint that is in two slices gets the share of one endpoint.",
-    level=SHOULD,  # the list is to be of unique endpoints; shares are said to be equal of other endpoints only
+    level=SHOULD,  # the API wants a list of unique endpoints; equal shares are defined only for those
     features={CLUSTER_IP},
     source=f"{TWICE}; KEP-4444, Default",
     kills={"counts-repeated-endpoints-twice"},
@@ -126,7 +126,7 @@ def test_endpoints_at_node_addresses_are_used(three_zones: Cluster) -> None:
 @requirement(
     "SLICE/first-address-of-an-endpoint-is-used",
     "A proxy uses the first address of an endpoint with several addresses.",
-    level=SHOULD,  # further addresses have no semantics; that they are not looked at is said of kube-proxy
+    level=SHOULD,  # further addresses have no defined semantics; kube-proxy is documented to ignore them
     features={CLUSTER_IP},
     source="discovery/v1 Endpoint.addresses (no semantics for additional addresses; kube-proxy does not look at them)",
     kills={"uses-every-address"},

@@ -32,7 +32,7 @@ HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows ar
 @requirement(
     "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
     "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its own was removed.",
-    level=SHOULD,  # as over IPv4: the story is about new queries
+    level=SHOULD,  # as over IPv4: the documents are about new queries
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=HABIT,
     kills={"leaves-udp-flows-over-ipv6"},

@@ -1,4 +1,4 @@
-"""A proxy outlives whatever it is given: all that an API server stores is there for it to read."""
+"""A proxy keeps running whatever objects the API server stores."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_proxy_keeps_running(three_zones: Cluster) -> None:
 
 
 def write_odd_objects(cluster: Cluster) -> None:
-    """Create Services and slices that nobody expects, and that an API server stores."""
+    """Create unusual Services and slices that an API server accepts."""
     port = {"name": "", "port": 8080, "protocol": "TCP"}
     alone = {name: {"addressType": "IPv4", "endpoints": [each]} for name, each in ODD_ENDPOINTS.items()}
     slices = {name: {**each, "ports": [port]} for name, each in alone.items()} | ODD_SLICES

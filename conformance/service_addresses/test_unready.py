@@ -1,4 +1,4 @@
-"""Services that have endpoints, and none that may be used: never ready, no longer ready, or gone."""
+"""Services without usable endpoints: never ready, no longer ready, or removed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _unready(pod: Pod) -> Endpoint:
 
 
 def _let_speak(cluster: Cluster, services: list[Service], endpoints: list[Endpoint], expected: Traffic) -> None:
-    """Give these Services endpoints, until they answer these clients at the cluster IP."""
+    """Add endpoints to these Services, and wait until these clients get answers at the cluster IP."""
     for each in services:
         cluster.publish(each, endpoints)
     expect_concurrent_traffic(cluster, [Question(each.name, each, expected) for each in services], rates=RATES)

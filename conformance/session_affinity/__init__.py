@@ -1,1 +1,1 @@
-"""Services with session affinity: a client keeps the endpoint that it got, among those that it may use."""
+"""Services with session affinity: a client keeps its endpoint while it may use it."""

@@ -1,4 +1,4 @@
-"""Session affinity, the API server's half: what a Service has unless it is set, and what is refused."""
+"""Session affinity, the API server's half: defaults and validation."""
 
 from __future__ import annotations
 

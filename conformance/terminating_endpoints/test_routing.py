@@ -1,4 +1,4 @@
-"""Terminating endpoints get traffic while no ready endpoint is there, and none as soon as one is."""
+"""Terminating endpoints get traffic only while there is no ready endpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from trafficdist import (
 
 
 def leaving(pod: Pod, *, serving: bool | None = True, **fields: Any) -> Endpoint:
-    """Return an endpoint of a pod that terminates, and still answers or does not; `None`: does not say so."""
+    """Return the endpoint of a terminating pod that still serves or does not; `None` leaves the condition unset."""
     return endpoint(pod, ready=False, serving=serving, terminating=True, **fields)
 
 

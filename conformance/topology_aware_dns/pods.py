@@ -1,4 +1,4 @@
-"""The beginning of scenarios about DNS: a pod on each node, known by its PodLocator, that is client and endpoint."""
+"""Setup for scenarios about DNS: a pod on each node, with a PodLocator, as client and endpoint."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
 
 
 def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
-    """Expect DNS to tell the pod on each node of just the pods on these nodes; an empty text: of none.
+    """Expect DNS answers for the pod on each node to have exactly the pods on these nodes; "" means none.
 
     `kind` is the type of records, unless given addresses of the cluster's first family.
     """

@@ -322,7 +322,7 @@ def test_external_name_is_an_alias(three_zones: Cluster) -> None:
     pods, target = run(three_zones), "www.example.invalid."
     service = three_zones.create_service(type="ExternalName", externalName=target.rstrip("."))
 
-    for kind in ("CNAME", "A"):  # what is outside of the zone, a server may look up or not
+    for kind in ("CNAME", "A"):  # a server may resolve names outside its zone or not
         expect_eventually(
             three_zones,
             f"answer to {kind} {dns_name_of(service)} has {target}",

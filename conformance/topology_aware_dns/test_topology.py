@@ -1,4 +1,4 @@
-"""KEP-536, DNS server changes: a client of a headless Service is told of the endpoints near to it."""
+"""KEP-536, DNS server changes: a client of a headless Service gets the endpoints near it."""
 
 from __future__ import annotations
 
