@@ -1,4 +1,4 @@
-"""Small suites of fake requirements, run by pytest in a process of its own; the node image of tests on kind."""
+"""Fixtures for small suites of fake requirements, which pytest runs, and for the node image of tests on kind."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _BODIES = {
 
 
 def suite(*names: str, extra: str = "") -> str:
-    """The text of a test module with one requirement KEP-1/NAME for each of these bodies."""
+    """Return the text of a test module with a requirement KEP-1/NAME for each of these bodies."""
     tests = (f'@must("KEP-1/{name}")\ndef test_{name}():\n    {_BODIES[name]}\n' for name in names)
     return _HEAD + "\n" + "\n".join(tests) + extra
 
 
 @dataclass(frozen=True)
 class Certified:
-    """What a run of a small suite left."""
+    """The result of a run of a small suite."""
 
     code: int
     folder: Path
@@ -61,12 +61,11 @@ class Certified:
 
     @property
     def report(self) -> Any:
-        """The conformance report."""
         return yaml.safe_load((self.folder / "report.yaml").read_text(encoding="utf-8"))
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """The verdict of each requirement, by slug."""
+        """Return the verdict of each requirement, by slug."""
         return {test["id"].partition("/")[2]: test["verdict"] for test in self.report["tests"]}
 
 
@@ -75,19 +74,19 @@ Certify = Callable[..., Certified]
 
 @pytest.fixture
 def sample_suite() -> Callable[..., str]:
-    """Makes the text of a test module: see `suite`."""
+    """Return `suite`, which makes the text of a test module."""
     return suite
 
 
 @pytest.fixture
 def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certify:
-    """Run a suite of fake requirements: names of bodies, then options; `extra` is more text of the module.
+    """Run a suite of fake requirements: names of bodies, then options. `extra` is appended to the module.
 
-    It runs in this process, which is quick, unless there are workers or the process is at stake. The suite needs no
-    netns, and this process must not leave its own.
+    The suite runs in this process, which is fast, except with workers or with a body that ends the process. The suite
+    needs no netns, and this process must not leave its own.
     """
     monkeypatch.setattr(sandbox, "enter", lambda: None)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # how long these take is not to be remembered
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps these durations out of the user's cache
 
     def run(*names: str, options: tuple[str, ...] = (), extra: str = "") -> Certified:
         pytester.makepyfile(test_sample=suite(*names, extra=extra))
@@ -95,7 +94,7 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
         workers = any(o.startswith(("-n", "--td-workers")) and o != "--td-workers=0" for o in options)
         apart = {"interrupts", "crashes"} & set(names) or workers
         start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
-        ours = ("-p", "no:hypothesispytest", "--td-backend=netns", f"--td-output-dir={folder}")  # it is slow to import
+        ours = ("-p", "no:hypothesispytest", "--td-backend=netns", f"--td-output-dir={folder}")  # slow to import
         result = start(*ours, *options)
         return Certified(int(result.ret), folder, result.stdout.str() + result.stderr.str())
 
@@ -104,14 +103,14 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
 
 @pytest.fixture(scope="session")
 def network() -> None:
-    """The machine's network, with registries and clusters of an engine; skips where tests have one of their own."""
+    """Require the machine's own network, with registries and an engine's clusters; skip in a separate netns."""
     if sandbox.left():
         pytest.skip("unavailable: tests of an ordinary user are in a network of their own; run them as root")
 
 
 @pytest.fixture(scope="session")
 def engine() -> ContainerEngine:
-    """A container engine that runs; skips where there is none."""
+    """Return a running container engine, or skip."""
     try:
         found = find_engine()
         found.facts()
@@ -122,7 +121,7 @@ def engine() -> ContainerEngine:
 
 @pytest.fixture(scope="session")
 def node_image(network: None, engine: ContainerEngine) -> str:
-    """The node image of Kubernetes 1.34 that the engine has; skips without engine, kind or image."""
+    """Return the engine's node image of Kubernetes 1.34; skip without engine, kind or image."""
     try:
         find_kind()
         return command.there(Recipe(parse_wanted("1.34")))
@@ -131,7 +130,7 @@ def node_image(network: None, engine: ContainerEngine) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what makes kind clusters: they share an engine, and what the kernel has for its nodes."""
+    """Mark tests that create kind clusters: they share the engine and the kernel's limits for nodes."""
     for item in items:
         if "node_image" in getattr(item, "fixturenames", ()):
             item.add_marker("kind")

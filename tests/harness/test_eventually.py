@@ -1,4 +1,4 @@
-"""Waiting ends as soon as it can, and explains itself when it ends in vain."""
+"""Tests that a wait ends as soon as it can, and explains a timeout."""
 
 from __future__ import annotations
 

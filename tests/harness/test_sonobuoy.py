@@ -1,4 +1,4 @@
-"""What Sonobuoy's worker sees of a run: a fake worker takes progress, and reads `done` when the plugin has ended."""
+"""Tests the Sonobuoy plugin with a fake worker, which receives progress and reads `done` at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PLUGIN = "import os, sys; from harness.commands.sonobuoy import main; sys.exit(m
 
 
 class Worker(BaseHTTPRequestHandler):
-    """Takes updates at /progress, as the worker does."""
+    """Receives updates at /progress, as Sonobuoy's worker does."""
 
     updates: list[dict[str, Any]]
 
@@ -47,12 +47,12 @@ class Worker(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def worker() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The port of a worker, and the updates that it got."""
+    """Return the port of a worker, and the updates that it received."""
     updates: list[dict[str, Any]] = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Mine", (Worker,), {"updates": updates}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -63,12 +63,12 @@ def worker() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 @pytest.fixture
 def results(pytester: pytest.Pytester) -> Path:
-    """The folder that plugin and worker share."""
+    """Return the folder that plugin and worker share."""
     return pytester.mkdir("results")
 
 
 def start(results: Path, *options: str, patience: Sequence[float] = (), **variables: str) -> subprocess.Popen[bytes]:
-    """The plugin, as its container starts it, over the suite in `pack`."""
+    """Start the plugin as its container does, with the suite in `pack`."""
     program = ["-m", "harness.commands.sonobuoy"]
     if patience:
         program = ["-c", PLUGIN.replace(", {}", f", patience={patience[0]}")]
@@ -78,7 +78,7 @@ def start(results: Path, *options: str, patience: Sequence[float] = (), **variab
 
 
 def handed_over(results: Path) -> ElementTree.Element:
-    """The JUnit suite in the folder that `done` names, as the worker finds it; `done` is whole."""
+    """Return the JUnit suite in the folder that `done` names, and check that `done` is complete."""
     folder = (results / "done").read_text(encoding="utf-8")
     assert folder == str(results / "trafficdist")
     suite = ElementTree.parse(f"{folder}/junit.xml").getroot().find("testsuite")
@@ -114,7 +114,7 @@ def test_run_that_does_not_begin_is_handed_over_as_an_error(pytester: pytest.Pyt
 
 
 def end(pytester: pytest.Pytester, text: str, results: Path, **options: Any) -> tuple[int, list[str | None]]:
-    """Tell the plugin to end while a scenario runs: its exit code, and the names of the cases that it handed over."""
+    """Stop the plugin while a scenario runs. Return its exit code, and the names of the cases in its results."""
     pack(pytester, text)
     plugin = start(results, **options)
     eventually(Path("blocked").exists, within=60, describe="the scenario that is interrupted")

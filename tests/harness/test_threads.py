@@ -1,4 +1,4 @@
-"""A thread of the embedded cluster that ends by itself ends the run, unless it belongs to what is judged."""
+"""Tests that an unexpected end of a thread of the embedded cluster ends the run, unless the thread is under test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.usefixtures("netns_allowed"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-"""What a thread had open when it was killed, nobody closes."""
+"""A killed thread does not close its files and sockets."""
 
 TINY = grid("tiny", {"a": 1})
 CONTROLLERS = ("pod-locator-controller", "endpointslice-controller")
@@ -43,7 +43,7 @@ OWN = ("serving", "acknowledge-a1", "proxy-a1", "dns", *CONTROLLERS, "apiserver"
 
 
 class KilledError(Exception):
-    """What each thread is ended by."""
+    """The error that ends each thread."""
 
 
 def _killed(*_: object) -> Any:
@@ -51,7 +51,7 @@ def _killed(*_: object) -> Any:
 
 
 def _break(thread: threading.Thread, backend: NetnsBackend) -> None:
-    """Let a thread fail at what it does next; one whose loop catches everything is stopped."""
+    """Make a thread fail at its next action. A thread whose loop catches every error is stopped."""
     parts = (backend.control_plane, backend.proxy, backend._dns, backend._loop)
     plane, proxies, dns, loop = (cast("Any", each) for each in parts)
     match thread.name:
@@ -74,7 +74,7 @@ def _break(thread: threading.Thread, backend: NetnsBackend) -> None:
 
 
 def _wake(backend: NetnsBackend) -> None:
-    """Give each thread something to do."""
+    """Trigger an action of each thread."""
     node, url = node_client("a1"), urlsplit(backend.control_plane.kubeconfig()["clusters"][0]["cluster"]["server"])
     with contextlib.suppress(OSError):
         socket.create_connection((url.hostname, url.port), 0.1).close()
@@ -94,7 +94,7 @@ def _wake(backend: NetnsBackend) -> None:
 
 
 def _kill(thread: threading.Thread, backend: NetnsBackend) -> None:
-    """Break a thread, and give it something to do until it has ended."""
+    """Break a thread, and trigger actions until it has ended."""
     _break(thread, backend)
 
     def ended() -> bool:
@@ -145,7 +145,7 @@ def test_threads_of_the_kubelet_are_named(caplog: pytest.LogCaptureFixture) -> N
 
 
 class OtherController(EndpointSliceController):
-    """Somebody else's."""
+    """A controller other than the reference."""
 
 
 def test_threads_of_what_is_judged_are_the_matter_of_its_requirements() -> None:
@@ -160,7 +160,7 @@ def test_threads_of_what_is_judged_are_the_matter_of_its_requirements() -> None:
 
 @contextlib.contextmanager
 def _hushed() -> Iterator[None]:
-    """Keep pytest from making a warning of it."""
+    """Suppress pytest's warning about an error in a thread."""
     before, threading.excepthook = threading.excepthook, lambda _: None
     yield
     threading.excepthook = before

@@ -1,4 +1,4 @@
-"""Answers of an API server are read as they were meant."""
+"""Tests how the API client reads responses and retries requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_client_writes_no_certificate_to_the_temp_folder(tmp_path: Path, monke
 
 
 class _Busy(BaseHTTPRequestHandler):
-    """Answers 429 with the first of `waits` that is left, and 200 when none is."""
+    """An HTTP server that answers 429 with the next value of `waits` as Retry-After, and 200 when none is left."""
 
     waits: list[str]
     asked: list[str]
@@ -69,12 +69,12 @@ class _Busy(BaseHTTPRequestHandler):
         self.wfile.write(b"{}")
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def busy() -> Iterator[str]:
-    """The URL of such a server."""
+    """Return the URL of the busy server."""
     _Busy.waits, _Busy.asked = [], []
     with ThreadingHTTPServer(("127.0.0.1", 0), _Busy) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -105,12 +105,12 @@ def _ask(url: str) -> Response:
         ([], 200, 1),
         (["0"], 200, 2),
         (["0", "0", "0"], 200, 4),
-        (["0"] * 20, 429, 10),  # for ever
-        (["3600"], 429, 1),  # longer than anybody waits
+        (["0"] * 20, 429, 10),  # the server never stops
+        (["3600"], 429, 1),  # longer than any client waits
         (["Fri, 31 Dec 9999 23:59:59 GMT"], 429, 1),
         (["Fri, 31 Dec 1999 23:59:59 GMT"], 200, 2),
         (["soon"], 429, 1),
-        ([""], 429, 1),  # a PodDisruptionBudget refuses like this
+        ([""], 429, 1),  # a PodDisruptionBudget rejects an eviction like this
     ],
 )
 def test_a_server_that_limits_its_clients_is_asked_again_when_it_says(

@@ -1,4 +1,4 @@
-"""Kubeconfig files are read as kubectl reads them."""
+"""Tests that kubeconfig files are read as kubectl reads them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Object = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Object]:
-    """The kubeconfig of an API server that has a Service `web`."""
+    """Return the kubeconfig of an API server with a Service `web`."""
     with NetnsBackend(grid("one", {"a": 1})) as backend:
         backend.api.create("services", "default", service("web"))
         yield backend.kubeconfig()
 
 
 def write(path: Path, *parts: str, of: Object, **fields: Any) -> str:
-    """Write these parts of a kubeconfig, and further fields, into a file; gives its name."""
+    """Write these parts of a kubeconfig, and further fields, to a file. Return the file name."""
     path.write_text(
         yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **{part: of[part] for part in parts}, **fields})
     )
@@ -128,7 +128,7 @@ def test_folder_is_no_kubeconfig(tmp_path: Path) -> None:
 
 
 def plugin(tmp_path: Path, **status: str) -> Object:
-    """A user whose credentials a program prints."""
+    """Return a user whose credentials come from an exec plugin."""
     said = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
     (tmp_path / "said").write_text(json.dumps(said))
     return {"exec": {"apiVersion": said["apiVersion"], "command": "cat", "args": [str(tmp_path / "said")]}}
@@ -138,11 +138,11 @@ def plugin(tmp_path: Path, **status: str) -> Object:
 def test_no_key_goes_to_the_temp_folder(
     server: Object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: bool
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")  # what is written there fails
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")  # writing there fails
     token = server["users"][0]["user"]["token"]
     issued = trustme.CA().issue_cert("alice")
     key, certificate = issued.private_key_pem.bytes().decode(), issued.cert_chain_pems[0].bytes().decode()
-    if printed:  # instead of a token, so it cannot say who it is
+    if printed:  # without a token, so the request is unauthenticated
         user = plugin(tmp_path, clientKeyData=key, clientCertificateData=certificate)
     else:
         data = {"client-key-data": key, "client-certificate-data": certificate}

@@ -1,4 +1,4 @@
-"""Requests in kubectl's words: which are a scenario's own, and how each is said."""
+"""Tests that recorded API requests are printed as kubectl commands, and that only a scenario's own are selected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A crashed or stuck component is named at once; one that is replaced is waited for again."""
+"""Tests that a crashed or stuck component is reported at once, and that a wait begins again for a replaced one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.cases import time_scaled
 
 
 class _Answers:
-    """What each component reports: idle, busy, or how it has crashed."""
+    """Answers each component's status: idle, busy, or how it crashed."""
 
     def __init__(self, **said: bool | str) -> None:
         self.said = said

@@ -1,4 +1,4 @@
-"""An embedded cluster has settled when each component has processed the writes of those before it."""
+"""Tests that an embedded cluster has settled when each component has processed the writes of those before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.model.release import CONTROLLER, LOCATOR_CONTROLLER, PROXY, Compone
 
 
 class _Component:
-    """Notes when it is called, and is idle at its last answer."""
+    """A component that records when it is called, and is idle at its last answer."""
 
     def __init__(self, name: str, answers: list[bool], asked: list[str]) -> None:
         self.name, self._answers, self._asked = name, answers, asked
@@ -41,7 +41,7 @@ def test_dns_without_locators_has_no_controller_to_stop() -> None:
 
 
 class _Plane:
-    """Reports which client made a request."""
+    """A control plane that reports which client made a request."""
 
     name = "binaries"
 

@@ -1,4 +1,4 @@
-"""Servers of an embedded cluster: at the addresses of nodes, and with a name for each port."""
+"""Tests the servers of an embedded cluster: at node addresses, and with a name for each port."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_server_on_the_host_network_answers_at_its_nodes_addresses(cluster: Clus
 
 
 def test_node_outlives_its_server(cluster: Cluster) -> None:
-    for _ in range(2):  # the second finds the ports free
+    for _ in range(2):  # the ports are free for the second server
         (a1,) = cluster.run_servers(["a1"], host_network=True)
         cluster.delete_pod(a1)
     assert cluster.backend.booted.node_addresses("a1")

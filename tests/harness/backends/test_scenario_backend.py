@@ -1,4 +1,4 @@
-"""A scenario is unavailable where its backend lacks an ability, and its needs are noted."""
+"""Tests that a scenario is unavailable where its backend lacks an ability, and that its needs are recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from harness.model.workloads import Client, external_client, pod_client
 
 
 class _Api:
-    """An API that gets no request."""
+    """An API that receives no request."""
 
     asked = ()
 
@@ -40,7 +40,7 @@ class _Api:
 
 
 def backend(*abilities: Ability) -> ScenarioBackend:
-    """A backend that claims these abilities; its type has few of them."""
+    """Return a backend that claims these abilities; its class has few of them."""
     api: Any = _Api()
     target = ClusterTarget("", "", "abcd1234", Names(), THREE_ZONES, frozenset(abilities))
     return ScenarioBackend(KubeconfigBackend(target, api))

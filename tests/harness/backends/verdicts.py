@@ -1,7 +1,7 @@
-"""The verdicts of the same requirements in two places, by the command.
+"""Compares the verdicts on the same requirements on two backends, with the `trafficdist` command.
 
-What is inconclusive beside other workers runs again alone, and must have a verdict then. On a busy machine it may stay
-inconclusive, and is not compared.
+A requirement that is inconclusive beside other workers runs again alone. On a busy machine it may stay inconclusive,
+and is then not compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def trafficdist(*arguments: str, seconds: float = 1500) -> subprocess.CompletedP
 
 
 def verdicts(folder: Path, *options: str) -> dict[str, str]:
-    """The verdicts by requirement, of those that ran."""
+    """Return the verdict of each requirement that ran."""
     found = run(folder, *options)
     if unclear := [f"--run-test={each}" for each, verdict in found.items() if verdict == "inconclusive"]:
         others = [each for each in options if not each.startswith("--run-test=")]
@@ -42,6 +42,6 @@ def run(folder: Path, *options: str) -> dict[str, str]:
 
 
 def unlike(one: dict[str, str], other: dict[str, str]) -> dict[str, set[str | None]]:
-    """The differences of both, without inconclusive verdicts."""
+    """Return the requirements with different verdicts, except inconclusive ones."""
     both = {each: {one.get(each), other.get(each)} for each in {**one, **other}}
     return {each: said for each, said in both.items() if len(said) > 1 and UNTOLD not in said}

@@ -1,4 +1,4 @@
-"""Servers, an empty cache, and an environment that says nothing."""
+"""Fixtures for download tests: servers, an empty cache, and an environment without settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.harness.binaries.servers import Handler, Mirror
 
 @pytest.fixture
 def mirrors() -> Iterator[tuple[Mirror, Mirror]]:
-    """Two servers."""
+    """Start two servers."""
     started = []
     for _ in range(2):
         mirror = Mirror()
@@ -34,25 +34,25 @@ def mirrors() -> Iterator[tuple[Mirror, Mirror]]:
 
 @pytest.fixture
 def mirror(mirrors: tuple[Mirror, Mirror]) -> Mirror:
-    """One server."""
+    """Start one server."""
     return mirrors[0]
 
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """The URL of a server that is down."""
+    """Return the URL of a server that is down."""
     with ports.closed_port() as port:
         yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(autouse=True)
 def no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the person who runs the tests has set must not decide."""
+    """Remove the settings of the person who runs the tests."""
     for name in ("KUBEBUILDER_ASSETS", "TRAFFICDIST_CACHE", "TRAFFICDIST_MIRROR", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    """An empty cache."""
+    """Return an empty cache."""
     return Cache(tmp_path / "cache")

@@ -1,6 +1,6 @@
-"""A server on loopback with the layout of the real ones, that can break off, lie, and fail; and components that run.
+"""A loopback server with the layout of the official ones that can truncate, corrupt and fail, and components that run.
 
-A component here is a shell script that says its version, padded so that it takes several packets to send.
+A component here is a shell script that prints its version. It is padded so that a download takes several packets.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from harness.binaries.watching import Watcher
 
 
 def script(version: str, *, says: str = "Kubernetes v{}", size: int = 300_000) -> bytes:
-    """A component that runs, and answers --version."""
+    """Return a component that runs and answers --version."""
     head = f"#!/bin/sh\necho '{says.format(version)}'\nexit 0\n".encode()
     return head + b"#" * (size - len(head))
 
 
 @dataclass
 class Mirror:
-    """A server; what it has, how it misbehaves, and what it was asked."""
+    """A download server: its files, its faults, and the requests that it received."""
 
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    break_off: dict[str, list[int]] = field(default_factory=dict)  # path → bytes after which each connection ends
+    break_off: dict[str, list[int]] = field(default_factory=dict)  # path → bytes sent before each connection closes
     ranges: bool = True
     moved: dict[str, str] = field(default_factory=dict)  # path → the URL that it redirects to
     requests: list[tuple[str, str]] = field(default_factory=list)  # (path, Range header)
 
     def publish(self, component: str, version: str, content: bytes | None = None, sha256: str = "") -> str:
-        """A release of a component of Kubernetes; the path of its binary."""
+        """Publish a release of a Kubernetes component. Return the path of its binary."""
         content = script(version) if content is None else content
         path = f"/release/v{version}/bin/linux/{architecture()}/{component}"
         self.files |= {path: content, f"{path}.sha256": (sha256 or hashlib.sha256(content).hexdigest()).encode()}
@@ -43,7 +43,7 @@ class Mirror:
         return path
 
     def publish_etcd(self, version: str) -> str:
-        """A release of etcd; the path of its archive."""
+        """Publish a release of etcd. Return the path of its archive."""
         content, name = script(version, says="etcd Version: {}"), f"etcd-v{version}-linux-{architecture()}"
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz") as tar:
@@ -56,7 +56,7 @@ class Mirror:
         return path
 
     def publish_kind(self, version: str) -> str:
-        """A release of kind; the path of its binary, whose sum stands in a file that names it."""
+        """Publish a release of kind, with the binary's name in the checksum file. Return the path of the binary."""
         content, name = script(version, says="kind version {}"), f"kind-linux-{architecture()}"
         path = f"/download/v{version}/{name}"
         sum_and_name = f"{hashlib.sha256(content).hexdigest()}  {name}\n"
@@ -64,7 +64,7 @@ class Mirror:
         return path
 
     def asked(self, path: str) -> list[str]:
-        """The Range headers of the requests for a path, in order; "" for the whole."""
+        """Return the Range headers of the requests for a path, in order; "" for a request of the whole file."""
         return [header for asked, header in self.requests if asked == path]
 
 
@@ -108,22 +108,21 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def releases(*mirrors: Mirror | str, attempts: int = 4) -> Releases:
-    """Official binaries from these servers; nothing waits."""
+    """Return the official releases on these servers, without waits between retries."""
     urls = [each if isinstance(each, str) else each.url for each in mirrors]
     return Releases(urls, Fetcher(timeout=5, attempts=attempts, pause=lambda seconds: None), f"{urls[0]}/listing")
 
 
 class Heard(Watcher):
-    """Remembers what was said."""
+    """Records progress messages."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.begun: list[tuple[int, int]] = []
 
     def say(self, text: str) -> None:
-        """A line."""
         self.lines.append(text)
 
     def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
-        """Total, and what was done before."""
+        """Record the total size and the part that was already downloaded."""
         self.begun.append((total, done))

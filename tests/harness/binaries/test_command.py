@@ -1,4 +1,4 @@
-"""`trafficdist components`, as a person types it: in processes of its own."""
+"""Tests `trafficdist components` in processes of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.harness.binaries.servers import Heard, Mirror, releases
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch, cache: Cache, mirror: Mirror) -> None:
-    """Everything comes from the mirror, and goes into a cache of the test."""
+    """Set the mirror as the only source, and a cache for the test."""
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(cache.folder))
     monkeypatch.setenv("TRAFFICDIST_MIRROR", mirror.url)
 

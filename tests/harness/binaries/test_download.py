@@ -1,4 +1,4 @@
-"""One file over HTTP: what breaks off is continued, and what is wrong is thrown away."""
+"""Tests the download of one file over HTTP: a broken transfer is resumed, and a corrupt file is deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where binaries are, and which one answers a wish."""
+"""Tests where binaries are found, and which one is chosen for a requested version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.harness.binaries.servers import script
 
 
 def put(cache: Cache, component: str, *versions: str) -> None:
-    """Components in a cache, as a fetch leaves them."""
+    """Put components into a cache as a download does."""
     for text in versions:
         version = Version(*map(int, text.split(".")))
         binary = cache.workspace(component, version, "release") / component
@@ -24,7 +24,7 @@ def put(cache: Cache, component: str, *versions: str) -> None:
 
 
 def assets(folder: Path, monkeypatch: pytest.MonkeyPatch, **said: str) -> Path:
-    """A folder as envtest leaves it."""
+    """Return a folder as envtest creates it."""
     folder.mkdir(exist_ok=True)
     for name, version in said.items():
         binary = folder / name.replace("_", "-")

@@ -1,4 +1,4 @@
-"""What people write, and what it means."""
+"""Tests how versions given by users are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of findings in requirements, and their exit code."""
+"""Tests which requirements each `doctor` finding makes unavailable, and the exit code."""
 
 from __future__ import annotations
 

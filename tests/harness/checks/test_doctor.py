@@ -1,4 +1,4 @@
-"""`trafficdist doctor` on a real API server, and on this machine."""
+"""Tests `trafficdist doctor` on a real API server and on this machine."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
 
 @pytest.fixture
 def api(server: HttpServer) -> Iterator[Api]:
-    """The API of a cluster with one node for each node of the topology."""
+    """Return the API of a cluster with one node for each node of the topology."""
     api = Api(server.kubeconfig(), timeout=5)
     for number, node in enumerate(THREE_ZONES.nodes, start=1):
         cidrs = [f"10.244.{number}.0/24", f"fd00:10:244:{number}::/64"]

@@ -1,4 +1,4 @@
-"""`doctor --try` runs the suite's pods on nodes with kubelets, and leaves nothing behind."""
+"""Tests that `doctor --try` runs the suite's pods on nodes with kubelets, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doctor, the start of a run and explain can read every object that an API server accepts."""
+"""Tests that `doctor`, the start of a run and `explain` can read every object that an API server accepts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ODD_LEASES: dict[str, Object] = {
 
 
 class Somebody:
-    """A cluster of a user, new for each planted object."""
+    """A user's cluster, replaced for each unusual object."""
 
     def __init__(self, folder: Path) -> None:
         self.server = HttpServer(ApiServer())
@@ -90,11 +90,11 @@ class Somebody:
         self.server.replace(fresh)
 
     def plant(self, resource: str, namespace: str, obj: Object) -> bool:
-        """Write an object and its status; return whether the API server accepted it."""
+        """Create an object and its status. Return whether the API server accepted it."""
         name = obj["metadata"]["name"]
         try:
             made = self.api.request("POST", path_of(resource, namespace), obj)
-        except TypeError:  # a number that our client cannot write
+        except TypeError:  # our client cannot serialise the number
             return False
         if made.code == 409:
             self.api.delete(resource, namespace, name)
@@ -105,7 +105,7 @@ class Somebody:
         return made.code == 201
 
     def read(self) -> None:
-        """Call everything that reads a cluster."""
+        """Call every function that reads a cluster."""
         given = {"backend": "kubeconfig", "kubeconfig": str(self.kubeconfig), "allow-disruptive": True}
         assert len(examine_cluster(resolve(given, environment={}))) > 5
         assert differences(snapshot(self.api), {})
@@ -122,7 +122,7 @@ class Somebody:
             changed(node, "run", NodeChange({"a": None}, taints=[{"key": "b"}], unschedulable=True))
 
     def run_begins(self) -> None:
-        """Start a run on the cluster and end it; the run may refuse with a reason."""
+        """Start a run on the cluster and end it. The run may stop with an error that names a reason."""
         session = Session(resolve({"backend": "kubeconfig", "kubeconfig": str(self.kubeconfig)}), lambda _: None)
         try:
             session.start()

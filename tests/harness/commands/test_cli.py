@@ -1,4 +1,4 @@
-"""The command: the options of the plugin, the catalogue without a cluster, and exit codes."""
+"""Tests the `trafficdist` command: the plugin's options, the catalogue without a cluster, and exit codes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def trafficdist(*arguments: str, **environment: str) -> subprocess.CompletedProc
 
 @pytest.fixture
 def pack(pytester: pytest.Pytester, sample_suite: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a small suite of requirements."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # how long these take is not to be remembered
+    """Return a folder with a small suite of requirements."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps these durations out of the user's cache
     folder = pytester.mkdir("pack")
     extra = '@must("KEP-2/names", API, level=MAY)\ndef test_names():\n    pass\n'
     (folder / "test_sample.py").write_text(sample_suite("passes", "fails", extra=extra))
-    (pytester.path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")  # is none of our business
+    (pytester.path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")  # must be ignored
     return folder
 
 
@@ -58,13 +58,13 @@ def test_run_judges_and_reports(pack: Path, options: list[str], code: int) -> No
     report = yaml.safe_load(Path("out/report.yaml").read_text(encoding="utf-8"))
     assert report["run"]["seed"] == 7
     assert {profile["name"] for profile in report["profiles"]} == {"SERVICE-PROXY", "API-SERVER"}
-    assert re.search(r"^trafficdist ", run.stdout, re.MULTILINE)  # after what a slow machine says of its workers
+    assert re.search(r"^trafficdist ", run.stdout, re.MULTILINE)  # a slow machine prints a line about workers first
     assert "certifiable  no: not all of the suite was collected" in run.stdout
 
 
 def test_workers_need_no_folder_of_pytest_in_the_temp_folder(pack: Path, tmp_path: Path) -> None:
     foreign = tmp_path / "pytest-of-root"
-    foreign.symlink_to("/")  # pytest refuses it, as it does a folder of another user
+    foreign.symlink_to("/")  # pytest rejects it, as it does a folder of another user
     user = {"USER": "root", "LOGNAME": "root", "TMPDIR": str(tmp_path), "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
     run = trafficdist("run", "--suite", str(pack), "--run-test", "KEP-1/passes", "-n", "2", "--output-dir", "o", **user)
     assert run.returncode == 0, run.stdout + run.stderr

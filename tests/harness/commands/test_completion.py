@@ -1,4 +1,4 @@
-"""Completion by click's protocol, as the scripts for bash, zsh and fish use it."""
+"""Tests completion with click's protocol, as the scripts for bash, zsh and fish use it."""
 
 from __future__ import annotations
 

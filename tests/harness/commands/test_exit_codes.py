@@ -1,4 +1,4 @@
-"""The same cause has the same exit code in every command, and one line `error: …`."""
+"""Tests that the same cause has the same exit code in every command, and one line `error: …`."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ CAUSES: dict[str, tuple[int, tuple[str, ...]]] = {
     )),
 }  # fmt: skip
 
-SAID_ELSEWHERE = (  # a table of checks, the summary of a run
+SAID_ELSEWHERE = (  # these report the error in the table of checks or the summary of the run
     "doctor",
     "run --run-test KEP-1/* --profile dns",
     "run KEP-1/* --profile dns",
@@ -102,7 +102,7 @@ SAID_ELSEWHERE = (  # a table of checks, the summary of a run
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A working directory with files of all kinds, and a cluster that grants no permissions."""
+    """Return a working directory with files of all kinds, and a cluster that grants no permissions."""
     here = tmp_path_factory.mktemp("here")
     (here / "pack").mkdir()
     (here / "pack" / "test_sample.py").write_text(suite("passes"))
@@ -147,7 +147,7 @@ def test_cause_has_its_exit_code_and_one_prefix(
     assert code == expected, output + errors
     assert "Traceback" not in errors
     if not line.startswith(SAID_ELSEWHERE):
-        errors = re.sub(r"^cannot look for kind clusters: .*\n", "", errors)  # Docker is here, and does not answer
+        errors = re.sub(r"^cannot look for kind clusters: .*\n", "", errors)  # Docker is installed but not running
         assert errors.startswith("error: ")
         assert "certifiable" not in output
 
@@ -158,7 +158,7 @@ def _here(arguments: list[str]) -> tuple[int, str, str]:
 
 
 def _in_a_process(arguments: list[str]) -> tuple[int, str, str]:
-    """pytest cannot run twice in one process."""
+    """Run the command in a new process, because pytest cannot run twice in one process."""
     command = [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return done.returncode, done.stdout, done.stderr

@@ -1,4 +1,4 @@
-"""Help: options under headings, examples for every command, and a fast start."""
+"""Tests the help: options under headings, examples for every command, and a fast start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trafficdist list` selects by pattern, level, feature and profile, and never cuts names off."""
+"""Tests that `trafficdist list` selects by pattern, level, feature and profile, and never truncates names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Malformed files and options are refused at once, with exit code 4 and one line that says where.
+"""Tests that malformed files and options are rejected at once, with exit code 4 and one line that names the place.
 
-A new kind of file is one line in `KINDS`, a new way to be wrong one in `MALFORMED`.
+A new kind of file is one line in `KINDS`, a new kind of error is one line in `MALFORMED`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.timeout(60)
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 2.0
-"""Seconds of processor time for a refusal."""
+"""Limit on the processor time until the command rejects the file, in seconds."""
 
 RECIPE = {"name": "mine", "command": ["mine"], "ready": [{"http": {"port": 1}}]}
 
 
 def refused(*arguments: str | Path, code: int = 4) -> str:
-    """Run a command that must be refused, and return its one line of output."""
+    """Run a command that must reject its input, and return its one line of output."""
     begun = time.process_time()
     result = CliRunner().invoke(main, [str(each) for each in arguments])
     assert time.process_time() - begun < SECONDS
@@ -111,10 +111,10 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a text": (text("hello"), "want a mapping|is not a kubeconfig|schema|want a list of"),
     "other keys": (text("nmae: x"), "unknown|no current context|schema|want a list of"),
 }
-"""How to make a malformed file, and the text of the error."""
+"""How to make a malformed file, and a pattern for the error."""
 
 _OWN = {
-    # These say the same of every content that is not theirs.
+    # These have the same error for all malformed content.
     "kubeconfig to be written": "no folder|is a folder|not about a cluster of ours",
     "run for the shelf": "no such folder|no run.jsonl|no report.yaml",
     "history": "no such folder|no run.jsonl|more than|cannot be read|not a|digest does not fit|no complete",
@@ -123,7 +123,7 @@ _NO_FAULTS = {("kubeconfig to be written", "not there")}
 
 
 QUICK = ("a fifo", "nested lists", "a key twice", "a list")
-"""Faults that are tried with every kind of file. The others are tried with one kind, and with all in slow tests."""
+"""Errors that are tried with every kind of file. The others are tried with one kind, and with all in slow tests."""
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ QUICK = ("a fifo", "nested lists", "a key twice", "a list")
 def test_a_malformed_file_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, how: str
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # of clusters that must not come up
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # of kind clusters that this machine may have
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # running clusters; the command must not start one
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # kind clusters that this machine may have
     make, expected = MALFORMED[how]
     path = tmp_path / "file.yaml"
     make(path)
@@ -149,7 +149,7 @@ def test_a_malformed_file_is_refused_at_once(
 
 
 def test_each_kind_of_file_takes_what_is_right(tmp_path: Path) -> None:
-    """Otherwise the command could be refused for another reason than the file."""
+    """Otherwise the command could reject a malformed file for another reason."""
     (tmp_path / "file.yaml").write_text(yaml.safe_dump(RECIPE))
     assert resolve({"backend": "netns", "proxy": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
     assert resolve({"backend": "netns", "dns": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
@@ -269,7 +269,7 @@ VALUES: dict[str, Any] = {
     "lists in lists": [["a"]],
     "a NUL in a list": ["a\0b"],
 }
-"""Values that every option refuses."""
+"""Values that every option rejects."""
 
 
 @pytest.mark.parametrize("option", [each for each in OPTIONS if each.kind != "flag"], ids=lambda each: each.name)

@@ -1,4 +1,4 @@
-"""The first look at a proxy, with programs that do one thing wrong: what is said of each, and with which exit code."""
+"""Tests `trafficdist proxy check` with programs that have one fault each: the output and the exit code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAULTS = {
     "keeps-removed": (NEWS, KEPT.format("len(new) < len(old)")),
     "dies": (NEWS, f"{NEWS}; end_at_a_slice(path)"),
 }
-"""What is right in the small proxy, and what stands in its place; it may call what is in `FAULTY`."""
+"""Code in the small proxy and its faulty replacement, which may call the functions in `FAULTY`."""
 
 BEGIN = '\nif __name__ == "__main__":\n'
 FAULTY = '''
@@ -72,7 +72,7 @@ def _check(proxy: str, **options: Any) -> tuple[ExitCode, str]:
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Check:
-    """Check the small proxy of the documentation with one fault, or another command in its place."""
+    """Return a function that checks the small proxy of the documentation with one fault, or with another command."""
 
     def checked(fault: str = "", **changes: Any) -> tuple[ExitCode, str]:
         program, recipe = tmp_path / "small_proxy.py", yaml.safe_load((EXAMPLE / "small-proxy.yaml").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""`trafficdist proxy init` writes a recipe that can be read, with a comment on each key."""
+"""Tests that `trafficdist proxy init` writes a valid recipe with a comment on each key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The barrier of kube-controller-manager, on a controller that hears of each kind of object in its own time."""
+"""Tests the barrier of kube-controller-manager, with a controller that receives each kind of object at its own time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDLE = 'workqueue_adds_total{name="endpoint_slice"} 3\nworkqueue_work_duration_s
 
 
 class Controlled:
-    """An API with a controller that syncs at each change of the Service, and hears of the node's zone one sync late."""
+    """An API with a controller that syncs at each change of the Service, and sees the node's zone one sync late."""
 
     def __init__(self, *_: object) -> None:
         self._labels: dict[str, str] = {}
@@ -24,26 +24,23 @@ class Controlled:
         self._writes = 0
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     def request(self, *_: object) -> Any:
-        """Return the list of nodes."""
         return type("Listed", (), {"body": {"items": [], "metadata": {"resourceVersion": str(self._writes)}}})
 
     def create(self, *_: object) -> None:
-        """Accept any object."""
         self._writes += 1
 
     def get(self, *_: object) -> dict[str, Any]:
-        """Return the Service."""
         return {"metadata": {"labels": self._labels}}
 
     def list(self, *_: object, **__: object) -> list[dict[str, Any]]:
-        """Return the slice as the controller has written it."""
+        """Return the EndpointSlice as the controller last wrote it."""
         return self._shown
 
     def patch(self, resource: str, _namespace: str, _name: str, patch: dict[str, Any], **_: object) -> None:
-        """Take a change; one of the Service makes the controller sync by what it has heard of."""
+        """Apply a change. A change of the Service makes the controller sync with the state it has received."""
         self._writes += 1
         if resource == "nodes":
             self._zone = patch["metadata"]["labels"][ZONE_LABEL]

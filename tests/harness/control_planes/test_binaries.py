@@ -1,4 +1,4 @@
-"""Real components, where they are in the cache: they start, serve and control, and are replaced on the same data."""
+"""Tests the real components found in the cache: they start, serve, run controllers, and restart on the same data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _need(processes: Processes, component: str, version: str) -> None:
 
 @contextmanager
 def _stopped(plane: BinariesControlPlane | ManagedControlPlane) -> Iterator[None]:
-    """Whatever becomes of it, and also where a component is lacking."""
+    """Stop the control plane at the end, even if a component is missing."""
     try:
         yield
     finally:
@@ -167,7 +167,7 @@ def test_controller_of_any_release_works_for_the_embedded_api_server(version: st
 
 
 def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> None:
-    """Through sockets that the harness makes, here on loopback in place of a netns."""
+    """The harness makes the sockets: here on loopback in place of a netns."""
     made: list[socket.socket] = []
 
     class Inside(socket.socket):
@@ -189,7 +189,7 @@ def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> N
 
 @pytest.mark.slow
 def test_deleted_namespace_goes_with_what_is_in_it(plane: BinariesControlPlane, api: Api) -> None:
-    """Five seconds later, as everywhere; pods first, when their kubelet has ended them."""
+    """The namespace is removed five seconds later, after its pods, which the kubelet removes first."""
     _run_service(api, "gone")
     api.delete("namespaces", "", "gone")
     pod = "/api/v1/namespaces/gone/pods/p1"

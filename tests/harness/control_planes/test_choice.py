@@ -1,4 +1,4 @@
-"""Options for the control plane: what goes together, and what a run claims because of them."""
+"""Tests the options for the control plane: which ones combine, and the claims that a run derives from them."""
 
 from __future__ import annotations
 

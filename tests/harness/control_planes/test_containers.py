@@ -1,4 +1,4 @@
-"""Containers of a control plane: what is said where they cannot be had, and that none stays. More in test_binaries."""
+"""Tests control planes in containers: errors without them, and removal of every container. See also test_binaries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _engine() -> Any:
 
 @pytest.fixture
 def etcd() -> Iterator[tuple[Containers, Program]]:
-    """A folder with an engine, and an image for it."""
+    """Return a folder with an engine and an etcd image."""
     try:
         made = Containers()
     except UnavailableError as error:
@@ -124,4 +124,4 @@ def test_containers_of_a_harness_that_is_killed_are_removed(
     if not with_reaper:
         assert containers.remove_leftovers() == [f"trafficdist-{run}-etcd-1"]
     eventually(lambda: not _names(run), within=30, describe="the containers to be gone")
-    assert _names(made.run) == [f"trafficdist-{made.run}-etcd-1"]  # of a harness that lives
+    assert _names(made.run) == [f"trafficdist-{made.run}-etcd-1"]  # belongs to a live harness

@@ -1,4 +1,4 @@
-"""The way of kube-apiserver to pods: what is connected, and what is refused with which words."""
+"""Tests kube-apiserver's connections to pods: which are made, which are rejected, and with which error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POD = "10.244.1.2"
 
 
 class Inside(socket.socket):
-    """For this socket the pod's addresses are on this machine."""
+    """A socket that reaches the pod's addresses on this machine."""
 
     def connect(self, address: Any) -> None:
         assert address[0] in {POD, "fd00:10:244:1::2"}

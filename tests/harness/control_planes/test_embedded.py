@@ -1,4 +1,4 @@
-"""The embedded control plane tells who has read what, over HTTPS and in this process."""
+"""Tests that the embedded control plane reports which client read what, over HTTPS and in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_reads_of_all_clients_are_recorded_alike() -> None:
             plane.client(PROXY).get("nodes", "", "a1")
         for path in ALL:
             api._send("GET", path, headers={**api.authentication(), "User-Agent": "kube-proxy/v1.37.2"})
-        api.list("pods")  # of the suite itself
+        api.list("pods")  # a request of the suite itself
         read = [(each.by, each.read) for each in plane.asked()]
     finally:
         api.close()

@@ -1,4 +1,4 @@
-"""Processes of a control plane: what goes wrong with one is said with its name and its last words."""
+"""Tests the processes of a control plane: an error names the process and quotes the end of its log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Makes a program from lines of shell."""
+    """Return a function that makes a program from lines of shell."""
 
     def make(text: str) -> Path:
         path = tmp_path / "program"
@@ -145,7 +145,7 @@ def test_processes_of_a_harness_that_is_killed_die_and_leave_nothing_for_long(sc
         assert harness.stdout is not None
         pid, folder = harness.stdout.readline().decode().split()
         with closing(Processes()) as other:
-            assert {Path(folder).exists(), other.folder.exists()} == {True}  # of one that lives nothing is taken away
+            assert {Path(folder).exists(), other.folder.exists()} == {True}  # the folder of a live process stays
         os.kill(harness.pid, signal.SIGKILL)
     eventually(lambda: _is_gone(int(pid)), within=10, describe=f"process {pid} to be gone")
     Processes().close()
@@ -158,7 +158,7 @@ def test_folder_of_another_user_blocks_nobody(tmp_path: Path, monkeypatch: pytes
     exists = Path.exists
 
     def look(path: Path) -> bool:
-        """As for one who is not root, and may not enter it."""
+        """Fail as for a user who is not root and may not enter the folder."""
         if path.parent == theirs:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return exists(path)

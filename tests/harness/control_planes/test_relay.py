@@ -1,4 +1,4 @@
-"""The relay passes bytes on from any listening socket to a port of loopback."""
+"""Tests that the relay forwards bytes from any listening socket to a port on loopback."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_nobody_is_reached_while_the_server_is_away() -> None:
     relay, address = _through(lambda: 0)
     with (
         closing(relay),
-        pytest.raises(ConnectionResetError),  # by the second call, or already by the first one
+        pytest.raises(ConnectionResetError),  # raised by the second call, or already by the first
         socket.create_connection(address, timeout=10) as client,
     ):
         client.recv(100)

@@ -1,7 +1,7 @@
-"""The expressions of GitHub's workflows, as far as ours use them; pure.
+"""Evaluates the expressions of GitHub workflows, as far as ours use them; pure.
 
-Operators, texts, contexts and functions: https://docs.github.com/actions/reference/workflows-and-actions/expressions.
-What is not known is an error here, where GitHub takes an unknown context for an empty text.
+Operators, literals, contexts, functions: https://docs.github.com/actions/reference/workflows-and-actions/expressions.
+An unknown context is an error here, while GitHub treats it as an empty string.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _INSIDE = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 
 
 class ExpressionError(Exception):
-    """An expression that this evaluator does not know."""
+    """An expression that this evaluator does not support."""
 
 
 def fill(text: str, values: Mapping[str, Any], functions: Functions) -> str:
-    """Return a text of a workflow with the values of its expressions."""
+    """Return a text of a workflow with its expressions replaced by their values."""
     return _INSIDE.sub(lambda found: str(evaluate(found[1], values, functions)), text)
 
 
@@ -47,7 +47,7 @@ def _tokens(text: str) -> list[str]:
 
 
 class _Reader:
-    """Reads tokens from the left; `either` is the whole grammar, each method below it binds more tightly."""
+    """Parses tokens from the left. `either` is the whole grammar; each method below it binds more tightly."""
 
     def __init__(self, tokens: list[str], values: Mapping[str, Any], functions: Functions) -> None:
         self.left = tokens

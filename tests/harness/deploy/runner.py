@@ -1,7 +1,7 @@
-"""Runs the jobs of a workflow on this machine: scripts as they are written, and what GitHub's actions do with folders.
+"""Runs the jobs of a workflow on this machine: their scripts unchanged, and what GitHub's actions do with folders.
 
-Scripts run as on a runner: `bash -e`, the variables of job and step, GITHUB_PATH and GITHUB_STEP_SUMMARY. Of actions it
-knows checkout, cache, upload-artifact and download-artifact; those that set up a language find it on this machine.
+Scripts run as on a runner: `bash -e`, the variables of job and step, GITHUB_PATH and GITHUB_STEP_SUMMARY. The supported
+actions are checkout, cache, upload-artifact and download-artifact. Actions that install a language use this machine's.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tests.harness.deploy.expressions import evaluate, fill
 
 _SECONDS = 1200
 _OF_OTHERS = ("GITHUB_", "RUNNER_", "PYTEST_")
-_NOT_IN_NAMES = '":<>|*?\r\n'  # upload-artifact refuses a file with one of them in its path
+_NOT_IN_NAMES = '":<>|*?\r\n'  # upload-artifact rejects a path with one of these characters
 
 
 class StepFailedError(AssertionError):
-    """What the runner would show in red."""
+    """A failed step of a job."""
 
 
 @dataclass(frozen=True)
 class GitHub:
-    """What is kept outside of jobs, in a folder: caches by key, and artifacts of one run. `seen` are its contexts."""
+    """The state outside of jobs, in a folder: caches by key, and artifacts of one run. `seen` are its contexts."""
 
     folder: Path
     seen: Mapping[str, Any]
 
     def restore(self, key: str, prefixes: list[str]) -> Path | None:
-        """The cache of that key, else the newest one whose key begins with a prefix."""
+        """Return the cache with this key, else the newest one whose key begins with a prefix."""
         caches = sorted((self.folder / "caches").glob("*"), key=lambda each: each.stat().st_mtime_ns, reverse=True)
         exact = [each for each in caches if each.name == key]
         return next(iter(exact + [each for p in prefixes for each in caches if each.name.startswith(p)]), None)
@@ -46,13 +46,13 @@ class GitHub:
 
     @property
     def artifacts(self) -> Path:
-        """Of this run: another run has others."""
+        """Return the folder for the artifacts of this run."""
         return self.folder / "artifacts" / self.seen["github"]["run_id"]
 
 
 @dataclass
 class Job:
-    """A job under way. `left_out` are steps that do not run here, with the reason; `told` is what became of each."""
+    """A running job. `left_out` are steps that do not run here, with the reason; `told` is the result of each step."""
 
     text: Mapping[str, Any]
     github: GitHub
@@ -73,11 +73,11 @@ class Job:
 
     @property
     def summary(self) -> str:
-        """What it wrote for people."""
+        """Return the job's summary."""
         return self._file("GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
 
     def run(self) -> None:
-        """Run its steps; `StepFailedError` at the end if one failed."""
+        """Run the steps. Raises `StepFailedError` at the end if one failed."""
         for step in self.text["steps"]:
             name = next(str(step[key]) for key in ("name", "uses", "run") if key in step)
             if not self._wanted(step):
@@ -117,7 +117,7 @@ class Job:
             raise StepFailedError(f"exit code {done.returncode}\n{done.stdout[-3000:]}")
 
     def environment(self) -> dict[str, str]:
-        """The variables of a step, without its own."""
+        """Return the environment of a step, without the step's own variables."""
         mine = {name: value for name, value in os.environ.items() if not name.startswith(_OF_OTHERS)}
         mine |= {"CI": "true", "GITHUB_ACTIONS": "true", **self._job_env, **self.extra}
         mine |= {name: str(self._file(name)) for name in ("GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
@@ -135,7 +135,7 @@ class Job:
                 command = ["git", "clone", "--quiet", str(self.source), str(self.workspace)]
                 subprocess.run(command, check=True, timeout=60)
             case "actions/setup-python" | "actions/setup-go" | "actions/setup-node":
-                pass  # this machine's own
+                pass  # use this machine's own
             case "actions/cache":
                 self._restore(inputs["key"], inputs["path"].split(), inputs.get("restore-keys", "").split())
             case "actions/upload-artifact":
@@ -158,7 +158,7 @@ class Job:
                 shutil.copytree(self.workspace / path, self.github.caches / key / path)
 
     def _upload(self, name: str, paths: list[str]) -> None:
-        """Several paths: their place under the workspace stays. Files whose name begins with a dot are left out."""
+        """Keep the paths relative to the workspace. Files whose name begins with a dot are skipped."""
         for path in paths:
             if (self.workspace / path).exists():
                 target = self.github.artifacts / name / path
@@ -169,7 +169,7 @@ class Job:
             raise StepFailedError(f"upload-artifact refuses such names: {refused[0].relative_to(uploaded)}")
 
     def _download(self, pattern: str, path: str) -> None:
-        """Without `name` and `merge-multiple` each artifact has a folder of its name."""
+        """Without `name` and `merge-multiple`, each artifact goes to a folder of its name."""
         for artifact in self.github.artifacts.glob(pattern):
             shutil.copytree(artifact, self.workspace / path / artifact.name)
 
@@ -191,5 +191,5 @@ class Job:
 
 
 def workflow(name: str, source: Path) -> dict[str, Any]:
-    """A workflow of a checkout, as it is written."""
+    """Return a workflow of a checkout."""
     return dict(yaml.safe_load((source / ".github/workflows" / name).read_text(encoding="utf-8")))

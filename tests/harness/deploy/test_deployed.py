@@ -1,7 +1,7 @@
-"""The Job and the Sonobuoy plugin of deploy/ on a kind cluster, from image to results, by the commands of the page.
+"""Tests the Job and the Sonobuoy plugin of deploy/ on a kind cluster, with the commands of the documentation page.
 
-The node image and the image of deploy/Containerfile are those that the engine has, or can make; no registry is asked by
-nodes. Few requirements are chosen as docs/in-cluster.md says.
+The engine has or builds the node image and the image of deploy/Containerfile: nodes pull from no registry. Only a few
+requirements run, which are selected as docs/in-cluster.md describes.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ pytestmark = [
 
 
 def documented(beginning: str) -> str:
-    """The one command of the page that begins so."""
+    """Return the one command of the page that begins with this text."""
     [found] = [shown.text for shown in commands(PAGE) if shown.text.startswith(beginning)]
     return found
 
 
 def volume(node: str) -> str:
-    """The volume that the page shows, on a node."""
+    """Return the PersistentVolume of the page, on a node."""
     page = (ROOT / PAGE).read_text(encoding="utf-8")
     [text] = [each for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "kind: PersistentVolume\n" in each]
     return text.replace("NODE", node)
@@ -57,7 +57,7 @@ def volume(node: str) -> str:
 
 @dataclass(frozen=True)
 class Shell:
-    """A person's shell beside a cluster, in a folder like a checkout."""
+    """A user's shell beside a cluster, in a folder like a checkout."""
 
     folder: Path
     cluster: KindCluster
@@ -67,7 +67,7 @@ class Shell:
         return os.environ | {"KUBECONFIG": str(self.cluster.kubeconfig)}
 
     def run(self, text: str, *, given: str = "") -> str:
-        """Run a command line; what it printed."""
+        """Run a command line, and return its output."""
         done = subprocess.run(
             ["bash", "-c", text], cwd=self.folder, env=self.environment, input=given, capture_output=True, text=True,
             check=False, timeout=900,
@@ -76,7 +76,7 @@ class Shell:
         return done.stdout
 
     def load(self, engine: ContainerEngine, image: str) -> None:
-        """Bring an image to the nodes."""
+        """Load an image onto the nodes."""
         environment = os.environ | engine.environment()
         load = [find_kind()[0], "load", "docker-image", image, "--name", self.cluster.name]
         done = subprocess.run(load, env=environment, capture_output=True, text=True, check=False, timeout=600)
@@ -85,7 +85,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def ours(engine: ContainerEngine) -> str:
-    """Our image, under the name that the manifests have; of the page's own base without a registry, if it is there."""
+    """Build our image under the name in the manifests, on the page's base image if present, else on the default one."""
     build = documented("docker build --file deploy/Containerfile --build-arg")
     [base], [name] = re.findall(r"BASE=(\S+)", build), re.findall(r"--tag (\S+)", build)
     if not engine.ask("image", "ls", "--quiet", base).strip():
@@ -101,7 +101,7 @@ def ours(engine: ContainerEngine) -> str:
 
 @pytest.fixture(scope="module")
 def shell(engine: ContainerEngine, node_image: str, ours: str, tmp_path_factory: Any) -> Iterator[Shell]:
-    """A cluster of two zones, whose nodes have our image."""
+    """Create a cluster of two zones whose nodes have our image."""
     folder = tmp_path_factory.mktemp("deployed")
     (folder / "deploy").symlink_to(ROOT / "deploy")
     with KindCluster(parse_topology("a=1,b=1"), image=node_image, mode="nftables") as cluster:
@@ -111,7 +111,7 @@ def shell(engine: ContainerEngine, node_image: str, ours: str, tmp_path_factory:
 
 
 def verdicts(report: str) -> dict[str, str]:
-    """The verdict on each requirement that was judged."""
+    """Return the verdict of each requirement that was not skipped."""
     return {each["id"]: each["verdict"] for each in yaml.safe_load(report)["tests"] if each["verdict"] != "skipped"}
 
 
@@ -138,7 +138,7 @@ def test_job_leaves_its_reports_on_the_volume(shell: Shell, engine: ContainerEng
 
 
 def sonobuoy_image(shell: Shell, engine: ContainerEngine) -> str:
-    """The image that the command asks for, made of the command itself: it is a program without libraries."""
+    """Build the image that `sonobuoy gen` names from the command on PATH, which is a static binary."""
     [name] = set(re.findall(r"image: (sonobuoy/\S+)", shell.run("sonobuoy gen --plugin deploy/sonobuoy-plugin.yaml")))
     program = Path(str(shutil.which("sonobuoy")))
     context = shell.folder / "sonobuoy-image"
@@ -171,7 +171,7 @@ def test_sonobuoy_counts_during_the_run_and_hands_results_over(shell: Shell, eng
 
 
 def at_work(shell: Shell) -> Any:
-    """What `sonobuoy status` tells of the plugin, once a requirement has ended, or the plugin has."""
+    """Return the plugin's entry in `sonobuoy status`, once a requirement or the plugin has ended."""
     said = shell.run("sonobuoy status --json")
-    plugins = json.loads(said)["plugins"] if said.startswith("{") else []  # before, it says words
+    plugins = json.loads(said)["plugins"] if said.startswith("{") else []  # plain text before the plugin starts
     return next((p for p in plugins if p["status"] != "running" or (p.get("progress") or {}).get("completed")), None)

@@ -1,4 +1,4 @@
-"""What expressions of a workflow mean."""
+"""Tests the evaluation of workflow expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script that runs targets of make as on a fresh machine, on a small project."""
+"""Tests the script that runs make targets as on a fresh machine, with a small project."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ wait:
 
 
 class Project:
-    """A checkout that has the script, and the folder in which it works."""
+    """A checkout with the script, and the script's temp folder."""
 
     def __init__(self, folder: Path, temp: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    with tempfile.TemporaryDirectory() as temp:  # tmp_path is for its owner alone
+    with tempfile.TemporaryDirectory() as temp:  # tmp_path is readable only by its owner
         Path(temp).chmod(0o755)
         yield Project(tmp_path, Path(temp))
         assert list(Path(temp).iterdir()) == []
@@ -87,7 +87,7 @@ def test_targets_run_as_an_ordinary_user_with_few_programs(project: Project) -> 
 
 @pytest.mark.parametrize(("target", "left"), [("leave", "/tmp/left\n"), ("stay", "sleep 600 \n")])
 def test_what_is_left_behind_is_an_error_and_ended(project: Project, target: str, left: str) -> None:
-    code, said = project.run(target)  # which also ends no sooner than all that could still write
+    code, said = project.run(target)  # returns after every process that could write has ended
     assert code == 1
     assert f"error: make {target} left this behind: " in said
     assert said.endswith(left)

@@ -1,4 +1,4 @@
-"""In a pod, the service account's files and two environment variables are the kubeconfig."""
+"""Tests that in a pod the service account's files and two environment variables replace a kubeconfig."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reference.apiserver.server import HttpServer
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[HttpServer]:
-    """An API server over HTTPS, with a token."""
+    """Start an API server over HTTPS, with a token."""
     server = HttpServer(ApiServer())
     server.start()
     yield server
@@ -26,7 +26,7 @@ def server() -> Iterator[HttpServer]:
 
 @pytest.fixture
 def folder(server: HttpServer, tmp_path: Path) -> Path:
-    """What a kubelet puts into a pod."""
+    """Return a folder with the files that a kubelet mounts into a pod."""
     for name, text in (("token", server.token), ("ca.crt", server.ca_pem), ("namespace", "trafficdist-job")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
@@ -34,7 +34,7 @@ def folder(server: HttpServer, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def variables(server: HttpServer) -> dict[str, str]:
-    """What a kubelet says in the environment."""
+    """Return the environment variables that a kubelet sets in a pod."""
     place = urlsplit(server.url)
     return {"KUBERNETES_SERVICE_HOST": str(place.hostname), "KUBERNETES_SERVICE_PORT": str(place.port)}
 

@@ -1,4 +1,4 @@
-"""What stands in deploy/ and action.yml fits together, and names no option that does not exist."""
+"""Tests that the manifests in deploy/ and action.yml are consistent, and use only options that exist."""
 
 from __future__ import annotations
 

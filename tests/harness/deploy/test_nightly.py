@@ -1,7 +1,7 @@
-"""The nightly workflow runs as it is written: each step of both jobs, on kind clusters of the node image that is there.
+"""Runs the nightly workflow unchanged: each step of both jobs, on kind clusters with the local node image.
 
-A clean clone is judged with few requirements on two nodes, which the environment of the step chooses: its script stays.
-Where packages cannot be had, the environment of this checkout takes the place of the step that installs one.
+A clean clone tests a few requirements on two nodes, which the step's environment selects: its script is unchanged.
+Without access to packages, the environment of this checkout replaces the step that installs one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FEW = {
 }
 ALLURE_STEP = "Write the Allure report"
 SETTINGS = {"Raise limits for six nodes": "it changes settings of this machine"}
-WORDS = ("name", "uses", "run")  # what a step is called by, the first that it has
+WORDS = ("name", "uses", "run")  # keys that name a step, in order of preference
 
 GH = f"""#!{sys.executable}
 import json, pathlib, sys
@@ -63,7 +63,7 @@ file.write_text(json.dumps(issues))
 
 
 def unreachable(*hosts: str) -> str:
-    """Why steps that get packages cannot run; "" if they can."""
+    """Return why steps that download packages cannot run, or ""."""
     for host in hosts:
         try:
             socket.create_connection((host, 443), timeout=5).close()
@@ -73,12 +73,12 @@ def unreachable(*hosts: str) -> str:
 
 
 def cannot_install() -> str:
-    """Why the steps that install cannot run; "" if they can."""
+    """Return why the steps that install cannot run, or ""."""
     return "go is not here" if shutil.which("go") is None else unreachable("pypi.org", "proxy.golang.org")
 
 
 def fresh_python(folder: Path) -> dict[str, str]:
-    """What actions/setup-python and setup-go leave: a Python without packages, and a GOPATH without programs."""
+    """Return what actions/setup-python and setup-go set up: a Python without packages and an empty GOPATH."""
     subprocess.run([sys.executable, "-m", "venv", folder / "python"], check=True, timeout=120)
     modules = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
     path = f"{folder}/python/bin:{os.environ['PATH']}"
@@ -86,7 +86,7 @@ def fresh_python(folder: Path) -> dict[str, str]:
 
 
 def without_allure(folder: Path) -> dict[str, str]:
-    """The step that cannot run without Node or Allure. Allure from the cache is found above folders of `folder`."""
+    """Return the step that cannot run without Node or Allure. npx finds a cached Allure above the job folders."""
     if shutil.which("npx") is None:
         return {ALLURE_STEP: "npx is not here"}
     reason = unreachable("registry.npmjs.org")
@@ -98,18 +98,18 @@ def without_allure(folder: Path) -> dict[str, str]:
 
 
 def installing(job: Any) -> str:
-    """The name of the step that installs the suite."""
+    """Return the name of the step that installs the suite."""
     return next(str(each.get("name", each["run"])) for each in job["steps"] if "pip install" in each.get("run", ""))
 
 
 @dataclass(frozen=True)
 class Nights:
-    """The nights of one repository: its jobs run in folders of their own."""
+    """The nights of one repository, whose jobs run in separate folders."""
 
     folder: Path
 
     def job(self, name: str, night: str, *, matrix: Any = None, left_out: Any = None, **variables: str) -> Job:
-        """A job of a night, about to run. Without packages the environment of this checkout is its own."""
+        """Return a job of a night, ready to run. Without access to packages it uses this checkout's environment."""
         text = workflow("nightly-kind.yml", ROOT)["jobs"][name]
         workspace = self.folder / f"night-{night}" / f"{name}-{(matrix or {}).get('mode', '')}"
         programs = os.environ["PATH"]
@@ -130,19 +130,19 @@ class Nights:
         return self.folder / "github/artifacts" / night / f"night-1.34-{mode}"
 
     def changes(self, night: str) -> str:
-        """Run the job that compares; the summary."""
+        """Run the job that compares two nights, and return its summary."""
         job = self.job("changes", night)
         job.run()
         return job.summary
 
     @property
     def issues(self) -> list[list[str]]:
-        """Title, text and comments of each."""
+        """Return the title, text and comments of each issue."""
         file = self.folder / "bin/issues.json"
         return list(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
 
     def again_but(self, night: str, verdict: str) -> None:
-        """Have a night in which what the first one left is left again, with a verdict on one requirement."""
+        """Add a night with the artifacts of the first one, but another verdict on one requirement."""
         for mode in MODES:
             shutil.copytree(self.artifact("1", mode), self.artifact(night, mode))
         report = self.artifact(night, "nftables") / "results/report.yaml"
@@ -152,7 +152,7 @@ class Nights:
 
 
 def github(night: str) -> dict[str, Any]:
-    """Context github of a scheduled run; the number of the night is its id."""
+    """Return the `github` context of a scheduled run, whose id is the number of the night."""
     return {
         "run_id": night,
         "run_attempt": "1",
@@ -167,7 +167,7 @@ def github(night: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """Before the first night."""
+    """Return the state before the first night."""
     folder = tmp_path_factory.mktemp("nights")
     gh = folder / "bin/gh"
     gh.parent.mkdir()
@@ -178,7 +178,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
 
 @pytest.fixture(scope="module")
 def first(nights: Nights, node_image: str) -> dict[str, Job]:
-    """Job `kind` of the first night in both modes; in one of them agnhost asks, as it does for a runner's user."""
+    """Run job `kind` of the first night in both modes. One mode probes with agnhost, as for an unprivileged runner."""
     left_out = without_allure(nights.folder)
     jobs = {}
     for mode in MODES:
@@ -206,7 +206,7 @@ def test_a_job_installs_what_it_runs(nights: Nights, name: str, programs: tuple[
 
 
 def check_artifact(artifact: Path, mode: str, *, allure: bool) -> None:
-    """What a night leaves of one place: all verdicts, and the page."""
+    """Check the artifact of one run: all verdicts, and the Allure report."""
     report = yaml.safe_load((artifact / "results/report.yaml").read_text(encoding="utf-8"))
     assert {test["id"]: test["verdict"] for test in report["tests"] if test["verdict"] != "skipped"} == dict.fromkeys(
         FEW["TRAFFICDIST_RUN_TEST"].split(","), "passed"

@@ -1,4 +1,4 @@
-"""What `make` says while it installs."""
+"""Tests what `make` prints during installation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_command_that_is_silent_is_told_of_again_and_again(program: str, newes
         assert run.stdout is not None
         assert run.stdout.readline() == "Installing ...\n"
         told = 0
-        while told < 3:  # and it says nothing more until then
+        while told < 3:  # the command prints nothing more until then
             told += run.stdout.readline().endswith(f" s  {newest}\n")
         run.stdin.write("\n")
         run.stdin.close()
@@ -63,7 +63,7 @@ def test_a_terminal_has_one_line_that_changes() -> None:
     with (
         os.fdopen(ours, "rb", buffering=0) as terminal,
         contextlib.suppress(OSError),
-    ):  # EIO: it is closed, and all was read
+    ):  # EIO: the terminal is closed after all output was read
         while part := terminal.read(10_000):
             said += part.decode()
     assert run.returncode == 0

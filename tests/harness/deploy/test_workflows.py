@@ -1,4 +1,4 @@
-"""Workflows and the action: held against actionlint where it is there, and their scripts run with what is at hand."""
+"""Checks the workflows and the action with actionlint if installed, and runs their scripts with local programs."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_nightly_runs_only_what_opens_issues_may_write() -> None:
 
 
 def step(job: str, name: str) -> dict[str, Any]:
-    """A step of the nightly workflow."""
+    """Return a step of the nightly workflow."""
     loaded = yaml.safe_load((ROOT / ".github/workflows/nightly-kind.yml").read_text(encoding="utf-8"))
     return dict(next(each for each in loaded["jobs"][job]["steps"] if each.get("name") == name))
 
 
 def script(job: str, name: str) -> str:
-    """Its script."""
+    """Return the script of a step."""
     return str(step(job, name)["run"])
 
 
@@ -59,14 +59,14 @@ def test_issues_are_opened_on_schedule_though_its_event_may_name_no_branch() -> 
 
 
 def run(text: str, folder: Path, **variables: str) -> int:
-    """Run a script in a folder as a runner does, with the programs in its `bin`; the exit code."""
+    """Run a script in a folder as a runner does, with the programs in its `bin`. Return the exit code."""
     environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
     command = ["bash", "-e", "-c", text]
     return subprocess.run(command, cwd=folder, env=environment | variables, check=False, timeout=100).returncode
 
 
 def program(folder: Path, name: str, text: str) -> None:
-    """An executable file."""
+    """Write an executable file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(stat.S_IRWXU)
@@ -104,7 +104,7 @@ def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: 
     [step] = [each for each in action_steps() if each.get("id") == "run"]
     program(Path("tools/trafficdist/bin"), "trafficdist", TRAFFICDIST)
     given = {"BACKEND": "netns", "PROXY": "reference", "WORKERS": "0", "OUTPUT_DIR": "out"}
-    given |= dict.fromkeys(("CONTEXT", "MODE", "PROFILE"), "")  # not given
+    given |= dict.fromkeys(("CONTEXT", "MODE", "PROFILE"), "")  # not set
     assert {name for name in step["env"] if name.startswith("TRAFFICDIST_")} == {f"TRAFFICDIST_{n}" for n in given}
     environment = os.environ | {f"TRAFFICDIST_{name}": value for name, value in given.items()}
     files = {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary", "RUNNER_TEMP": "tools"}
@@ -125,7 +125,7 @@ def test_night_is_red_only_when_it_cannot_be_relied_on(tmp_path: Path, code: int
 
 
 def night(folder: Path, report: Path, *, verdict: str) -> str:
-    """Compare as after a night that left this report, with another verdict on KEP-1/passes; the summary."""
+    """Compare this night's report, with this verdict on KEP-1/passes, with the night before. Return the summary."""
     shutil.rmtree(folder / "tonight", ignore_errors=True)
     (folder / "summary.md").unlink(missing_ok=True)
     changed = yaml.safe_load(report.read_text(encoding="utf-8"))

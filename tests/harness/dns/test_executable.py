@@ -1,4 +1,4 @@
-"""A DNS server that is several programs in one pod, with objects that are there before them."""
+"""Tests a DNS server of several programs in one pod, with objects that exist before they start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An empty API server."""
+"""A fixture that starts an empty API server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Takes all objects of a cluster as values, so that a test can compare them before and after a run.
+"""Reads all objects of a cluster as values, so that a test can compare them before and after a run.
 
-It leaves out fields that change by themselves: versions of objects, heartbeats, Events, and the images that a node has
+It omits fields that change by themselves: versions of objects, heartbeats, Events, and the images that a node has
 pulled (which the API cannot undo).
 """
 
@@ -25,7 +25,7 @@ Snapshot = Mapping[str, Object]
 def snapshot(api: Api) -> Snapshot:
     """Return all objects of all resources that can be listed, by "resource.group namespace/name".
 
-    A resource that this user may not list is there as such. Raises `RefusedError` when discovery is not allowed.
+    A resource that this user may not list has an entry that says so. Raises `RefusedError` when discovery is forbidden.
     """
     return {key: value for each in _resources(api) for key, value in _objects(api, *each)}
 
@@ -45,7 +45,7 @@ def comparable(resource: str, obj: Object) -> Object:
     metadata = kept.get("metadata") or {}
     for field in [*_OF_METADATA, *(each for each in ("labels", "annotations") if not metadata.get(each))]:
         metadata.pop(field, None)
-    if resource == "leases":  # whoever holds one writes it all the time
+    if resource == "leases":  # the holder renews a Lease all the time
         kept.pop("spec", None)
         metadata.pop("annotations", None)
     if resource == "nodes":
@@ -92,7 +92,7 @@ def _objects(api: Api, path: str, group: str, resource: str) -> Iterator[tuple[s
 
 def _read(api: Api, path: str) -> Object:
     answer = api.request("GET", path)
-    if answer.code in {404, 503}:  # a group whose server is away
+    if answer.code in {404, 503}:  # a group whose server is unavailable
         return {}
     if answer.code >= 400:
         raise RefusedError("GET", path, answer)

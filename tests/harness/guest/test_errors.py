@@ -1,4 +1,4 @@
-"""Answers of an API server, a pod or a node become one line with the remedy."""
+"""Tests that an error of an API server, a pod or a node becomes one line with the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lost node is noticed, even before the control plane reports it."""
+"""Tests that a lost node is noticed even before the control plane reports it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEASES = "kube-node-lease"
 
 @pytest.fixture
 def cluster(api: Api) -> Api:
-    """Two nodes with kubelets, of which one has a Lease."""
+    """Start two nodes with kubelets, one with a Lease."""
     for name in NODES:
         api.create("nodes", "", manifests.node(Node(name, name[0]), ["10.0.0.1"], ["10.244.1.0/24"]))
     api.create("namespaces", "", {"metadata": {"name": LEASES}})
@@ -30,7 +30,7 @@ def cluster(api: Api) -> Api:
 
 @pytest.fixture
 def kubelet(cluster: Api, server: HttpServer) -> Iterator[None]:
-    """Renews the Lease of b1."""
+    """Renew the Lease of b1, as its kubelet does."""
     ended = threading.Event()
 
     def renew() -> None:

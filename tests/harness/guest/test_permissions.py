@@ -1,4 +1,4 @@
-"""The manifest grants exactly what the suite uses."""
+"""Tests that the manifest grants exactly the permissions that the suite uses."""
 
 from __future__ import annotations
 

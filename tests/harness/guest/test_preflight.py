@@ -1,4 +1,4 @@
-"""What prevents a run is reported in one line, with the remedy, in time."""
+"""Tests that each obstacle to a run is reported in time, in one line with the remedy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_refused_connection(refusal: Refusal) -> None:
 
 @pytest.mark.parametrize("backlog", [5, 0])
 def test_dropped_packets(refusal: Refusal, monkeypatch: pytest.MonkeyPatch, backlog: int) -> None:
-    """With a backlog the TLS handshake gets no answer; without one, and with its slot taken, not even the SYN does."""
+    """With a backlog the TLS handshake gets no answer. Without one, and with its slot taken, not even the SYN does."""
     monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.3)
     begin = time.monotonic()
     with listening(backlog=backlog) as sock, socket.socket() as taken:
@@ -82,7 +82,7 @@ def test_dropped_packets(refusal: Refusal, monkeypatch: pytest.MonkeyPatch, back
 
 
 def test_endless_check_is_abandoned(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a name lookup, or a program that fetches credentials."""
+    """As for a slow name lookup, or an exec plugin that hangs."""
     ended = threading.Event()
     monkeypatch.setattr(module, "find", lambda *_, **__: ended.wait(20))
     assert "no answer within 0.1 s" in refusal(within=0.1)

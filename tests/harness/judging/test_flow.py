@@ -1,4 +1,4 @@
-"""Gaps are measured from answered question to answered question."""
+"""Tests that gaps in steady traffic are measured from answered probe to answered probe."""
 
 from __future__ import annotations
 

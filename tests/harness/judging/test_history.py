@@ -1,4 +1,4 @@
-"""A history is complete enough to be judged again, and shows every tampering by line."""
+"""Tests that verdicts can be derived again from a history, and that any tampering is reported with its line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOSE = Rates(leak=0.5, miss=0.1)
 
 
 def window(history: History, test: str, expected: Expected, *observations: Observation) -> Judgement:
-    """A whole window of one client, and the verdict on the test that consists of it."""
+    """Record a whole window of one client, and a verdict on the test from this window alone."""
     opened = history.window(test, {"a1": expected}, LOOSE)
     opened.observe("a1", observations)
     judgement = opened.judge()
@@ -43,13 +43,13 @@ def conclude(history: History, test: str, judgement: Judgement) -> None:
 
 
 def verdicts(path: Path) -> dict[str, Verdict]:
-    """The verdict on each test, derived again."""
+    """Derive the verdict of each test again from the history."""
     return {each.requirement.id: each.verdict for each in judge(read(path).records, path).derived()}
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The history of a small run: one test that passes, one that fails, one that cannot tell."""
+    """Return the history of a small run with a test that passes, one that fails, and one that is inconclusive."""
     path = tmp_path / "run.jsonl"
     with History(path, worker="gw0") as history:
         history.run(seed=7)
@@ -308,7 +308,7 @@ def test_sentence_that_reads_like_a_judgement_is_none(tmp_path: Path) -> None:
 def test_rates_of_a_history_are_those_that_were_written() -> None:
     rates = Rates(leak=0.1, miss=0.001, alone=0.3, chances=3)
     assert read_rates(as_json(rates)) == rates
-    assert read_rates({"leak": 0.05, "miss": 1e-6}).samples(5) == 270  # of a release in which each client saw that
+    assert read_rates({"leak": 0.05, "miss": 1e-6}).samples(5) == 270  # older release: no shared leak detection
 
 
 def test_a_scenario_states_the_largest_of_its_smallest_faults(tmp_path: Path) -> None:

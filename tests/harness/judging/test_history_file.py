@@ -1,4 +1,4 @@
-"""A packed history has the same bytes once it is read, and any change to it is found."""
+"""Tests that a packed history is restored byte for byte, and that any change to it is found."""
 
 from __future__ import annotations
 

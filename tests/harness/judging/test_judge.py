@@ -1,4 +1,4 @@
-"""What is judged again from a history is what the run said, and a damaged history is refused."""
+"""Tests that verdicts derived from a history equal those of the run, and that a damaged history is rejected."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_is_derived_is_what_the_run_said(certify: Any, names: tuple[str, ..
     found = json.loads(result.stdout)
     listed = said(run.report)
     assert listed == {each: told for each, told in said(found).items() if each in listed}
-    counted = run.report["run"].get("deselected", {})  # what options left out; the history has each of them
+    counted = run.report["run"].get("deselected", {})  # tests deselected by options; the history lists each of them
     assert Counter(told[2] for each, told in said(found).items() if each not in listed) == counted
     assert (found["differences"], found["sha256"]) == ([], run.report["artifacts"][-1]["sha256"])
     assert result.exit_code == (10 if run.code == 2 else run.code)
@@ -171,13 +171,13 @@ def test_a_real_run_that_fails_is_judged_as_it_was(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first test that needs the run of everything leaves it for the others."""
+    """Return the folder where the first test that needs it keeps a run of everything for the others."""
     return tmp_path_factory.mktemp("kept") / "run"
 
 
 @pytest.fixture
 def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """The folder of a run of everything; a copy, to be damaged."""
+    """Return a copy of the folder of a run of everything, which a test may damage."""
     if not kept.exists():
         certify = request.getfixturevalue("certify")
         shutil.copytree(certify(*EVERYTHING, extra=JUDGED, options=SELECTED).folder, kept)
@@ -226,7 +226,7 @@ def test_a_report_that_states_otherwise_is_told(run: Path) -> None:
 
 
 def chained(records: list[dict[str, Any]]) -> bytes:
-    """These records as a history with right digests: what somebody writes who knows the format."""
+    """Return these records as a history with valid digests, as a forger who knows the format writes it."""
     lines, digest = [], b""
     for record in records:
         line, digest = sealed({key: value for key, value in record.items() if key != "digest"}, digest)

@@ -1,4 +1,4 @@
-"""Sample sizes hold what they state: by the numbers, and by simulation of right and wrong proxies."""
+"""Tests that sample sizes keep the stated error rates, by calculation and by simulation of right and wrong proxies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_samples_for_a_leak(leak: float, miss: float, samples: int) -> None:
 def test_clients_see_a_small_fault_together_and_a_larger_one_each(clients: int, samples: int) -> None:
     rates = Rates()
     assert rates.samples(clients) == samples
-    assert 2 * (1 - rates.leak) ** (clients * samples) <= rates.miss  # a look that was wrong gives it a second chance
+    assert 2 * (1 - rates.leak) ** (clients * samples) <= rates.miss  # twice: a wrong window is measured again
     assert 2 * (1 - rates.by_itself(clients)) ** samples <= rates.miss
 
 
@@ -145,7 +145,7 @@ def test_one_endpoint_has_no_share_to_compare() -> None:
 
 
 def highest_plausible(rounds: int, rate: float) -> int:
-    """The largest count that an event of this rate exceeds less often than once in a million runs, exactly."""
+    """Return the largest count that an event of this rate exceeds with a probability below 1e-6; exact."""
     beyond = 1.0
     for count in range(rounds + 1):
         beyond -= math.comb(rounds, count) * rate**count * (1 - rate) ** (rounds - count)

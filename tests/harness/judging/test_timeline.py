@@ -1,4 +1,4 @@
-"""Changes beside what was seen to be wrong, in the order in which both happened."""
+"""Tests that the timeline shows changes and wrong observations in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes in numbers, by hand: what is right when follows from the windows, and times from the questions."""
+"""Tests the numbers about a change: windows give the expected endpoints, and probes give the times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def window(at: float, expected: Expected, client: str = "a1") -> WindowStory:
 
 
 def steady(*observations: Observation, title: str = "TCP") -> WindowStory:
-    """Steady traffic from second 10 on, a question every 20 ms."""
+    """Return steady traffic from second 10 on, with a probe every 20 ms."""
     samples: list[Timed] = [(10 + number * 0.02, each) for number, each in enumerate(observations)]
     flow = WindowStory(9.9, {"a1": AnyOf(frozenset({"a1", "b1", "c1"}))}, of=OF, title=title)
     flow.flows["a1"], flow.tallies["a1"] = samples, Tally.of(observations)
@@ -36,7 +36,7 @@ def client(story: Story) -> Any:
 
 
 def test_a_move_from_one_pod_to_another() -> None:
-    #             at: 10.00 10.02 .04 .06 .08 .10 .12 .14       .16        .18     .20 …
+    # sent at: 10.00 10.02 .04 .06 .08 .10 .12 .14       .16        .18     .20 …
     flow = steady(*[A1] * 8, TIMED_OUT, REFUSED, *[B1] * 6)
     story = Story([WRITTEN], [], [window(9.5, {"a1"}), flow, window(10.25, {"b1"})])
     assert client(story) == {
@@ -46,7 +46,7 @@ def test_a_move_from_one_pod_to_another() -> None:
         "longestPauseMs": 20.0,
         "lost": {"timedOut": 1, "refused": 1},
         "wrongSet": 0,
-        "removedEndpoints": 3,  # at 10.10, 10.12 and 10.14: nobody is to reach a1 any more
+        "removedEndpoints": 3,  # at 10.10, 10.12 and 10.14, after the removal of a1
         "reactions": [{"change": "write slice", "firstRightMs": 100.0, "allRightMs": 100.0}],
     }
 

@@ -1,4 +1,4 @@
-"""Judging is exact: one wrong answer fails, an unseen member fails, and doubt is never a pass or a failure."""
+"""Tests verdicts: one wrong answer fails, an unseen endpoint fails, and doubt neither passes nor fails."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAILED, PASSED, INCONCLUSIVE, SKIPPED = Verdict.FAILED, Verdict.PASSED, Verdict.
 
 
 def judged(expected: Expected, *observations: Observation) -> Judgement:
-    """Of one client, a1."""
+    """Judge the observations of one client, a1."""
     return judge_planned({"a1": expected}, {"a1": Tally.of(observations)})
 
 
@@ -90,7 +90,7 @@ def test_one_client(expected: Expected, observations: list[Observation], verdict
     [
         ({"a1": {"a1"}}, [283]),
         ({"a1": {"a1"}, "a2": {"a1"}, "b1": {"b1"}, "b2": {"b1"}}, [71, 71, 71, 71]),
-        # A wrong pod is seen by those alone for whom one is wrong; no answer by all who must get one.
+        # Only clients for which a pod is wrong detect it; every client that must get an answer detects a missing one.
         ({"a1": {"a1"}, "b1": {"b1"}, "c1": {"a1", "b1"}}, [142, 142, 95]),
         ({"a1": {"a1"}, "b1": frozenset({"a1"}), "c1": {"a1"}}, [95, 95, 95]),
         ({"a1": {"a1"}, "b1": TIMED_OUT, "c1": TIMED_OUT}, [283, 142, 142]),
@@ -177,7 +177,7 @@ ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02, chances=1)
 
 
 def rounds(name: str, pods: list[str], allowed: set[str], leak: float = 0.0) -> list[Verdict]:
-    """Judge a simulated proxy that picks evenly from `pods`, and with odds `leak` sends a connection to x1."""
+    """Judge a simulated proxy that picks evenly from `pods`, and sends a connection to x1 with probability `leak`."""
     rng = random.Random(name)
     planned = plans({"a1": allowed}, RATES)
     samples = planned["a1"].samples
@@ -224,4 +224,4 @@ def test_a_proxy_that_starves_a_member_always_fails() -> None:
 
 
 HIGHEST_PLAUSIBLE = 73
-"""Of 2,000 rounds an event of 2 % exceeds this count less often than once in a million: the exact binomial tail."""
+"""An event of 2 % exceeds this count in 2,000 rounds with a probability below 1e-6: the exact binomial tail."""

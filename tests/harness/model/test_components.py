@@ -1,4 +1,4 @@
-"""Releases and gates as scenarios and options write them."""
+"""Tests how scenarios and options write releases and feature gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Missing packages of an extra are named, with the command that installs them."""
+"""Tests that the error for missing packages of an extra names them and the command that installs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be made: how long or how many, and how workers share it."""
+"""Tests the settings of generated scenarios: their duration or number, and how workers share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics are read as they are written: no name is mended, and labels choose series."""
+"""Tests that metrics are read as written: names are not normalised, and labels select series."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ dropped_total{policy="external",family="IPv4"} 0
 
 @pytest.fixture
 def metrics() -> Metrics:
-    """A counter, a histogram and a gauge, named as Kubernetes names them."""
+    """Return a counter, a histogram and a gauge, with names as in Kubernetes."""
     return Metrics(TEXT)
 
 

@@ -1,4 +1,4 @@
-"""A folder goes with its process, in whatever way that ends."""
+"""Tests that a process's folder is removed however the process ends."""
 
 from __future__ import annotations
 

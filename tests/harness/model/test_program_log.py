@@ -1,4 +1,4 @@
-"""The first error of a log: by level where lines have one, else by words; not its consequences, not a help text."""
+"""Tests the choice of the first error in a log: by level, else by words, and not a consequence or a help text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario replaces what has to be replaced: not what runs as it should, before it or after it."""
+"""Tests that a scenario replaces only the components that need another release, and restores only those."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OLD, BOOTED = release("1.33"), release("1.34")
 
 
 class _Backend(NetnsBackend):
-    """A cluster of which nothing is there but what is asked of it."""
+    """A cluster without components, which records the requests of a scenario."""
 
     def __init__(self) -> None:
         self.topology = Topology("two", (Node("a1", "a"), Node("b1", "b")))
@@ -114,7 +114,7 @@ def test_a_component_that_did_not_start_is_given_back(cluster: Cluster, backend:
 
 @pytest.fixture
 def left(new_cluster: Callable[..., Cluster], backend: _Backend) -> Releases:
-    """The releases that a scenario leaves: all are old, and the proxy of b1 is stopped, which is not left so."""
+    """Return the releases that a scenario leaves: all are old. It also stops the proxy of b1, which is restarted."""
     releases: Releases = {}
     first = new_cluster(releases=releases)
     for component in (API_SERVER, CONTROLLER, PROXY):

@@ -1,4 +1,4 @@
-"""Fixtures of network tests: a network, and one exchange of packets."""
+"""Fixtures for network tests: a network, and one exchange of packets."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """Two zones with one node each: a1 and b1."""
+    """Return a network of two zones with one node each: a1 and b1."""
     with Network(grid("two", {"a": 1, "b": 1})) as created:
         yield created
 
 
 def ask(client: Host, host: str, *, port: int = PORT, timeout: float = 0.2) -> str:
-    """Send "who" over UDP from the client; return the answer. Raises `TimeoutError`, `ConnectionRefusedError`."""
+    """Send "who" over UDP from the client, and return the answer. Raises `TimeoutError`, `ConnectionRefusedError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with client.namespace.socket(family, socket.SOCK_DGRAM) as sock:
         sock.settimeout(timeout)
@@ -74,5 +74,5 @@ Send = Callable[..., str]
 
 @pytest.fixture
 def send() -> Send:
-    """The function `ask` as a fixture: test modules cannot import one another in importlib mode."""
+    """Return the function `ask`: test modules cannot import one another in importlib mode."""
     return ask

@@ -1,4 +1,4 @@
-"""The connection tracking of a node is emptied between scenarios; a failure shows it."""
+"""Tests that the conntrack table of a node is emptied between scenarios, and shown for a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An incomplete fabric is reported before a run, object by object, and fails no requirement."""
+"""Tests that an incomplete fabric is reported before a run, object by object, and fails no requirement."""
 
 from __future__ import annotations
 

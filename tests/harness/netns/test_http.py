@@ -1,4 +1,4 @@
-"""HTTP requests inside a netns reach its servers; anything but a response is a connection error."""
+"""Tests HTTP requests inside a netns. Anything but a response is a connection error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _answer(path: str) -> Response:
 
 @pytest.fixture
 def server(network: Network) -> Iterator[Network]:
-    """A server on node a1 that answers at all its addresses."""
+    """Start a server on node a1 that answers at all its addresses."""
     with Serving() as serving:
         for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
             listener = network.nodes["a1"].namespace.socket(family)

@@ -1,4 +1,4 @@
-"""Distinguish programs that hang from slow ones and idle ones."""
+"""Tests that hung programs are distinguished from slow ones and idle ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_program_hangs_that_does_nothing_and_has_something_to_read(
 
 
 def test_it_takes_several_looks_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a suspend of an hour there was one observation only."""
+    """After a suspend of an hour there is only one observation, which must not count as a hang."""
     sight = HungSample({"7": "1 2 3"}, {"0100007F:1": 4})
     looking = HungWatch({}, 1)
     monkeypatch.setattr(looking, "_look", lambda: [("a1", sight)])

@@ -1,4 +1,4 @@
-"""Distinguish idle programs from those that work, wait, or have unread data."""
+"""Tests that idle programs are distinguished from those that work, wait, or have unread data."""
 
 from __future__ import annotations
 

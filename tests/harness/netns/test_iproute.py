@@ -1,4 +1,4 @@
-"""pyroute2 leaves nothing behind in this process, and is imported only when needed."""
+"""Tests that pyroute2 leaves nothing behind in this process, and is imported only when needed."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def in_a_thread(network: Network) -> None:
 
 @pytest.mark.parametrize("use", [all_uses, refused, broken_off, in_a_thread])
 def test_no_descriptor_thread_or_process_stays(network: Network, use: Callable[[Network], None]) -> None:
-    use(network)  # what is imported, and this thread's home, stay
-    gc.collect()  # what tests before this one have left
+    use(network)  # modules and this thread's home netns stay
+    gc.collect()  # collect objects of earlier tests
     before = held()
     for _ in range(5):
         use(network)

@@ -1,4 +1,4 @@
-"""What programs of one node see of its isolated process, and others do not, by real programs."""
+"""Tests what real programs see of their node's isolated environment, and that others do not see it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with_mount = pytest.mark.skipif(shutil.which("mount") is None, reason="unavailab
 
 @pytest.fixture
 def room() -> Iterator[MakeRoom]:
-    """Make isolated processes; skip the test if the machine or the user cannot."""
+    """Return a function that makes rooms; skip the test if the machine or the user cannot."""
     made: list[Room] = []
 
     def make(*wanted: str, name: str = "a1") -> Room:
@@ -109,12 +109,12 @@ def test_end_of_a_room_ends_what_runs_in_its_group_and_removes_it(room: MakeRoom
         ending.close()
         assert sleeping.wait(10) == -signal.SIGKILL
     assert not has_group(room("mounts"), name)
-    ending.close()  # again
+    ending.close()  # a second close does nothing
 
 
 @with_mount
 def test_nothing_is_left_after_kill_9_of_who_made_the_room(room: MakeRoom) -> None:
-    room("cgroup2").close()  # or skip
+    room("cgroup2").close()  # skips the test if unavailable
     mine = "from harness.netns import sandbox; sandbox.enter(); from harness.netns.isolation import Room; import os; "
     script = f"{mine}print(Room('a1', ['cgroup2'])._keeper.pid, flush=True); os.kill(os.getpid(), 9)"
     ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
@@ -131,7 +131,7 @@ def test_what_cannot_be_had_says_which_step_failed(monkeypatch: pytest.MonkeyPat
 
 
 def test_program_that_is_not_there_says_so(room: MakeRoom) -> None:
-    found = {**os.environ, "PATH": os.defpath}  # a folder that this user may not enter would be told of instead
+    found = {**os.environ, "PATH": os.defpath}  # an unreadable folder on PATH would change the error
     ended = subprocess.run(room("mounts").entering(["no-such"]), capture_output=True, text=True, check=False, env=found)
     assert (ended.returncode, ended.stderr) == (127, "cannot run no-such: No such file or directory\n")
 

@@ -1,4 +1,4 @@
-"""The state of the kernel, read through pyroute2 (opened, used and closed in one thread)."""
+"""Tests that the kernel's state is read with pyroute2, which one thread opens, uses and closes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def routes(namespace: Namespace, table: int) -> set[tuple[str, int, int | None, 
 
 def described(route: Any) -> tuple[str, int, int | None, str | None]:
     to = f"{route.get_attr('RTA_DST') or 'default'}/{route['dst_len']}"
-    link = None if route["type"] == BLACKHOLE else route.get_attr("RTA_OIF")  # IPv6 puts these on lo
+    link = None if route["type"] == BLACKHOLE else route.get_attr("RTA_OIF")  # IPv6 puts blackhole routes on lo
     return to, route["type"], link, route.get_attr("RTA_GATEWAY")
 
 

@@ -1,8 +1,8 @@
-"""Nothing remains of a network: neither after kill -9, nor in the netns where its process runs.
+"""Tests that a network leaves nothing: no netns after kill -9, and no change in the netns of its process.
 
-Each netns of the child gets a veth whose other end lies in an observer netns of the test. The kernel removes a pair
-when the netns of either end is destroyed, so an end that is gone says that the netns is gone: from inside the kernel,
-without names, and as an ordinary user.
+Each netns of the child gets a veth whose peer is in an observer netns of the test. The kernel removes a pair when the
+netns of either end is destroyed, so a missing peer proves from inside the kernel that the netns is gone. This needs no
+names and no root.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ RULE = ("FRA_PRIORITY", "FRA_TABLE", "FRA_IIFNAME", "FRA_SRC")
 
 
 def parts(dump: Iterable[Any], names: Sequence[str]) -> list[str]:
-    """Return the parts of each message that do not change by themselves, as counters and lifetimes do."""
+    """Return the attributes of each message that do not change by themselves, unlike counters and lifetimes."""
     return sorted(str([each.get("index"), each.get("flags"), *map(each.get_attr, names)]) for each in dump)
 
 
@@ -82,7 +82,7 @@ def text(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
-        return str(error.errno)  # settings that can only be written
+        return str(error.errno)  # a write-only setting
 
 
 def snapshot() -> dict[str, object]:

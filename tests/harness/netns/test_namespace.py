@@ -76,7 +76,7 @@ def test_thread_that_starts_inside_stays_inside(namespace: Namespace) -> None:
 
 def test_socket_stays_in_its_netns(namespace: Namespace) -> None:
     with namespace.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, pytest.raises(OSError, match="unreachable"):
-        sock.connect(("127.0.0.1", 9))  # its loopback device is down, ours is not
+        sock.connect(("127.0.0.1", 9))  # loopback is down there, but up in our own netns
 
 
 def test_new_netns_has_only_loopback(namespace: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The requirements of a recipe are tried, and missing ones are named with the remedy."""
+"""Tests that the requirements of a recipe are checked, and that the error names missing ones and the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refusing(number: int) -> Callable[[Namespace], object]:
 
 
 def test_a_link_that_this_kernel_makes_is_there(namespace: Namespace) -> None:
-    """A bridge is tried by making one; an unknown kind is found by the kernel's answer."""
+    """Check for bridges by making one. An unknown kind of link is detected by the kernel's error."""
     assert REQUIREMENTS["bridge"].fault(namespace) == required.missing(["bridge"]).get("bridge", "")
     no_such = Requirement(
         KernelFeature("nosuch devices", "CONFIG_NOSUCH", "nosuch"), lambda to: required._link("nosuch", to)
@@ -55,7 +55,7 @@ def test_why_it_cannot_be_had_is_told_by_the_kernels_answer(namespace: Namespace
 
 
 def test_each_is_tried_and_nothing_is_left() -> None:
-    """Every name has an answer, and this process stays in its namespaces."""
+    """Every missing requirement has a reason, and this process stays in its namespaces."""
     before = Path("/proc/self/ns/mnt").readlink()
     absent = required.missing(REQUIREMENTS)
     assert set(absent) <= set(REQUIREMENTS)
@@ -82,7 +82,7 @@ def test_who_requires_what_is_missing_is_told_before_anything_starts(monkeypatch
 
 
 def test_what_is_said_of_links_is_what_the_kernel_makes(namespace: Namespace) -> None:
-    """Each kind is tried after the others in one netns, as `missing` does, and alone in a netns."""
+    """Compare `missing`, which makes all kinds of link in one netns, with the creation of each link."""
     for kind in ("bridge", "dummy", "ifb"):
         absent = required.missing(["bridge", "dummy", "ifb"])
         try:

@@ -1,4 +1,4 @@
-"""Programs in a netns, with their own files."""
+"""Tests programs in a netns with their own files."""
 
 from __future__ import annotations
 

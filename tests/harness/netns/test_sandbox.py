@@ -1,4 +1,4 @@
-"""Each case runs in a new process without capabilities, like that of an ordinary user: there is no way back."""
+"""Tests the sandbox. Each case runs in a new process without capabilities, because a process cannot leave it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import subprocess
 import sys
 
-# Keeps CAP_SETFCAP alone: without it, uid 0 (as in the sandbox of these tests) may not be mapped into a user namespace.
+# Keep only CAP_SETFCAP: without it, uid 0 (in the sandbox of these tests) cannot be mapped into a user namespace.
 ORDINARY = """
 import ctypes, struct
 header = struct.pack("=II", 0x20080522, 0)

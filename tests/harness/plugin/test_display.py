@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, read off the screen of a terminal, and off a pipe."""
+"""Tests the output of a run while it is in progress, read from a terminal screen and from a pipe."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def on_terminal(folder: Path, columns: int, *options: str, **more: str) -> tuple[list[str], list[list[str]], str]:
-    """The lines at the end, the screens while it ran, and all that was written."""
+    """Return the final lines of the terminal, the screens during the run, and all output."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
     run = [*RUN, *CHOSEN, *options]
@@ -66,7 +66,7 @@ def on_terminal(folder: Path, columns: int, *options: str, **more: str) -> tuple
     while True:
         try:
             data = os.read(ours, 65536)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end is closed
             break
         if not data:
             break

@@ -1,4 +1,4 @@
-"""Before an assertion fails, fixtures may say that their instruments are broken."""
+"""Tests that a fixture can report broken instruments before an assertion fails a requirement."""
 
 from __future__ import annotations
 

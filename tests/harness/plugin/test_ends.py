@@ -1,4 +1,4 @@
-"""A component that ends makes what follows inconclusive, and fails the requirement that it keeps running."""
+"""Tests that the exit of a component makes later requirements inconclusive, and fails the one that it keeps running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the first quarter on, what is said to be left is right within a third, also on a busy machine."""
+"""Tests that the estimated remaining time is within a third after a quarter of the run, also on a busy machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = {f"n{number}": 12.0 / (1 + number / 8) for number in range(120)}
 
 
 def estimates(slower: float, workers: int) -> list[tuple[float, float]]:
-    """(share of the time that has gone by, what was said of the time that was left) at each end of a case."""
+    """Return (elapsed share of the time, estimated / actual remaining time) at each end of a case."""
     eta = Eta(SECONDS, at_once=workers)
     waiting, running, now = sorted(SECONDS, key=lambda each: -SECONDS[each]), [], 0.0
     said = []

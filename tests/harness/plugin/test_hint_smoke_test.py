@@ -1,4 +1,4 @@
-"""The question before the first test: does a hint change anything at all?"""
+"""Tests the check before the first test of whether hints have any effect."""
 
 from __future__ import annotations
 

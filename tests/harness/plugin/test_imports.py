@@ -1,4 +1,4 @@
-"""The process that controls workers imports neither the reference nor the official client: each run pays for both."""
+"""Tests that the process that controls workers imports neither the reference nor the official client, to start fast."""
 
 from __future__ import annotations
 

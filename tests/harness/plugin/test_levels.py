@@ -1,4 +1,4 @@
-"""MUST decides, SHOULD warns, MAY informs: in exit codes, in what --fail-fast ends at, and in pytest's own counts."""
+"""Tests the effect of MUST, SHOULD and MAY on exit codes, --fail-fast and pytest's own counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Situations and exit codes, selection with reasons, and one verdict a requirement, with and without workers."""
+"""Tests exit codes, selection with reasons, and one verdict for each requirement, with and without workers."""
 
 from __future__ import annotations
 

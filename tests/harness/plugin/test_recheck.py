@@ -1,4 +1,4 @@
-"""A scenario that has passed is looked at once more, before its fixtures are torn down."""
+"""Tests that a scenario that has passed is checked once more before its fixtures are torn down."""
 
 from __future__ import annotations
 

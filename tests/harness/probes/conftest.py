@@ -1,4 +1,4 @@
-"""Two network namespaces joined by a veth pair, and a probe loop."""
+"""Fixtures for two network namespaces that are joined by a veth pair, and a probe loop."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Probe, Server, ServerPort
 
 CLIENT, SERVER, SECOND = "10.9.0.1", "10.9.0.2", "10.9.0.3"
-SILENT = "10.9.0.99"  # an address that nobody has
+SILENT = "10.9.0.99"  # an unused address
 CLIENT6, SERVER6, SECOND6 = "fd09::1", "fd09::2", "fd09::3"
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A client and a server, which has two addresses of each family."""
+    """A client and a server. The server has two addresses of each family."""
 
     client: Namespace
     server: Namespace
@@ -36,20 +36,20 @@ class Wire:
         return self.loop.serve(self.server, identity, ports)
 
     def ask(self, protocol: str = "TCP", address: str = SERVER, port: int = 80, **fields: object) -> Probe:
-        """A probe from the client to the server."""
+        """Return a probe from the client to the server."""
         return Probe(self.client, protocol, address, port, **fields)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")
 def pair(netns_allowed: None) -> Iterator[tuple[Namespace, Namespace]]:
-    """The two namespaces, made once."""
+    """Return the two namespaces, which are made once."""
     with Namespace.create() as client, Namespace.create() as server:
         with client.entered(), IPRoute() as ip:
             ip.link("add", ifname="wire", kind="veth", peer={"ifname": "wire", "net_ns_fd": server.fd})
         configure(client, [CLIENT], [CLIENT6])
         configure(server, [SERVER, SECOND], [SERVER6, SECOND6])
         stay_silent(client, SILENT)
-        with Loop() as loop:  # the kernel takes up to a second to notice that both ends of a wire are up
+        with Loop() as loop:  # the kernel takes up to a second to bring up both ends of a veth pair
             loop.serve(server, "early", [ServerPort("TCP", "IPv6", 80)])
             early = Probe(client, "TCP", SERVER6, 80, timeout=0.1)
             eventually(
@@ -62,7 +62,7 @@ def pair(netns_allowed: None) -> Iterator[tuple[Namespace, Namespace]]:
 
 
 def configure(namespace: Namespace, addresses: list[str], addresses6: list[str]) -> None:
-    """Bring loopback and wire up, with these addresses; IPv6 ones are usable at once."""
+    """Bring up loopback and the veth with these addresses. IPv6 addresses are usable at once."""
     sysctls.apply(namespace, sysctls.of_host(("IPv4", "IPv6")))
     with namespace.entered(), IPRoute() as ip:
         (wire,) = ip.link_lookup(ifname="wire")
@@ -75,7 +75,7 @@ def configure(namespace: Namespace, addresses: list[str], addresses6: list[str])
 
 
 def stay_silent(namespace: Namespace, address: str) -> None:
-    """Let packets for an address leave as they are: who asks for its owner in vain is told so after three seconds."""
+    """Drop packets to an address silently: a neighbour entry prevents the lookup error after three seconds."""
     with namespace.entered(), IPRoute() as ip:
         (wire,) = ip.link_lookup(ifname="wire")
         ip.neigh("add", dst=address, lladdr="02:00:00:00:00:99", ifindex=wire, state=0x80)  # NUD_PERMANENT
@@ -83,6 +83,6 @@ def stay_silent(namespace: Namespace, address: str) -> None:
 
 @pytest.fixture
 def wire(pair: tuple[Namespace, Namespace]) -> Iterator[Wire]:
-    """The namespaces with a fresh loop."""
+    """Return the namespaces with a new loop."""
     with Loop() as loop:
         yield Wire(*pair, loop)

@@ -1,4 +1,4 @@
-"""Control probes go around the Service: where they are lost too, a missing answer says nothing of the proxy."""
+"""Tests control probes, which bypass the Service: if they are lost too, a missing answer does not blame the proxy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOSED = 81
 
 @dataclass
 class ControlTargets:
-    """One pod, at the address of the wire's server."""
+    """The pods for control probes: one, at the address of the wire's server."""
 
     there: Mapping[str, tuple[str, int]] = field(default_factory=lambda: {"b1": (SERVER, PORT)})
     asked: int = 0
@@ -41,7 +41,7 @@ class ControlTargets:
 
 @contextmanager
 def deaf(namespace: Namespace) -> Iterator[None]:
-    """No packet that is for a netns arrives in here."""
+    """Drop all incoming packets of a netns while the block runs."""
     with namespace.entered(), NFTables(nfgen_family=socket.AF_INET) as nft:
         nft.table("add", name="deaf")
         nft.chain("add", table="deaf", name="drops", hook="input", type="filter", policy=0)
@@ -51,7 +51,7 @@ def deaf(namespace: Namespace) -> Iterator[None]:
 
 @dataclass
 class ApiRequest:
-    """What a loop with this targets sees of an address of the server."""
+    """Probes an address of the server with a loop that has these control targets."""
 
     pair: tuple[Namespace, Namespace]
     targets: ControlTargets

@@ -1,4 +1,4 @@
-"""Connections that stay, and probes at a fixed rate: what a change does to those who are there already."""
+"""Tests long-lived connections and probes at a fixed rate: the effect of a change on existing clients."""
 
 from __future__ import annotations
 

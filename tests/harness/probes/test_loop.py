@@ -1,4 +1,4 @@
-"""The loop serves and asks many at once, stops at once, and never breaks in silence."""
+"""Tests that the loop serves and sends many probes at once, stops at once, and reports every internal error."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_closing_the_loop_frees_those_who_wait(pair: tuple[Namespace, Namespace]
         held = wire.serve("a1")
         recording = loop.every(0.001, [wire.ask("UDP", "10.9.0.99", timeout=60)])
         waiting = pool.submit(loop.probe, [wire.ask("UDP", "10.9.0.99", timeout=60)])
-        loop.probe([wire.ask()])  # asked after the other, so that one is under way
+        loop.probe([wire.ask()])  # sent after the other probe, so that the other one is in progress
         loop.close()
         with pytest.raises(InconclusiveError, match="not running"):
             waiting.result(timeout=10)
@@ -120,7 +120,7 @@ def test_time_in_which_the_loop_stood_still_is_not_held_against_a_probe(wire: Wi
 
     def stall() -> None:
         recording.append(wire.loop.probe)
-        time.sleep(0.4)  # the fault itself: a machine that gives the loop no time
+        time.sleep(0.4)  # the fault under test: the machine gives the loop no time
 
     recording: list[object] = []
     with ThreadPoolExecutor(2) as pool:
@@ -131,7 +131,7 @@ def test_time_in_which_the_loop_stood_still_is_not_held_against_a_probe(wire: Wi
 
 
 class Hog:
-    """Something else that the loop has to do in each of its turns, and that takes long: the fault itself."""
+    """Other slow work in each turn of the loop, which is the fault under test."""
 
     def __init__(self) -> None:
         self.fd = os.eventfd(1)
@@ -171,7 +171,7 @@ def test_an_answer_that_only_a_repeated_syn_brought_did_not_come_in_time(wire: W
 
 
 def repeated(namespace: Namespace) -> int:
-    """How many SYNs were repeated in a netns."""
+    """Return the number of repeated SYNs in a netns."""
     with namespace.entered():
         return repeated_syns(Path("/proc/thread-self/net/netstat").read_text(encoding="ascii"))
 
@@ -187,7 +187,7 @@ def test_running_out_of_descriptors_is_not_the_proxys_fault(wire: Wire) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     unclear = {outcome.why for outcome in outcomes if isinstance(outcome, Unknown)}
     assert unclear
-    named = ("file descriptors of this process are in use", "Too many open files")  # the client's lack, the server's
+    named = ("file descriptors of this process are in use", "Too many open files")  # the client's, the server's
     assert all(any(text in why for text in named) for why in unclear), unclear
     assert {outcome for outcome in outcomes if not isinstance(outcome, Unknown)} <= {FROM_A1}
     assert wire.loop.probe([wire.ask()]) == [FROM_A1]

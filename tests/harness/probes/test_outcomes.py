@@ -1,4 +1,4 @@
-"""A probe tells apart who answered, a refusal, silence, and what it cannot tell."""
+"""Tests that a probe distinguishes which pod answered, a refusal, a timeout, and doubtful results."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ KINDS = {
     ("::1", 3): "EHOSTUNREACH",
     ("::1", 4): "ECONNREFUSED",
 }
-"""By address and code of ICMP or ICMPv6 (linux/icmp.h, icmpv6.h: net, host, port and so on; 13 and 1: prohibited)."""
+"""Error by loopback address and ICMP or ICMPv6 code (linux/icmp.h, icmpv6.h; 13 and 1 mean prohibited)."""
 
 
 @PROTOCOLS
@@ -137,7 +137,7 @@ def test_another_protocol_is_refused_by_name(wire: Wire) -> None:
 
 @contextmanager
 def impostor(wire: Wire, behave: Callable[[socket.socket], None], port: int = 99) -> Iterator[None]:
-    """A TCP server of another make, which treats one connection as `behave` says."""
+    """Run another kind of TCP server, which handles one connection with `behave`."""
     with wire.server.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("", port))
@@ -198,7 +198,7 @@ def test_a_late_udp_answer_is_not_taken_for_this_one(wire: Wire) -> None:
 
         def answer_twice() -> None:
             nonce, client = server.recvfrom(100)
-            server.sendto(b"1234abcd b1 10.9.0.99", client)  # what an earlier question on this port was answered
+            server.sendto(b"1234abcd b1 10.9.0.99", client)  # the late answer to an earlier probe from this port
             server.sendto(nonce + b" b1 10.9.0.1", client)
 
         thread = threading.Thread(target=answer_twice, daemon=True)
@@ -251,7 +251,7 @@ def test_no_tcp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wi
 def test_a_port_that_is_taken_is_passed_over(wire: Wire, protocol: str) -> None:
     wire.serve("a1")
     with contextlib.ExitStack() as held:
-        for port in range(10_000, 65_536, 8):  # every eighth one
+        for port in range(10_000, 65_536, 8):  # every eighth port
             held.enter_context(taken(wire.client, port, socket.SOCK_DGRAM if protocol == "UDP" else socket.SOCK_STREAM))
         assert set(wire.loop.probe([wire.ask(protocol)] * 50)) == {Reached("a1", CLIENT)}
 
@@ -264,7 +264,7 @@ def taken(namespace: Namespace, port: int, kind: socket.SocketKind) -> socket.so
 
 @contextmanager
 def few_ports(namespace: Namespace) -> Iterator[None]:
-    """The kernel has a hundred ports to choose from."""
+    """Limit the kernel's choice to a hundred ports while the block runs."""
     path = Path("/proc/sys/net/ipv4/ip_local_port_range")
     with namespace.entered():
         before = path.read_text()

@@ -64,7 +64,7 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> MakeFake:
-    """The command of a fake proxy, by what it does."""
+    """Return a function that makes the command of a fake proxy from the name of its behaviour."""
 
     def make(what: str) -> list[str]:
         script = tmp_path / f"{what}.py"
@@ -75,18 +75,18 @@ def fake(tmp_path: Path) -> MakeFake:
 
 
 def program(name: str, script: str, **more: Any) -> dict[str, Any]:
-    """One that runs until it is stopped; its script says "up" when it is ready."""
+    """Return a program that runs until it is stopped. Its script prints "up" when it is ready."""
     return {"name": name, "command": ["sh", "-c", f"{script}; exec sleep 600"], "ready": [{"log": "^up"}]} | more
 
 
 @contextlib.contextmanager
 def checking(recipe: dict[str, Any], folder: Path, *, until: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`proxy check` of a recipe, which runs in this folder until a file is there; it is killed in the end."""
+    """Run `proxy check` of a recipe in this folder. Enter the block when file `until` exists. Kill it at the end."""
     (folder / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     running = subprocess.Popen(
         [str(Path(sys.executable).with_name("trafficdist")), "proxy", "check", str(folder / "fake.yaml")],
         cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder)},  # what it leaves when it is killed
+        env={**os.environ, "TMPDIR": str(folder)},  # for the files that it leaves when it is killed
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -100,7 +100,7 @@ def checking(recipe: dict[str, Any], folder: Path, *, until: Path) -> Iterator[s
 
 @pytest.fixture
 def boot(fake: MakeFake) -> Iterator[Boot]:
-    """Boots a cluster, of one node unless `topology` says otherwise, with a fake proxy."""
+    """Return a function that boots a cluster with a fake proxy. It has one node unless `topology` is given."""
     booted: list[NetnsBackend] = []
 
     def make(what: str, *, topology: Any = ONE_NODE, control_plane: Any = None, **changes: Any) -> NetnsBackend:

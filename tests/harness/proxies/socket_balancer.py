@@ -1,11 +1,11 @@
-"""A socket-level load balancer: a program of BPF, attached to the top control group, that changes where `connect` goes.
+"""A socket-level load balancer: a BPF program on the root control group that rewrites the address of `connect`.
 
     python socket_balancer.py ADDRESS ENDPOINT PORT
     python socket_balancer.py GROUP
 
-What connects to ADDRESS is sent to ENDPOINT and PORT, as by the data planes that translate at sockets; the second one
-refuses all that is made in a group. By hand, since there is no compiler: one comparison, and two fields of `struct
-bpf_sock_addr` (linux/bpf.h).
+The first form redirects connections from ADDRESS to ENDPOINT and PORT, like data planes that translate at the socket.
+The second form rejects every connection of a control group. The program is written by hand because there is no
+compiler: one comparison, and two fields of `struct bpf_sock_addr` (linux/bpf.h).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USER_IP4, USER_PORT = 4, 24
 
 
 def number(address: str) -> int:
-    """An address as the field has it, in the order of the network."""
+    """Return an address as the field stores it, in network byte order."""
     return int(struct.unpack("=i", socket.inet_aton(address))[0])
 
 
@@ -37,12 +37,12 @@ def program(address: str, endpoint: str, port: int) -> bytes:
     return b"".join(
         [
             instruction(0x61, to=2, of=1, offset=USER_IP4),  # r2 = user_ip4
-            instruction(0x56, to=2, offset=4, value=number(address)),  # go on if it is another one
+            instruction(0x56, to=2, offset=4, value=number(address)),  # skip if the address differs
             instruction(0xB4, to=3, value=number(endpoint)),
             instruction(0x63, to=1, of=3, offset=USER_IP4),
             instruction(0xB4, to=3, value=socket.htons(port)),
             instruction(0x63, to=1, of=3, offset=USER_PORT),
-            instruction(0xB7, to=0, value=1),  # let it
+            instruction(0xB7, to=0, value=1),  # allow
             instruction(0x95),
         ]
     )
@@ -57,7 +57,7 @@ def bpf(command: int, told: bytes) -> int:
 
 
 def attach(group: str, code: bytes) -> None:
-    """Attach a program to a control group, for each `connect` over IPv4 of a socket that was made in it."""
+    """Attach a program to a control group, for each IPv4 `connect` of a socket created in it."""
     text, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
     about = struct.pack("=IIQQ", CGROUP_SOCK_ADDR, len(code) // 8, ctypes.addressof(text), ctypes.addressof(licence))
     loaded = bpf(PROG_LOAD, about.ljust(68, b"\0") + struct.pack("=I", INET4_CONNECT))

@@ -1,4 +1,4 @@
-"""Clients are in control groups of their node and pod: asked of programs of BPF that are attached to these."""
+"""Tests that clients are in the control groups of their node and pod, with BPF programs attached to these groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def connect(maker: SocketMaker | Namespace) -> int:
 
 
 def test_each_client_is_in_a_control_group_of_its_own(room: Room, namespace: Namespace) -> None:
-    """A program that refuses is attached to that of one pod, then to that of the node."""
+    """Attach a program that rejects connections to the group of one pod."""
     one, other, node = (SocketMaker(namespace, room, group) for group in ("pods/one", "pods/other", ""))
     assert [connect(each) for each in (one, other, node, namespace)] == [errno.ENETUNREACH] * 4
     _refuse(room, "/sys/fs/cgroup/pods/one")

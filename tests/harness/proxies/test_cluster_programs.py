@@ -1,4 +1,4 @@
-"""What a recipe has once a cluster: objects that are there before any program starts, and programs on no node."""
+"""Tests what a recipe starts once for each cluster: objects that exist before any program, and programs on no node."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ asked = urllib.request.Request(
 )
 print(urllib.request.urlopen(asked, context=ssl._create_unverified_context()).read().decode())
 """
-"""Prints what the API server of a kubeconfig answers at a path."""
+"""Prints the response of a kubeconfig's API server to a path."""
 
 LISTEN = """
 import socket
@@ -74,14 +74,14 @@ print("up:", socket.create_connection((sys.argv[1], 7777), 5).recv(4).decode(), 
 
 
 def read_from(path: str) -> dict[str, Any]:
-    """A program that prints what it reads from the API server, and is up then."""
+    """Return a program that prints its response from the API server, and is then ready."""
     return program("operator", f"{sys.executable} {{folder}}/get.py {{kubeconfig}} {path}; echo up") | {
         "files": {"get.py": GET.replace("{", "{{").replace("}", "}}")}
     }
 
 
 def pid_of(backend: NetnsBackend) -> int:
-    """The process of the first program of the cluster."""
+    """Return the process id of the first program of the cluster."""
     assert isinstance(backend.proxy, ExecutableProxy)
     return backend.proxy._programs._of_cluster[0].processes.running["cluster"].pid
 

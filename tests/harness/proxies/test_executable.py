@@ -1,4 +1,4 @@
-"""Proxies that are programs, on the nodes of a cluster: what becomes of one that exits, hangs or is never ready."""
+"""Tests proxies that are programs on the nodes of a cluster, including those that exit, hang or never become ready."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_every_service_gets_what_the_recipe_wants_unless_it_has_its_own(boot: Bo
 
 
 def test_command_says_why_a_node_decides_so(boot: Boot) -> None:
-    """In the netns of the node, for one Service in an explanation, and for the first ones in the evidence."""
+    """The command runs in the node's netns, for one Service in an explanation, for the first ones in the evidence."""
     script = "import os, sys; print(*sys.argv[1:], os.readlink('/proc/self/ns/net'), os.environ['ASKED'])"
     command = [sys.executable, "-c", script, "{node}", "{namespace}/{service}", "{cluster_ip}"]
     backend = boot("runs", environment={"ASKED": "of {node}"}, explain={"command": command})
@@ -240,7 +240,7 @@ def test_program_cannot_be_of_another_release(boot: Boot) -> None:
     ("what", "said", "code"), [("exits", "bad flag: --nodes", 12), ("dies-when-told", "out of luck", 10)]
 )
 def test_run_with_a_broken_proxy_fails_nothing(what: str, said: str, code: int, fake: MakeFake, tmp_path: Path) -> None:
-    """One that does not begin leaves nothing to judge; one that ends amid a requirement leaves that one open."""
+    """If the proxy does not start, nothing is judged. If it exits during a requirement, that one is inconclusive."""
     recipe = {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}]}
     (tmp_path / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     (tmp_path / "suite").mkdir()

@@ -1,4 +1,4 @@
-"""Pods whose interfaces are made by commands of a recipe: real packets, and what becomes of commands that fail."""
+"""Tests pods whose interfaces are made by a recipe's commands: with real packets, and when commands fail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ needs_ip = pytest.mark.skipif(
 
 
 def example(**changes: str) -> dict[str, Any]:
-    """The commands of the example, wherever the tests run, some of them with more after them."""
+    """Return the commands of the example with absolute paths, some with more shell code appended."""
     commands = yaml.safe_load((EXAMPLE / "bridge.yaml").read_text(encoding="utf-8"))["pods"]
     script = str(EXAMPLE / "bridge.sh")
     return {
@@ -50,7 +50,7 @@ def links(backend: NetnsBackend, node: str) -> set[str]:
 
 @needs_ip
 def test_pods_are_reached_by_interfaces_that_commands_made(boot: Boot, tmp_path: Path) -> None:
-    """On their node and on another one, over both families; each has a MAC address of its own, and asks by ARP."""
+    """Pods are reached from their node and another one, over both families. Each has its own MAC and uses ARP."""
     told = tmp_path / "told"
     commands = example(detach=f"echo {{pod_namespace}}/{{pod}} {{pod_uid}} >> {told}")
     backend = boot("runs", topology=grid("two-nodes", {"a": 1, "b": 1}), pods=commands)
@@ -74,9 +74,9 @@ def test_pods_are_reached_by_interfaces_that_commands_made(boot: Boot, tmp_path:
     uid = backend.api.get("pods", "mine", "one")["metadata"]["uid"]
     backend.remove_namespace("mine")
     assert f"mine/one {uid}" in told.read_text().splitlines()
-    assert links(backend, "a1") == before | {"a1-5"}  # that of the client
+    assert links(backend, "a1") == before | {"a1-5"}  # the link of the client
     backend.close()
-    assert len(told.read_text().splitlines()) == 6  # two that were tried, two pods, two clients
+    assert len(told.read_text().splitlines()) == 6  # two trial pods, two pods, two clients
 
 
 def kernel_text(backend: NetnsBackend, client: Any) -> str:
@@ -112,7 +112,7 @@ def test_pods_are_attached_by_a_configuration_of_cni(boot: Boot) -> None:
     ]
     assert [each.pod for each in backend.probe(asking) if isinstance(each, Reached)] == ["mine/one"] * 6
     backend.remove_namespace("mine")
-    assert len(links(backend, "a1") - before) == 1  # that of the client
+    assert len(links(backend, "a1") - before) == 1  # the link of the client
 
 
 @pytest.mark.parametrize(

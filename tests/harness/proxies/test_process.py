@@ -1,4 +1,4 @@
-"""Programs in a node's netns: what they say, how they end, and that they never outlive the harness."""
+"""Tests programs in a node's netns: their output, their exit, and that none outlives the harness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.harness.proxies.conftest import MakeFake
 
 
 def exists(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -55,7 +55,7 @@ def test_program_that_is_not_there_says_so_in_its_log(namespace: Namespace, tmp_
 
 def test_program_that_ignores_sigterm_is_killed(namespace: Namespace, fake: MakeFake, tmp_path: Path) -> None:
     process = start("it", fake("stubborn"), namespace=namespace, log=tmp_path / "log")
-    said(process, "no")  # by now it ignores the signal
+    said(process, "no")  # from now on it ignores the signal
     process.stop(grace=0.1)
     assert not exists(process.pid)
 
@@ -67,7 +67,7 @@ print(subprocess.Popen(['sleep', '600']).pid, 'is born', flush=True)
 signal.pause()
 """
     process = start("it", [sys.executable, "-c", script], namespace=namespace, log=tmp_path / "log")
-    said(process, "is born")  # an interpreter that does not buffer writes word by word
+    said(process, "is born")  # Python writes each word separately when it does not buffer
     child = int(process.said().split()[0])
     process.stop()
     eventually(lambda: not exists(child), within=5, describe="the child's end")

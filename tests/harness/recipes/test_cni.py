@@ -1,4 +1,4 @@
-"""Plugins of CNI are run as its specification says: order, variables, what each reads, and what becomes of failures."""
+"""Tests that CNI plugins run as the specification says: order, variables, input, and failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POD = ("web", "shop", "uid-1", "/proc/1/ns/net", "02:00:00:00:01:07", "eth0", *A
 
 
 class Plugins:
-    """Plugins that write down what they were told."""
+    """Plugins that record their input."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class Plugins:
             (folder / name).chmod(0o755)
 
     def run(self, verb: str, *plugins: dict[str, Any], pod: tuple[str, ...] = POD, **config: Any) -> str:
-        """Run a configuration, and return what it says of its failure."""
+        """Run a configuration, and return its error."""
         file = self.folder / "net.conflist"
         listed = {"plugins": list(plugins)} if plugins else {}
         file.write_text(json.dumps({"cniVersion": "1.0.0", "name": "net", **listed, **config}), encoding="utf-8")
@@ -56,7 +56,7 @@ class Plugins:
         return ended.stderr.removeprefix(f"{file}: ").rstrip()
 
     def told(self) -> list[tuple[str, dict[str, str], dict[str, Any]]]:
-        """Name, variables and input of each plugin that was run, in order."""
+        """Return the name, variables and input of each plugin that ran, in order."""
         found = [json.loads(line) for line in self._told.read_text("utf-8").splitlines()] if self._told.exists() else []
         self._told.unlink(missing_ok=True)
         return [(name, variables, read) for name, variables, read in found]
@@ -87,7 +87,7 @@ def test_plugins_are_added_in_order_and_deleted_the_last_one_first(plugins: Plug
     deleted = plugins.told()
     assert [(name, variables["CNI_COMMAND"]) for name, variables, _ in deleted] == [("second", "DEL"), ("first", "DEL")]
     assert [read["prevResult"]["by"] for _, _, read in deleted] == [["first", "second"]] * 2
-    assert plugins.run("DEL", *chain) == ""  # again, without anything to go by
+    assert plugins.run("DEL", *chain) == ""  # a second time, without a cached result
     assert all("prevResult" not in read for _, _, read in plugins.told())
 
 

@@ -1,4 +1,4 @@
-"""An EndpointSlice controller that is a program: its slices reach the packets, and its end is told."""
+"""Tests an EndpointSlice controller that is a program: its slices affect traffic, and its exit is reported."""
 
 from __future__ import annotations
 

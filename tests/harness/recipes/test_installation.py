@@ -1,4 +1,4 @@
-"""What a recipe says of a kind cluster: what is installed, what is waited for, and what is wrong with it."""
+"""Tests a recipe's settings for kind clusters: manifests to install, objects to wait for, and errors in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that describe a proxy or a DNS server: what they say, and what is wrong with them."""
+"""Tests the files that describe a proxy or a DNS server: their content, and the errors for invalid ones."""
 
 from __future__ import annotations
 

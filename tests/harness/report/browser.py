@@ -1,4 +1,4 @@
-"""A headless Chromium that looks at one page, and says what its console said."""
+"""A headless Chromium that opens one page and records its console errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.eventually import eventually
 
 
 class Page:
-    """A page in a browser: it can be measured, asked and photographed."""
+    """A page in a browser, for measurements, scripts and screenshots."""
 
     def __init__(self, address: str) -> None:
         self._socket = websocket.create_connection(address, timeout=60, suppress_origin=True)
@@ -54,32 +54,32 @@ class Page:
         return told
 
     def size(self, width: int, height: int = 900, *, dark: bool = False) -> None:
-        """Make the window this wide, and light or dark."""
+        """Set the size of the window, and light or dark mode."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media="screen", features=[scheme])
 
     def open(self, url: str) -> None:
-        """Load a page, to its end."""
+        """Load a page, and wait until it is complete."""
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=url)
         eventually(lambda: self.run("document.readyState") == "complete" and self.run("location.href") == url,
                    within=30.0, describe="the page")  # fmt: skip
 
     def run(self, script: str) -> Any:
-        """Run a script, and return what it comes to."""
+        """Run a script, and return its value."""
         told = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
     def serious(self, axe: str) -> list[Any]:
-        """Return what axe-core, given as its script, finds on the page that is serious or critical."""
+        """Return the serious and critical findings on the page of axe-core, whose script is given."""
         self.run(axe)
         script = "axe.run().then(found => found.violations.map(each => [each.impact, each.id, each.nodes[0].html]))"
         return [each for each in self.run(script) if each[0] in ("serious", "critical")]
 
     def photograph(self, path: Path, *, height: int = 0) -> None:
-        """Take a picture of the whole page, or of this much of it."""
+        """Save a screenshot of the whole page, or of its top with this height."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": height or min(size["height"], 12000), "scale": 1}
         told = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)

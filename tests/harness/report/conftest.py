@@ -1,4 +1,4 @@
-"""A run of a small suite as good as that of a released one, which tests forge; and a browser that looks at pages."""
+"""Fixtures for the run of a small suite that looks like a released one, which tests forge, and for a browser."""
 
 from __future__ import annotations
 
@@ -95,20 +95,20 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """axe-core's script, installed once into the cache."""
+    """Return the script of axe-core, which is installed once into the cache."""
     return installed("axe-core", AXE, "axe-core/axe.min.js", what="axe-core").read_text(encoding="utf-8")
 
 
 @dataclass
 class Kept:
-    """The run that all tests change copies of."""
+    """The run that all tests copy and change."""
 
     folder: Path | None = None
     requirements: Sequence[Requirement] = field(default_factory=list)
 
     @property
     def suite(self) -> Path:
-        """The file of the suite that was run."""
+        """Return the module of the suite that ran."""
         assert self.folder is not None
         return self.folder.with_name("test_sample.py")
 
@@ -122,7 +122,7 @@ def kept() -> Kept:
 def forged(
     kept: Kept, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Forged:
-    """A copy of the run, which is as good as that of a released suite."""
+    """Return a copy of the run, which looks like that of a released suite."""
     if kept.folder is None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(environment, "suite_revision", lambda: "")
@@ -141,7 +141,7 @@ def forged(
 
 @pytest.fixture
 def publishable(forged: Forged) -> Forged:
-    """A run as good as that of a released suite, on a cluster that told its version."""
+    """Return a run that looks like that of a released suite, on a cluster with a known version."""
 
     def told(record: dict[str, Any]) -> dict[str, Any]:
         if about := record.get("facts", {}).get("report"):

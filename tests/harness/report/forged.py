@@ -1,4 +1,4 @@
-"""A run whose report and history are changed, with digests that fit again."""
+"""A run whose report and history a test changes, with valid digests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.report.verified import verify
 
 @dataclass
 class Forged:
-    """A run of which anything may be changed, before it is written anew."""
+    """A run that a test changes before it is written again."""
 
     folder: Path
     report: Any
@@ -38,7 +38,7 @@ class Forged:
         return [each for each in map(orjson.loads, self.lines) if each["kind"] == kind]
 
     def rewrite(self, change: Callable[[dict[str, Any]], Any]) -> None:
-        """Change records (None removes one, a list puts several there), with new digests everywhere."""
+        """Change records, with new digests everywhere: None removes a record, a list replaces it."""
         digest, lines = b"", []
         for line in self.lines:
             record = orjson.loads(line)
@@ -54,7 +54,7 @@ class Forged:
                 each["sha256"] = hashlib.sha256(self.history).hexdigest()
 
     def checks(self) -> list[str]:
-        """Write the run as it is now, and return the names of the checks that refuse it."""
+        """Write the run, and return the names of the checks that reject it."""
         (self.folder / "run.jsonl").write_bytes(self.history or b"".join(self.lines))
         (self.folder / "report.yaml").write_text(yaml.safe_dump(self.report, sort_keys=False), encoding="utf-8")
         return [each.check for each in verify(self.folder, self.requirements)]

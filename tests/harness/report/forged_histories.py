@@ -1,4 +1,4 @@
-"""Forgeries of the history, of some also in the report: each with the check that refuses it."""
+"""Forgeries of the history, some of them also of the report, each with the check that rejects it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cut(number: int) -> Callable[[Forged], None]:
 
 
 def leaks(**values: Any) -> Callable[[Forged], None]:
-    """The verdict on the failed test is changed, with new digests."""
+    """Change the verdict on the failed test, with new digests."""
     return lambda f: f.rewrite(
         lambda each: {**each, **values} if each["kind"] == "verdict" and each["test"] == "KEP-2/leaks" else each
     )
@@ -70,7 +70,7 @@ def other_flow(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def unseen(f: Forged) -> None:
-    """As whoever is careful would: nothing of the failed test is left but that it has passed, also in the report."""
+    """Remove everything about the failed test except a passed verdict, also in the report, as a careful forger does."""
 
     def change(record: dict[str, Any]) -> dict[str, Any] | None:
         nonlocal mine
@@ -93,7 +93,7 @@ def unseen(f: Forged) -> None:
 
 
 def not_claimed(f: Forged) -> None:
-    """The failed test is one that is not claimed, in the history and in the report."""
+    """Present the failed test as not claimed, in the history and in the report."""
 
     def change(record: dict[str, Any]) -> dict[str, Any] | None:
         if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":

@@ -1,4 +1,4 @@
-"""Programs for Node that tests of reports need, installed once into the cache."""
+"""Node programs for tests of reports, installed once into the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.binaries.cache import default_folder
 
 
 def installed(package: str, version: str, path: str, *, what: str) -> Path:
-    """Return a file of a package by its path in `node_modules`; skips, and says `what` is missing, without npm."""
+    """Return a file of a package by its path in `node_modules`. Without npm, skip and name `what` as missing."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip(f"npm is not here, and gets {what}: install Node 20 or newer")

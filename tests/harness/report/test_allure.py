@@ -1,4 +1,4 @@
-"""The report that Allure itself makes of a run shows what all other reports show, with any number of workers."""
+"""Tests that Allure's report of a run shows what all other reports show, with any number of workers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ WORST_FIRST = ("failed", "unmet", "inconclusive", "skipped", "passed")
 
 
 class Page:
-    """What is in a report's one HTML file."""
+    """The content of Allure's report, which is one HTML file."""
 
     def __init__(self, html: str) -> None:
         self._files = dict(re.findall(r'\bd\("([^"]+)"\s*,\s*"([^"]*)"\)', html))
@@ -99,7 +99,7 @@ class Page:
         return worst((each["groupedLabels"]["requirement"][0], WORDS[each["status"]]) for each in self.results)
 
     def tree(self) -> Iterator[tuple[str, ...]]:
-        """The way to each leaf: names of groups, then its own up to the sentence."""
+        """Yield the path to each leaf: the names of its groups, then its own name up to the colon."""
         tree = self.widget("tree")
 
         def below(group: Any, way: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -141,7 +141,7 @@ def junit_verdicts(run: Any) -> dict[str, str]:
 
 
 def terminal_counts(run: Any) -> Counter[str]:
-    """The sums of the table at the end."""
+    """Return the sums of the table at the end of a run."""
     rows = re.findall(r"^[a-z-]+ (?:core|extended)" + 6 * r" +([\d.]+)" + "$", run.text, re.MULTILINE)
     verdicts = ("passed", "failed", "inconclusive", "unmet", "may", "skipped")
     return sum(
@@ -150,14 +150,14 @@ def terminal_counts(run: Any) -> Counter[str]:
 
 
 def meaning(test: Any, verdict: str) -> str:
-    """What a verdict counts as: not met, or not told, decides only for a MUST, and for what never began."""
+    """Return the effective verdict: failed and inconclusive count only for a MUST or an unstarted test."""
     decides = test["level"] == "MUST" or test["message"].startswith("not run: ")
     return verdict if decides or verdict in ("passed", "skipped") else "unmet"
 
 
 @pytest.fixture(scope="session")
 def allure() -> Path:
-    """The Allure that `trafficdist report RUN --allure` uses, installed once into the cache."""
+    """Return the Allure that `trafficdist report RUN --allure` uses, installed once into the cache."""
     return installed("allure", ALLURE.partition("@")[2], ".bin/allure", what="Allure")
 
 
@@ -166,7 +166,7 @@ Npx = Callable[[str], None]
 
 @pytest.fixture
 def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Npx:
-    """Have a script for npx: what it was called with begins with `--yes allure@3.18.0`."""
+    """Return a function that replaces npx by a script. Its arguments begin with `--yes allure@3.18.0`."""
 
     def make(script: str) -> None:
         program = tmp_path / "bin/npx"
@@ -180,7 +180,7 @@ def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Npx:
 
 @pytest.fixture
 def generate(allure: Path, npx: Npx) -> Callable[[Any], Page]:
-    """Make the report of a run as docs/reports.md says; Allure is fetched once for all tests."""
+    """Return a function that makes the report of a run as in docs/reports.md, with one download for all tests."""
 
     def generate(run: Any) -> Page:
         npx(f'[ "$1 $2" = "--yes {ALLURE}" ] && shift 2 && exec {allure} "$@"')
@@ -220,7 +220,7 @@ def test_allures_report_may_be_written_elsewhere(certify: Any, npx: Npx, tmp_pat
     npx('for folder; do :; done; pwd > "$folder/index.html"')
     done = CliRunner().invoke(main, ["report", str(run.folder), "--allure", "--output", str(tmp_path / "a/b.html")])
     assert done.exit_code == 0
-    assert (tmp_path / "a/b.html").read_text() == f"{run.folder}\n"  # where it finds its configuration
+    assert (tmp_path / "a/b.html").read_text() == f"{run.folder}\n"  # the folder where Allure finds its configuration
 
 
 def test_a_folder_without_allures_results_is_wrong_use(certify: Any) -> None:

@@ -1,4 +1,4 @@
-"""Failures that one fault would cause are told together, and only where nothing speaks against it."""
+"""Tests that failures with a possible common cause are grouped, unless another result excludes that cause."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def result(slug: str, *kills: str, verdict: str = "failed", message: str = "a1 r
 
 
 def ids(found: list[Cause]) -> list[tuple[list[str], list[str]]]:
-    """The requirements of each cause, without their document, and its mutants."""
+    """Return the requirements of each cause, without their document, and its mutants."""
     return [([each.partition("/")[2] for each in one.requirements], [name for name, _ in one.mutants]) for one in found]
 
 

@@ -1,4 +1,4 @@
-"""What changed between two nights."""
+"""Tests the comparison of two nightly runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest_plugins = ["pytester"]
 
 
 def report(revision: str = "a" * 40, **verdicts: str) -> dict[str, Any]:
-    """A report in which each requirement has that verdict."""
+    """Return a report in which each requirement has this verdict."""
     return {
         "kubernetesVersion": "v1.37.0",
         "suite": {"version": "0.1.0", "revision": revision},
@@ -106,7 +106,7 @@ def test_message_does_not_break_its_table() -> None:
 
 @pytest.fixture
 def nights(certify: Any, tmp_path: Path) -> Path:
-    """Folders `old` and `new` of the same run, and `worse`, where one verdict is another."""
+    """Return a folder with `old` and `new`, which are the same run, and `worse`, where one verdict differs."""
     run = certify("passes", "fails")
     for night in ("old", "new", "worse"):
         shutil.copytree(run.folder, tmp_path / night / "1.37-nftables")

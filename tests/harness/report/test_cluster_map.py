@@ -1,4 +1,4 @@
-"""The map of a cluster, by hand: where boxes are, who is in them, and which arrows say what."""
+"""Tests the map of a cluster: the position of boxes, the pods in them, and the labels of arrows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports side by side."""
+"""Tests the comparison of reports side by side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.report.comparison import as_markdown, title_of
 
 
 def report(project: str, *tests: tuple[str, str, str], level: str = "MUST") -> dict[str, Any]:
-    """A report in which each (id, feature, verdict) stands, at this level."""
+    """Return a report with each (id, feature, verdict) at this level."""
     return {
         "implementation": {"project": project, "version": "1.0"},
         "mode": "nftables",

@@ -1,4 +1,4 @@
-"""The report is computed from verdicts, keeps its shape, and refuses what does not belong."""
+"""Tests that the report is computed from verdicts, keeps its schema, and rejects invalid content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and messages of others are shown as what they are: no terminal obeys them, no page takes them for its own."""
+"""Tests that foreign names and messages are shown literally: no terminal or page interprets them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINES = f"{PLANTED}\n\n# planted\r\n| a | b |"
 
 
 def obeyed(text: str) -> set[str]:
-    """The letters of a text that terminals obey, or that turn the order of others."""
+    """Return the characters of a text that control a terminal or reorder other characters."""
     return {each for each in text if not each.isprintable() and each not in "\n\t"}
 
 
@@ -55,7 +55,7 @@ def test_documents_have_the_same_value() -> None:
 
 
 def plain(page: str, words: str) -> bool:
-    """Whether a page shows words as text, and has no element that they could have made."""
+    """Return whether a page shows words as text, and has no element that could come from them."""
     made = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(page)
     inside = [each for token in made for each in (token.children or [])]
     kinds = {each.type for each in (*made, *inside)}
@@ -121,7 +121,7 @@ def test_an_error_shows_what_was_planted(tmp_path: Path) -> None:
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of all texts in a value."""
+    """Yield the path of each string in a value."""
     within = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in within:
         yield from [(*path, key)] if isinstance(each, str) else leaves(each, (*path, key))
@@ -137,7 +137,7 @@ EXPLAINED = (
 
 @pytest.mark.slow
 def test_all_that_an_explanation_shows_is_escaped(tmp_path: Path) -> None:
-    """Something is planted in each text of a recorded cluster in turn."""
+    """Insert control characters into each string of a recorded cluster in turn."""
     recorded = objects.write(
         building.objects(
             building.by_annotation(),
@@ -190,7 +190,7 @@ def test_all_that_a_run_shows_is_escaped(certify: Any, capsys: pytest.CaptureFix
     run = certify("passes", extra=LEAKS)
     said = capsys.readouterr()
     assert "planted" in said.out
-    ours = said.out.partition("Not met")[2]  # pytest's own lines come before
+    ours = said.out.partition("Not met")[2]  # after pytest's own lines
     assert not obeyed(ours)
     for form in ("text", "json", "yaml"):
         result = CliRunner().invoke(main, ["judge", str(run.folder), "--format", form])
@@ -198,7 +198,7 @@ def test_all_that_a_run_shows_is_escaped(certify: Any, capsys: pytest.CaptureFix
         assert not obeyed(result.output), form
     assert not obeyed((run.folder / "report.yaml").read_text(encoding="utf-8"))
     odd = next(each for each in run.report["tests"] if each["id"] == "KEP-2/odd")
-    assert odd["message"].startswith("planted \x1b[31m")  # the value is what it was
+    assert odd["message"].startswith("planted \x1b[31m")  # the value itself is unchanged
     shown = ["".join(ElementTree.parse(run.folder / "junit.xml").getroot().itertext())]
     shown += [value for each in ElementTree.parse(run.folder / "junit.xml").iter() for value in each.attrib.values()]
     for path in (run.folder / "allure-results").glob("*.json"):

@@ -1,4 +1,4 @@
-"""The output folder is found wanting before a run, and never takes away what is not ours."""
+"""Tests that an unusable output folder is reported before a run, and that a run deletes only its own files."""
 
 from __future__ import annotations
 

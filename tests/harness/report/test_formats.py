@@ -1,4 +1,4 @@
-"""Report, JUnit, Allure and history of one run say the same, and each is what its readers expect."""
+"""Tests that report, JUnit, Allure and history of a run agree, and that each has the format its readers expect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_left_out():
 """
 
 
-OUTCOMES = {("SHOULD", "failed"): "warning"}  # of the one requirement that is no MUST and fails
+OUTCOMES = {("SHOULD", "failed"): "warning"}  # the one requirement below MUST that fails
 
 
 def allure_results(run: Any) -> list[Any]:

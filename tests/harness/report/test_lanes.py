@@ -1,4 +1,4 @@
-"""The timeline of steady traffic, by hand: x is time, from 96 to 956."""
+"""Tests the timeline of steady traffic, where x is the time, from 96 to 956."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A1, B1, D1 = (Reached(name) for name in ("a1", "b1", "d1"))
 
 
 def story(*observations: Observation, changes: tuple[Change, ...] = (), took_up: tuple[float, ...] = ()) -> Timeline:
-    """A question every 10 ms from second 5 on; the timeline of 86 questions is 10 wide for each."""
+    """Lay out a probe every 10 ms from second 5 on. A timeline of 86 probes has a width of 10 for each."""
     samples: list[Timed] = [(5 + number / 100, each) for number, each in enumerate(observations)]
     window = WindowStory(4.9, {"a1": AnyOf(frozenset({"a1", "b1"}))}, of=("web", "cluster-ip"))
     window.flows["a1"], window.tallies["a1"] = samples, Tally.of(observations)

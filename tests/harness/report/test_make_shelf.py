@@ -1,4 +1,4 @@
-"""What `make shelf` runs, and what it does with what comes of it."""
+"""Tests the commands of `make shelf`, and how it handles their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ esac
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with the Makefile, in which a script stands for `trafficdist`."""
+    """Return a folder with the Makefile, and a script in place of `trafficdist`."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     for name, text in (("bin/python", ""), ("bin/trafficdist", FAKE), (".run", "")):
@@ -68,7 +68,7 @@ def test_make_shelf_runs_what_is_in_the_cache_and_then_adds_all(checkout: Path) 
     assert said[-2:] == ["shelf add " + " ".join(folders), "shelf index"]
     assert all(path.startswith("/cache:") for path in (checkout / "paths").read_text().splitlines())
     assert all((checkout / folder / "input").read_text() == "" for folder in folders)
-    assert done.returncode != 0  # a report was refused
+    assert done.returncode != 0  # a report was rejected
 
 
 @needs_make

@@ -1,4 +1,4 @@
-"""The summary for a pull request: failures first, with a picture that Mermaid draws, and no name obeyed."""
+"""Tests the summary for a pull request: failures first, a valid Mermaid diagram, and escaped names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.harness.report.npm import installed
 pytest_plugins = ["pytester"]
 
 GITHUB = 65_536
-"""Letters that a comment on GitHub holds."""
+"""Maximum length of a comment on GitHub, in characters."""
 MERMAID = "11.12.0"
 NODES = (("a1", "a"), ("a2", "a"), ("b1", "b"))
 ODD = 'a1"] --> x<script>#`|;%%\n\u202e'
@@ -87,13 +87,13 @@ def test_with_many_arrows_right_answers_are_left_out() -> None:
 
 @pytest.fixture(scope="session")
 def mermaid() -> str:
-    """Mermaid's script, installed once into the cache."""
+    """Return the script of Mermaid, which is installed once into the cache."""
     return installed("mermaid", MERMAID, "mermaid/dist/mermaid.min.js", what="Mermaid").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def picture(chromium: Page, mermaid: str, tmp_path: Path) -> Callable[[str], str]:
-    """Have Mermaid draw a text as GitHub does, strictly; all words of the picture."""
+    """Render a text with Mermaid in strict mode, as GitHub does. Return all words of the diagram."""
     (tmp_path / "page.html").write_text("<title>Mermaid</title><body></body>")
     chromium.open((tmp_path / "page.html").as_uri())
     chromium.run(mermaid)

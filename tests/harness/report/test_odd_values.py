@@ -1,4 +1,4 @@
-"""Odd values in the place of every value of a report and of a history: no command breaks."""
+"""Tests that no unusual value anywhere in a report or a history crashes a command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ODD: tuple[Any, ...] = (
 
 
 def places(value: Any, *before: Any) -> Iterator[tuple[Any, ...]]:
-    """Every place in a value, of lists the first and the last."""
+    """Yield the path of every value; of lists only the first and the last."""
     yield before
     lists = dict(enumerate(value)) if isinstance(value, list) else {}
     inside = (value if isinstance(value, dict) else lists).items()
@@ -39,14 +39,14 @@ def put(value: Any, place: Sequence[Any], odd: Any) -> Any:
 
 
 def crashes(*command: str) -> bool:
-    """Whether a command ends as only a defect of ours does."""
+    """Return whether a command ends with an exit code that only a defect of ours causes."""
     return CliRunner().invoke(main, command).exit_code not in (0, 1, 4, 5, 10, 11, 12, 13)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_value_of_a_report_that_is_another_is_refused(forged: Forged) -> None:
-    """And none breaks a command."""
+    """No command crashes on it."""
     path, faults = str(forged.folder / "report.yaml"), []
     for place in [each for each in places(forged.report) if each]:
         for odd in ODD:
@@ -65,7 +65,7 @@ def test_every_value_of_a_report_that_is_another_is_refused(forged: Forged) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_value_of_a_history_breaks_a_command(forged: Forged) -> None:
-    """Each kind of record with each odd value in each place, and right digests."""
+    """Put each unusual value in each place of each kind of record, with valid digests."""
     lines, faults = list(forged.lines), []
     seen: set[tuple[str, tuple[Any, ...]]] = set()
     for number, record in enumerate(map(orjson.loads, lines)):

@@ -1,4 +1,4 @@
-"""The page of a run, as a browser shows it: whole, without network, for everybody, and obeying no name of others."""
+"""Tests the HTML report in a browser: complete, offline, accessible, and with foreign names escaped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_loses(watch):
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder."""
+    """The folder of a run."""
 
     folder: Path
 
@@ -63,7 +63,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
-    """A copy of a run with requirements of each outcome, and names that a page could obey."""
+    """Return a copy of a run with requirements of each outcome, and names with markup."""
     if not kept.exists():
         certify = request.getfixturevalue("certify")
         made = certify("passes", "fails", "inconclusive", "unavailable", extra=JUDGED + HOSTILE)
@@ -177,7 +177,7 @@ def test_a_failure_has_map_grid_timeline_evidence_and_command(run: Run) -> None:
     failed = next(each for each in entries if 'id="KEP-2/loses"' in each)
     for part in ('svg class="map"', 'svg class="timeline"', '<table class="grid">', 'class="numbers"', "::test_loses"):
         assert part in failed
-    assert "204 ms" in failed  # 50 questions, 4 ms each, and the answers around them
+    assert "204 ms" in failed  # 50 probes 4 ms apart, up to the answers before and after them
     assert "explanation.txt" in failed
 
 

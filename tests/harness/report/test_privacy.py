@@ -1,4 +1,4 @@
-"""What a run leaves has no secret of its runner, no name of their machine, and no home folder."""
+"""Tests that the output of a run contains no secret of its user, no machine name, and no home folder."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_arguments_have_no_values_of_secret_options() -> None:
 
 
 PACKED = re.compile(rb'data-packed="([^"]+)"')
-"""A part of the page that is compressed, where a secret would not be found, and a short name by chance."""
+"""The compressed part of the page, where a search misses a secret, and finds a short name by chance."""
 
 LEAKY = """
 import os
@@ -117,7 +117,7 @@ def test_is_folded_in():
 
 @pytest.mark.slow
 def test_a_run_leaves_nothing_that_is_private(pytester: pytest.Pytester, sample_suite: Any) -> None:
-    """A scenario that says all it knows, in a home, with a kubeconfig and an environment full of secrets."""
+    """A scenario prints all it can read, in a home with a kubeconfig and an environment full of secrets."""
     home = pytester.path / "home-of-planted-user"
     (home / "suite").mkdir(parents=True)
     (home / "suite" / "test_sample.py").write_text(sample_suite(extra=LEAKY))
@@ -146,7 +146,7 @@ def test_a_run_leaves_nothing_that_is_private(pytester: pytest.Pytester, sample_
     )
     assert b"Bearer ***" in left["out/report.html"].partition(b'id="KEP-2/is-folded-in"')[2].partition(b'id="KEP-2/')[0]
     private = [TOKEN, WORD, BEARER, str(home), "planted-in", r"\pass", socket.gethostname()]
-    private += [getpass.getuser()] if getpass.getuser() != "root" else []  # a word that stands everywhere
+    private += [getpass.getuser()] if getpass.getuser() != "root" else []  # the word "root" is everywhere
     found = {(name, word) for name, content in left.items() for word in private if word.encode() in content}
     assert not found
     assert b"***" in left["out/report.yaml"]

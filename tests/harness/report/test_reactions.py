@@ -1,4 +1,4 @@
-"""Changes in numbers, as Allure and comparisons show them."""
+"""Tests how Allure and comparisons show the numbers about changes."""
 
 from __future__ import annotations
 

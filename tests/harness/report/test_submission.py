@@ -1,4 +1,4 @@
-"""Submissions to the shelf: a good one passes the workflow's own scripts, a bad one is refused for its reason."""
+"""Tests submissions to the shelf with the workflow's own scripts: a valid one passes, an invalid one gets its error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Fork:
-    """A fork in which somebody has put a report on the shelf, and not committed it yet."""
+    """A fork with a report that is added to the shelf but not committed."""
 
     place: Path
     report: Path
@@ -56,7 +56,7 @@ class Fork:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-# Stands for the installed release; the suite is that of the run.
+# Stands in for the installed release, with the suite of the run.
 TRAFFICDIST = """#!/bin/sh
 [ "$1" = shelf ] && set -- "$@" --suite={suite}
 [ "$1" = compare ] && [ "$SUMMARY" = no ] && exit
@@ -90,7 +90,7 @@ def fork(publishable: Forged, kept: Kept, tmp_path: Path) -> Fork:
 
 
 def submitted(fork: Fork, **variables: str) -> tuple[int, str]:
-    """Commit what is in the fork, and run the scripts of the workflow; the exit code, and all that they say."""
+    """Commit the changes in the fork, and run the workflow's scripts. Return the exit code and all output."""
     base, head = fork.git("rev-parse", "HEAD"), fork.commit()
     workflow = yaml.safe_load((ROOT / ".github/workflows/submission.yml").read_text(encoding="utf-8"))
     scripts = [each["run"] for each in workflow["jobs"]["verify"]["steps"] if "run" in each]

@@ -1,4 +1,4 @@
-"""The summary says what happened in words for somebody who does not know the project."""
+"""Tests that the summary describes a run in words for readers who do not know the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forged reports: each is made from a real one, and refused for its own reason."""
+"""Tests that forged reports, made from a real one, are each rejected by the right check."""
 
 from __future__ import annotations
 

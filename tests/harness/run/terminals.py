@@ -1,7 +1,7 @@
-"""Runs of three small requirements on terminals of their own, which stop at chosen moments, and what they could leave.
+"""Runs three small requirements on a terminal of their own, stops at chosen moments, and finds what a run leaves.
 
-What is there before and after is compared: files in the temp folder and in memory, processes, the output folder, and
-all objects of the cluster.
+It compares the state before and after: files in the temp folder and in memory, processes, the output folder, and all
+objects of the cluster.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Terminal:
 
     def _read(self) -> None:
         while not self._closed.is_set():
-            with contextlib.suppress(OSError):  # nobody has the terminal open any more
+            with contextlib.suppress(OSError):  # the other end of the terminal is closed
                 if select.select([self.keys], [], [], 0.05)[0]:
                     self.text += os.read(self.keys, 65536).decode(errors="replace")
                     continue
@@ -146,7 +146,7 @@ class Terminal:
                 return
 
     def close(self) -> None:
-        """Close the terminal's window."""
+        """Close the window of the terminal."""
         self._closed.set()
         self._reader.join()
         with contextlib.suppress(OSError):
@@ -156,14 +156,14 @@ class Terminal:
         os.write(self.keys, b"\x03")
 
     def end(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end, and return the exit code."""
         code = self.process.wait(200)
         self._reader.join()
         return code
 
 
 class Place:
-    """Where runs take place: a backend, and all that a run could leave."""
+    """The environment of runs: a backend, and everything that a run could leave."""
 
     def __init__(self, folder: Path, backend: str, kubeconfig: Path | None) -> None:
         self.folder, self.backend, self.kubeconfig = folder, backend, kubeconfig
@@ -184,7 +184,7 @@ class Place:
         return [TRAFFICDIST, "run", f"--backend={self.backend}", *where, *what, *options]
 
     def begin(self, moment: str, *, workers: int, before: tuple[str, ...] = ()) -> Terminal:
-        """Begin a run, and return at that moment of it; it goes on when `go_on` is called."""
+        """Start a run, and return when it reaches this moment. It waits there until `go_on` is called."""
         (self.suite / f"wait-{moment}").touch()
         run = Terminal([*before, *self.command(workers=workers)], self.environment)
         at = self.suite / f"at-{moment}"
@@ -201,8 +201,8 @@ class Place:
             each.unlink()
 
     def left(self) -> dict[Any, Any]:
-        """What is there now: files, and objects of the cluster without what its own components write."""
-        in_memory = [each for each in Path("/dev/shm").glob("trafficdist-*") if not in_use(each)]  # another's are
+        """Return the present files, and the objects of the cluster except those that its own components write."""
+        in_memory = [each for each in Path("/dev/shm").glob("trafficdist-*") if not in_use(each)]  # not others'
         files = [*self.temp.rglob("*"), *in_memory]
         found: dict[Any, Any] = {str(path): "a file" for path in files}
         if self.kubeconfig:
@@ -212,7 +212,7 @@ class Place:
         return found
 
     def processes(self) -> list[str]:
-        """The processes that a run has started, and their children, which live."""
+        """Return the live processes that a run has started, and their children."""
         found = []
         for each in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -232,5 +232,5 @@ class Place:
         return {test["id"].partition("/")[2]: test["verdict"] for test in self.report()["tests"]}
 
     def hidden(self) -> list[str]:
-        """Files of the output folder that are not for readers."""
+        """Return the internal files in the output folder."""
         return sorted(path.name for path in self.out.glob(".*") if path.name != ".trafficdist")

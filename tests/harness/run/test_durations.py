@@ -1,4 +1,4 @@
-"""Durations come from earlier runs on this machine, else from an estimate; a broken cache counts as empty."""
+"""Tests that durations come from earlier runs on this machine, else from an estimate. A broken cache counts as none."""
 
 from __future__ import annotations
 

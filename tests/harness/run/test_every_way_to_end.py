@@ -1,7 +1,7 @@
-"""A run that ends in any way, at any moment, leaves a report that says so, and nothing else.
+"""Tests that a run that ends in any way, at any moment, leaves a report that says so, and nothing else.
 
-Each row of the table is a run of three small requirements on a terminal of its own: it is ended in one way, at one
-moment, on one backend. What is there before and after is compared (`Place`).
+Each row of the table is a run of three small requirements on a terminal of its own. It ends in one way, at one moment,
+on one backend. The test compares the state before and after (`Place`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOMENTS = ("header", "scenario", "report")
 
 @pytest.fixture(scope="module")
 def somebodys_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kubeconfig of a cluster, by `cluster up`, for a user who has a key of her own too."""
+    """Start a cluster with `cluster up`. Return its kubeconfig, for a user who also has a client certificate."""
     folder = tmp_path_factory.mktemp("cluster")
     for name in ("runtime", "temp"):
         (folder / name).mkdir()
@@ -56,13 +56,13 @@ def somebodys_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
 @pytest.fixture(params=["netns", "kubeconfig"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     kubeconfig = request.getfixturevalue("somebodys_cluster") if request.param == "kubeconfig" else None
-    with tempfile.TemporaryDirectory() as folder:  # tmp_path is for its owner alone
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path is accessible only to its owner
         Path(folder).chmod(0o777)
         yield Place(Path(folder), request.param, kubeconfig)
 
 
 def again_and_again(run: Terminal) -> None:
-    """Ctrl-C ten times a second, until the process has ended."""
+    """Press Ctrl-C ten times a second until the process has ended."""
 
     def press() -> None:
         until = time.monotonic() + 60
@@ -132,9 +132,9 @@ def test_a_killed_worker_leaves_its_requirement_open_and_the_others_go_on(place:
 
 @pytest.mark.parametrize("moment", ["start", "idle", "end"])
 def test_a_killed_worker_that_asks_nothing_leaves_nothing_open(place: Place, moment: str) -> None:
-    """One that has not collected yet, one that waits until others have, and one that has nothing left to ask."""
+    """A worker that has not collected yet, one that waits for the others, and one that has no tests left."""
     if moment == "idle":
-        (place.suite / "wait-start").touch()  # while one starts the other is given nothing to ask
+        (place.suite / "wait-start").touch()  # a worker gets no tests while another one starts
     run = place.begin(moment, workers=2)
     os.kill(int((place.suite / f"at-{moment}").read_text()), signal.SIGKILL)
     place.go_on()
@@ -182,7 +182,7 @@ def test_a_second_run_into_the_same_folder_is_refused(place: Place) -> None:
 
 
 ORDINARY = ("setpriv", "--reuid=65534", "--inh-caps=+dac_override", "--ambient-caps=+dac_override")
-"""For root, who has no limit of processes: another user, who may read the same files."""
+"""Root has no limit on processes, so run as another user who may read the same files."""
 
 LIMITS = {
     "files": ("bash", "-c", 'ulimit -n 64; exec "$@"', "-"),

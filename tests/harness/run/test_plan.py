@@ -1,4 +1,4 @@
-"""What runs is decided by what an implementation claims and declares."""
+"""Tests that the claimed profiles and declared features decide which requirements run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a quick run asks: most mutants a second first, as far as half a minute lasts."""
+"""Tests the selection for a quick run: the most mutants per second first, within half a minute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings(**options: Any) -> Any:
 
 
 def asked(**kills: str) -> list[Requirement]:
-    """Requirements of these names, each with the mutants of its letters."""
+    """Return requirements with these names. Each letter of a value is a mutant that the requirement detects."""
     return [
         Requirement(f"KEP-1/{name}", "A.", MUST, (ROUTING,), "KEP-1", kills=tuple(letters))
         for name, letters in kills.items()
@@ -52,7 +52,7 @@ def test_proxies_that_are_programs_have_fewer_workers_and_so_fewer_requirements(
     many = [asked(**{f"r{number:02}": chr(256 + number)})[0] for number in range(60)]
     lasting = {each.id: 2.0 for each in many}
     chosen = [choose(many, lasting, settings(**options)) for options in ({}, {"proxy": "kube-proxy"})]
-    assert [len(each.ids) for each in chosen] == [42, 24]  # 21 s of four workers, 24.5 s of two
+    assert [len(each.ids) for each in chosen] == [42, 24]  # 21 s on four workers, 24.5 s on two
 
 
 def test_the_order_of_collection_changes_nothing() -> None:

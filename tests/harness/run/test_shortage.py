@@ -1,4 +1,4 @@
-"""What a machine ran out of is named, wherever the error came from; any other error is not taken for it."""
+"""Tests that a shortage of a resource is named wherever the error occurs, and not confused with other errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.run.shortage import shortage, why_it_cannot_go_on
 
 
 def caused_by(error: BaseException) -> BaseException:
-    """As a library wraps it."""
+    """Return this error wrapped in another one, as a library does."""
     try:
         try:
             raise error
@@ -39,8 +39,8 @@ def caused_by(error: BaseException) -> BaseException:
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "no memory"),
         (MemoryError(), "no memory"),
         (RuntimeError("can't start new thread"), "ulimit -u"),
-        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),  # of a probe
-        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), ""),  # of a socket
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),  # from a probe
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), ""),  # from a socket
         (FileNotFoundError(errno.ENOENT, "No such file or directory"), ""),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), ""),
         (RuntimeError("maximum recursion depth exceeded"), ""),
@@ -96,7 +96,7 @@ def test_history_of_a_disk_that_was_full_goes_on_after_the_last_whole_line(
     write, room = os.write, [10]
 
     def little(descriptor: int, data: bytes) -> int:
-        """Take ten bytes, as a disk that is full then."""
+        """Write ten bytes, then fail as a full disk does."""
         if not room:
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(descriptor, data[: room.pop()])

@@ -1,4 +1,4 @@
-"""How many workers a run has, by machine, backend and what is to run; and what the machine lets it use."""
+"""Tests the number of workers by machine, backend and selection, and the limits of the machine."""
 
 from __future__ import annotations
 

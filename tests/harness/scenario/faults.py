@@ -1,4 +1,4 @@
-"""Faults of the observer, made in the namespaces of an embedded cluster alone, each of which ends again."""
+"""Faults of the observer, made only in the namespaces of an embedded cluster. Each one ends again."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from reference.proxy import uapi
 from reference.proxy.netlink import nested, number
 
 INPUT, OUTPUT, PREROUTING = "input", "output", "prerouting"
-BEFORE_ALL = -400  # before connection tracking, and before any proxy
+BEFORE_ALL = -400  # before conntrack, and before any proxy
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a fault strikes: a client and a server of a cluster, in one family."""
+    """The place of a fault: a client and a server of a cluster, in one address family."""
 
     backend: NetnsBackend
     client: Host
@@ -47,7 +47,7 @@ class Place:
 
     @property
     def number(self) -> int:
-        """The number of the family, as the kernel has it."""
+        """Return the kernel's number of the family."""
         return socket.AF_INET6 if self.family == "IPv6" else socket.AF_INET
 
 
@@ -59,7 +59,7 @@ Fault = Callable[[Place], AbstractContextManager[None]]
 
 @contextmanager
 def dropping(namespace: Namespace, number: int, hook: str, *expressions: object) -> Iterator[None]:
-    """All packets of a netns that these expressions match are dropped at a hook in here; all at all without any."""
+    """Drop packets of a netns that match these expressions at a hook inside the block; without any, drop all."""
     with namespace.entered(), NFTables(nfgen_family=number) as nft:
         nft.table("add", name="fault")
         policy = 1 if expressions else 0
@@ -74,7 +74,7 @@ def dropping(namespace: Namespace, number: int, hook: str, *expressions: object)
 
 
 def to_address(address: str) -> list[object]:
-    """The expressions that match packets to an address."""
+    """Return the expressions that match packets to an address."""
     six = ":" in address
     packed = socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, address)
     load = genex("payload", {"dreg": 1, "base": 1, "offset": 24 if six else 16, "len": len(packed)})
@@ -83,7 +83,7 @@ def to_address(address: str) -> list[object]:
 
 @contextmanager
 def without_route(namespace: Namespace, number: int) -> Iterator[None]:
-    """A netns lacks its default route in here."""
+    """Remove the default route of a netns while the block runs."""
     with namespace.entered(), IPRoute() as ip:
         (route,) = [each for each in ip.get_default_routes(family=number) if each.get_attr("RTA_OIF")]
         described = {"gateway": route.get_attr("RTA_GATEWAY"), "oif": route.get_attr("RTA_OIF")}
@@ -100,7 +100,7 @@ def without_route(namespace: Namespace, number: int) -> Iterator[None]:
 
 @contextmanager
 def stopped(_: Place) -> Iterator[None]:
-    """This process is stopped for two seconds, from the beginning of the block on."""
+    """Stop this process for two seconds from the beginning of the block."""
     script = f"kill -STOP {os.getpid()}; sleep 2; kill -CONT {os.getpid()}"
     with subprocess.Popen(["/bin/sh", "-c", script]) as helper:
         yield
@@ -109,7 +109,7 @@ def stopped(_: Place) -> Iterator[None]:
 
 @contextmanager
 def cut_off(place: Place) -> Iterator[None]:
-    """The fabric loses what the server's node sends, and no scenario asked for it."""
+    """Drop the packets from the server's node in the fabric, without a request of the scenario."""
     place.backend.network.cut(place.server.node)
     try:
         yield
@@ -119,13 +119,13 @@ def cut_off(place: Place) -> Iterator[None]:
 
 @contextmanager
 def without_ports(place: Place) -> Iterator[None]:
-    """The kernel has no free port left for the client's sockets, nor have probes among the next ones."""
+    """Occupy all ports that the kernel can choose for the client's sockets, and the ports of the next probes."""
     path = Path("/proc/sys/net/ipv4/ip_local_port_range")
     with place.client.namespace.entered(), contextlib.ExitStack() as taken:
         before = path.read_text(encoding="ascii")
         path.write_text("50000 50007", encoding="ascii")
         for port, kind in itertools.product([*range(50000, 50008), *_next_ports()], ("TCP", "UDP")):
-            with contextlib.suppress(OSError):  # somebody has it: just as well
+            with contextlib.suppress(OSError):  # an occupied port serves as well
                 taken.enter_context(bound(place.client.namespace, kind, place.family, port))
         opened = taken.pop_all()
     try:
@@ -137,18 +137,18 @@ def without_ports(place: Place) -> Iterator[None]:
 
 
 def _next_ports() -> list[int]:
-    """The ports that the next probes of this process would take."""
+    """Return the ports of the next probes of this process."""
     now = next(probe._ports)
     return list(range(now, min(now + 2000, 65_536)))
 
 
 @contextmanager
 def full_tracking(place: Place) -> Iterator[None]:
-    """The connection tracking of the client's node is really full: it has as many connections as a netns may have.
+    """Fill the conntrack table of the client's node with as many connections as a netns may have.
 
-    How many is one number for the machine, but each netns counts its own. These are told to be answered (ASSURED), so
-    that the kernel forgets none of them early, by a protocol without ports; a quarter of a million takes half a second
-    of a processor, and 100 MB of the kernel's memory.
+    The maximum is one setting of the machine, but each netns has its own count. The connections are ASSURED, so the
+    kernel evicts none of them early, and use a protocol without ports. A quarter of a million takes half a second of
+    processor time and 100 MB of kernel memory.
     """
     node = place.backend.network.nodes[place.client.node].namespace
     path = "/proc/sys/net/netfilter/nf_conntrack_max"
@@ -156,9 +156,9 @@ def full_tracking(place: Place) -> Iterator[None]:
     if not 0 < room <= MOST_TRACKED:
         pytest.skip(f"{room} connections for each netns by {path} of this machine are none, or too many to make")
     with node.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, rtnetlink.NETFILTER) as sock:
-        for first in itertools.count(0, 100):  # so few that all refusals find room in the socket
+        for first in itertools.count(0, 100):  # a batch small enough for all error replies to fit in the socket buffer
             sock.send(b"".join(_connection(number) for number in range(first, first + 100)))
-            with contextlib.suppress(BlockingIOError):  # all were taken in: only a refusal has an answer
+            with contextlib.suppress(BlockingIOError):  # no reply: the kernel replies only to errors
                 assert refusal(sock.recv(1 << 16)) == errno.ENOMEM
                 break
             assert first <= room, "there is room for more connections than the kernel says"
@@ -171,7 +171,7 @@ def full_tracking(place: Place) -> Iterator[None]:
 MOST_TRACKED = 1 << 20
 _TRACKING = uapi.NFNL_SUBSYS_CTNETLINK << 8
 _MARK = number(uapi.CTA_MARK, 0x7D)
-_FORGET = rtnetlink.Request(  # those of probes stay, with the addresses that they were given
+_FORGET = rtnetlink.Request(  # keeps the connections of probes and their NAT
     "forget marked connections",
     _TRACKING | uapi.IPCTNL_MSG_CT_DELETE,
     0,
@@ -180,22 +180,22 @@ _FORGET = rtnetlink.Request(  # those of probes stay, with the addresses that th
 
 
 def refusal(datagram: bytes) -> int:
-    """The errno of the first message in a datagram of errors."""
+    """Return the errno of the first message in a datagram of errors."""
     _, _, _, body = next(messages(datagram))
     return -int.from_bytes(body[:4], sys.byteorder, signed=True)
 
 
 def _connection(number: int) -> bytes:
-    """A message that makes a connection, from an address that has this number."""
+    """Return the message that creates a connection, with a source address derived from this number."""
     return struct.pack(">I", 0x0B000000 + number).join(_BETWEEN)
 
 
 def _between() -> list[bytes]:
-    """A connection's message, cut where the address stands; numbers are of linux/netfilter/nfnetlink_conntrack.h."""
+    """Return the message that creates a connection, split at the address (linux/netfilter/nfnetlink_conntrack.h)."""
 
     def direction(kind: int, source: bytes, destination: bytes) -> bytes:
         ends = attribute(uapi.CTA_IP_V4_SRC, source), attribute(uapi.CTA_IP_V4_DST, destination)
-        protocol = attribute(uapi.CTA_PROTO_NUM, b"\xfd")  # for experiments
+        protocol = attribute(uapi.CTA_PROTO_NUM, b"\xfd")  # the protocol number reserved for experiments
         return nested(kind, nested(uapi.CTA_TUPLE_IP, *ends), nested(uapi.CTA_TUPLE_PROTO, protocol))
 
     one, other = b"here", bytes([12, 0, 0, 1])
@@ -223,7 +223,7 @@ FAULTS: dict[str, Fault] = {
 
 
 def begun(fault: AbstractContextManager[None], seconds: float) -> Callable[[], None]:
-    """Begin a fault, now, and end it after so many seconds. Returns what waits for its end."""
+    """Begin a fault now, and end it after this many seconds. Return a function that waits for its end."""
     fault.__enter__()
 
     def end() -> None:
@@ -236,7 +236,7 @@ def begun(fault: AbstractContextManager[None], seconds: float) -> Callable[[], N
 
 @contextmanager
 def lasting(fault: AbstractContextManager[None], seconds: float) -> Iterator[None]:
-    """A fault begins with the block, and ends after so many seconds; the block's own end waits for that."""
+    """Begin a fault with the block, end it after this many seconds, and wait for that at the end of the block."""
     over = begun(fault, seconds)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What pods are told: queries from a client's netns, and how answers are read."""
+"""Tests DNS answers to pods: queries from a client's netns, and how answers are parsed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_either_of_two_answers_may_be_right(cluster: Cluster) -> None:
 
 
 class Forgetful:
-    """Answers that are old for a while, and say for how long they may be kept."""
+    """A server whose answers are stale for a while, with a TTL."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, old: float, ttl: int) -> None:
         until = time.monotonic() + old
@@ -114,7 +114,7 @@ def test_target_of_a_port_is_asked_for_where_the_answer_lacks_it(cluster: Cluste
 
 
 def test_silence_is_an_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster.backend.booted, "dns", lambda: {"IPv4": "10.246.0.1"})  # where nobody is
+    monkeypatch.setattr(cluster.backend.booted, "dns", lambda: {"IPv4": "10.246.0.1"})  # an address without a server
     assert ask_dns(cluster, pod_client("a1"), "web.told.svc.cluster.local.").rcode == "no answer (Timeout)"
 
 
@@ -144,7 +144,7 @@ def test_resolv_conf_is_that_of_a_kubelet(cluster: Cluster) -> None:
 
 def test_control_plane_of_others_has_no_locators() -> None:
     class Other:
-        """A control plane that is not the embedded one."""
+        """A control plane other than the embedded one."""
 
     plane: ControlPlane = Other()  # type: ignore[assignment]
     with pytest.raises(UnavailableError, match="only the embedded control plane serves PodLocators"):

@@ -1,4 +1,4 @@
-"""The log of a proxy is shown from the beginning of a window on, where its lines tell their time."""
+"""Tests that a proxy's log is shown from the beginning of a window, if its lines have timestamps."""
 
 from __future__ import annotations
 

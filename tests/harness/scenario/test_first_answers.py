@@ -1,4 +1,4 @@
-"""First answers are judged by probes that are waited for: a glance on a crowded machine misses some."""
+"""Tests that first answers are judged by probes with the full timeout: a short one misses some on a busy machine."""
 
 from __future__ import annotations
 

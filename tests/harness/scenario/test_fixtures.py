@@ -1,4 +1,4 @@
-"""What a scenario changed on a real cluster is given back, unless the cluster is deleted before anybody sees it."""
+"""Tests that a scenario's changes to a real cluster are reverted, unless the cluster is deleted right after."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ PASSES, IS_INTERRUPTED = "pass", "os.kill(os.getpid(), signal.SIGINT)"
 def test_after_an_interrupt_a_cluster_that_is_deleted_gets_nothing_back(
     certify: Any, pytester: pytest.Pytester, body: str, keep: bool, given_back: bool
 ) -> None:
-    run = certify(extra=SCENARIO.format(keep=keep, body=body), options=("-n0",))  # in a process of its own
+    run = certify(extra=SCENARIO.format(keep=keep, body=body), options=("-n0",))  # in a new process
     assert run.code == (0 if body == PASSES else 2), run.text
     assert (pytester.path / "given-back").exists() == given_back

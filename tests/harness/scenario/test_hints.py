@@ -1,4 +1,4 @@
-"""What a controller wrote, as scenarios see it, whichever way it cut it into slices."""
+"""Tests how scenarios read the hints that a controller wrote, however it splits them into slices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEB = Service({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}, ()
 
 
 class _Written:
-    """A cluster in which these slices are."""
+    """A cluster with these EndpointSlices."""
 
     converges_within = 0.0
 

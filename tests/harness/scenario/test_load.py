@@ -1,4 +1,4 @@
-"""A bound on the load of endpoints keeps the error rates that it states."""
+"""Tests that a bound on the load of endpoints keeps its stated error rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that a scenario makes or changes are as kubelets would have them, and afterwards nothing is left of it."""
+"""Tests that nodes that a scenario creates or changes look as a kubelet reports them, and are restored afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.scenario.nodes import Nodes
 
 
 class _Backend(NetnsBackend):
-    """All of the embedded cluster that nodes need."""
+    """The parts of the embedded cluster that nodes need."""
 
     def __init__(self, api: Api) -> None:
         self.topology = ONE_ZONE
@@ -34,7 +34,7 @@ class _Backend(NetnsBackend):
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    """An API server with one node of its own."""
+    """Return an API server with one node."""
     control_plane = EmbeddedControlPlane()
     control_plane.start()
     opened = Api(control_plane.kubeconfig())
@@ -46,7 +46,7 @@ def api() -> Iterator[Api]:
 
 @pytest.fixture
 def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
-    """The nodes of a scenario on it."""
+    """Return the nodes of a scenario on this API server."""
     with History(tmp_path / "history.jsonl") as history:
         yield Nodes(ScenarioBackend(_Backend(api)), history)
 
@@ -83,7 +83,7 @@ def test_restoring_takes_made_nodes_away_and_gives_others_their_reports_back(api
 def test_other_cores_come_with_a_change_of_readiness(
     nodes: Nodes, api: Api, monkeypatch: pytest.MonkeyPatch, change: Callable[[Nodes], None], cpu: str
 ) -> None:
-    """Released controllers look at CPU only then."""
+    """Released controllers read the CPU only when readiness changes."""
     nodes.report("a1", cpu_milli=2000)
     reported: list[Any] = []
     patch = api.patch

@@ -1,7 +1,7 @@
-"""Faults of the observer are nobody's fault: whatever is asked while one lasts, no verdict is `failed`.
+"""Tests that faults of the observer fail nothing: while one lasts, no verdict is `failed`.
 
-Each probe kind meets each fault in both families. And the reverse: what a proxy drops is held against it as before,
-however short it was.
+Each kind of probe is tested with each fault in both families. The reverse also holds: a drop by the proxy fails,
+however short it is.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from harness.scenario.transitions import expect_no_loss
 from tests.harness.scenario.faults import FAULTS, PREROUTING, Place, dropping, lasting, to_address
 
 LASTS = 0.8
-LONG = 8_000  # questions
+LONG = 8_000  # probes
 FAMILIES = ("IPv4", "IPv6")
 CLIENT, SERVER = "b1", "c1"
 
 
 @dataclass
 class ApiRequest:
-    """A Service with one server, which a client on another node is to reach."""
+    """A Service with one server, which a client on another node must reach."""
 
     backend: NetnsBackend
     cluster: Cluster
@@ -49,16 +49,16 @@ class ApiRequest:
     pod: Pod
     port: Port
     family: str
-    long: bool = False  # whether questions go on for longer than a fault lasts before it begins
+    long: bool = False  # whether probes continue for longer than a fault lasts
 
     @property
     def address(self) -> Mapping[str, object]:
-        """The arguments of an expectation about this Service."""
+        """Return the arguments of an expectation about this Service."""
         return {"family": self.family, "port": self.port}
 
     @property
     def place(self) -> Place:
-        """Where faults strike."""
+        """Return the place of the faults."""
         return Place(
             self.backend, self.backend.host_of(pod_client(CLIENT)), self.backend.host_of(self.pod), self.family
         )
@@ -123,7 +123,7 @@ _numbers = itertools.count(1)
 
 @contextmanager
 def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Iterator[ApiRequest]:
-    """A scenario with a Service that answers."""
+    """Start a scenario with a Service that has a server."""
     port = KINDS[kind][1]
     name = f"observer-{next(_numbers)}"
     with (
@@ -137,7 +137,7 @@ def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Ite
 
 
 def place_of(asked: ApiRequest, kind: str) -> Place:
-    """The place where a fault strikes; a query is asked by the pod, of the DNS server."""
+    """Return the place of a fault. A query is sent by the pod to the DNS server."""
     place = asked.place
     if kind.startswith("query"):
         assert asked.backend._dns is not None
@@ -148,7 +148,7 @@ def place_of(asked: ApiRequest, kind: str) -> Place:
 def verdict_beside(
     asked: ApiRequest, kind: str, fault: AbstractContextManager[None], seconds: float, delay: float = 0.0
 ) -> tuple[Verdict, str]:
-    """The verdict on what is asked while a fault lasts, which begins so long after the questions, and its message."""
+    """Return the verdict and message of a check during a fault, which begins this long after the first probe."""
     with ExitStack() as over:
 
         def begin() -> None:
@@ -181,11 +181,11 @@ MEETS = {
     "fabric that loses": AROUND,
     "full connection tracking": "conntrack of this machine was full: it had no room for",
 }
-"""Faults that no window passes, and what is said of them: the others may find nothing to disturb."""
+"""Faults that every window notices, and the message. The others may find nothing to disturb."""
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # a table is filled under a lock for which all wait who change connections on this machine
+@pytest.mark.timeout(600)  # filling the table holds a lock that all users of conntrack on this machine need
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", FAULTS)

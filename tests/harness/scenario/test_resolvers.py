@@ -1,4 +1,4 @@
-"""The resolvers that scenarios ask with."""
+"""Tests the resolvers that scenarios query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Service asks for, and what of it hints may be written for."""
+"""Tests which routing a Service requests, and which hints may be written for it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_hints_that_nobody_asked_for_are_refused(endpoint: Endpoint, asked: str,
 def test_slices_with_hints_are_written_for_services_that_ask_for_them(tmp_path: Path, netns_allowed: None) -> None:
     hinted = [Endpoint({"IPv4": "10.244.0.9"}, hints=Hints(zones=("a",)))]
     with (
-        NetnsBackend(ONE_ZONE, release=Release("1.29")) as backend,  # which does not store the field
+        NetnsBackend(ONE_ZONE, release=Release("1.29")) as backend,  # does not store the field
         History(tmp_path / "run.jsonl") as history,
     ):
         cluster = Cluster(backend, "asking", history=history, test="test")

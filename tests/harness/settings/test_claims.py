@@ -1,4 +1,4 @@
-"""Default claims, and options that exclude each other."""
+"""Tests default claims, and options that exclude each other."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_controller_of_a_recipe_brings_its_claims(tmp_path: Path) -> None:
     settings = resolve({"controller": str(recipe)}, environment={})
     assert (settings.project, settings.version, settings.follow) == ("mine", "7", "released")
     assert (settings.profile, settings.supported_features) == (("endpointslice-controller",), ("DualStack",))
-    assert settings.converges_within == 0.0  # nobody has declared any: what the reference's proxy does is beside it
+    assert settings.converges_within == 0.0  # not declared; the reference proxy's value does not apply
     with pytest.raises(UsageError, match="runs beside the embedded API server: leave out --control-plane"):
         resolve({"controller": str(recipe), "control-plane": "binaries:1.37"}, environment={})
     with pytest.raises(UsageError, match="--mutant is a fault in the reference"):

@@ -1,4 +1,4 @@
-"""What tests of packets' paths share: the right to make netns."""
+"""A fixture for tests of packet paths: the permission to make a netns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenarios on a cluster of two nodes, and the paths in their evidence."""
+"""Scenarios on a cluster of two nodes, and the packet paths in their evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets of one flow are captured at each end with their times, and written as Wireshark reads them."""
+"""Tests that the packets of a flow are captured at both ends with timestamps, in a format that Wireshark reads."""
 
 from __future__ import annotations
 

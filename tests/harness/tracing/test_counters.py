@@ -1,4 +1,4 @@
-"""Rules of iptables-legacy are found by their counters."""
+"""Tests that the matching rules of iptables-legacy are found by their counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each failed window has a path, which says what of it could not be had."""
+"""Tests that each failed window has a packet path, which names its unavailable parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trafficdist import Cluster, Pod, endpoint, node_client
 
 
 def served(cluster: Cluster, *on: str) -> tuple[Service, list[Pod]]:
-    """A Service with a pod on each of these nodes."""
+    """Create a Service with a pod on each of these nodes."""
     service = cluster.create_service()
     pods = cluster.run_servers(on=on)
     cluster.publish(service, [endpoint(pod) for pod in pods])

@@ -1,8 +1,7 @@
-"""The path of a wrong packet names the rule at fault: of mutants of the data plane, and of kube-proxy in both modes.
+"""Tests that the path of a misrouted packet names the faulty rule, for data plane mutants and kube-proxy in two modes.
 
-Not told by a rule are mutants that decide wrong: there the path shows the chain and the element that the decision
-became, and beside it what was to be decided and why. Mutants of the data plane of which no rule can be named are in
-`NOT_TOLD`.
+A mutant with a wrong decision has no faulty rule. Its path shows the chain and the set element of the decision, with
+the expected decision and its reason. Data plane mutants without a faulty rule are in `NOT_TOLD`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from trafficdist import TIMED_OUT, Cluster, Pod, endpoint, external_client, node
 
 @dataclass(frozen=True)
 class Fault:
-    """Who asks for which address of a Service, and what the path says of the rule at fault (a pattern)."""
+    """A fault: the client, the address of the Service, and a pattern for the path's description of the faulty rule."""
 
     mutant: str
     says: str
@@ -98,7 +97,7 @@ NOT_TOLD = {
     "udp-forgets-before-it-learns": GONE,
     "caches-changes": GONE,
 }
-"""Mutants of the data plane of which no path can name a rule, and why."""
+"""Data plane mutants for which no path can name a rule, and why."""
 
 
 def test_each_mutant_of_the_data_plane_is_told_by_its_rule_or_has_a_reason() -> None:
@@ -108,7 +107,7 @@ def test_each_mutant_of_the_data_plane_is_told_by_its_rule_or_has_a_reason() -> 
 
 
 def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
-    """The path that is to fail: silence is right where nobody may answer."""
+    """Return the path of the failing probe: a timeout is right where no pod may answer."""
     via, client = (None, fault.client) if fault.client != "via b1" else ("b1", "a1")
     target = service_address(cluster, service, to=fault.to, family=fault.family, port=fault.port, via=via)
     silent = "external_traffic_policy" in fault.spec
@@ -116,7 +115,7 @@ def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
 
 
 def path_of(cluster: Cluster, way: Way) -> str:
-    """Fail a window along this path, and return what the evidence says of it."""
+    """Fail a window along this path, and return the path in the evidence."""
     cluster.settle()
     with pytest.raises(AssertionError):
         measure(cluster, "a window", [way])

@@ -1,4 +1,4 @@
-"""Messages of the kernel's trace, as Linux 6.18 sent them, are read as what they say."""
+"""Tests the parser for trace messages of the kernel, as recorded on Linux 6.18."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace and a listing become a numbered list: what took the packet, what did not, and where it went."""
+"""Tests that a trace and a ruleset become a numbered list: matching rules, other rules, and the destination."""
 
 from __future__ import annotations
 

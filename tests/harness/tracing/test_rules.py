@@ -1,4 +1,4 @@
-"""What tools print of rules is read by chain and by map, and what a rule looks up is found there."""
+"""Tests that the output of rule tools is parsed by chain and map, and that the map lookups of a rule are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel traces the first packet of a probe, in one netns, and nothing is left of the trace."""
+"""Tests that the kernel traces the first packet of a probe in one netns, and that the trace leaves nothing."""
 
 from __future__ import annotations
 

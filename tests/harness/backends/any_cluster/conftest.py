@@ -1,4 +1,4 @@
-"""An embedded cluster as a foreign one: reached by its kubeconfig, with pods run by a kubelet."""
+"""Fixtures for an embedded cluster used as a foreign one: through its kubeconfig, with pods run by a kubelet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Stranger = Callable[..., Callable[[], Cluster]]
 
 
 class Replaceable:
-    """The components of an embedded cluster, replaceable for scenarios that use its API."""
+    """The components of an embedded cluster, which scenarios replace through its API."""
 
     def __init__(self, backend: NetnsBackend) -> None:
         self._backend = backend
@@ -51,12 +51,12 @@ class Replaceable:
         self._backend.start_node(node)
 
     def close(self) -> None:
-        """The fixture that booted the embedded cluster closes it."""
+        """Do nothing: the fixture that booted the embedded cluster closes it."""
 
 
 @pytest.fixture
 def stranger(tmp_path: Path, netns_allowed: None) -> Iterator[Stranger]:
-    """Boot a cluster of this implementation, and return a factory of scenarios on it through its API alone."""
+    """Boot an embedded cluster, and return a factory of scenarios that use only its API."""
     with ExitStack() as stack:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[[], Cluster]:
@@ -79,7 +79,6 @@ def stranger(tmp_path: Path, netns_allowed: None) -> Iterator[Stranger]:
 
 
 def target_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) -> ClusterTarget:
-    """The target of the cluster with this kubeconfig."""
     file = folder / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig))
     api = Api(kubeconfig)

@@ -1,4 +1,4 @@
-"""Runs of one scenario on a foreign cluster by the command, with an event in the middle."""
+"""Runs one scenario on a foreign cluster with the `trafficdist` command, with an event in the middle."""
 
 from __future__ import annotations
 
@@ -44,15 +44,13 @@ def test_near_one_answers(three_zones):
 
 @dataclass(frozen=True)
 class Ran:
-    """The result of a run."""
-
     code: int
     text: str
     folder: Path
 
     @property
     def verdicts(self) -> list[str]:
-        """The verdicts of its requirements."""
+        """Return the verdict of each requirement."""
         report = yaml.safe_load((self.folder / "report.yaml").read_text(encoding="utf-8"))
         return [test["verdict"] for test in report["tests"]]
 
@@ -67,7 +65,7 @@ class Host:
         self._before: dict[Any, Any] = {}
 
     def kubeconfig(self, token: str = "") -> Path:
-        """A kubeconfig file for the administrator, or for the user with this token."""
+        """Return a kubeconfig file for the administrator, or for the user with this token."""
         file = self._folder / "kubeconfig"
         file.write_text(yaml.safe_dump(self.server.kubeconfig(token=token)), encoding="utf-8")
         return file
@@ -79,7 +77,7 @@ class Host:
         expected: str = "b1",
         meanwhile: Callable[[subprocess.Popen[str]], object] | None = None,
     ) -> Ran:
-        """Run the scenario; `meanwhile` is called in the middle of it."""
+        """Run the scenario, and call `meanwhile` in the middle of it."""
         suite, out = self._folder / "suite", self._folder / "out"
         suite.mkdir()
         (suite / "test_it.py").write_text(_SUITE.replace("EXPECTED", expected), encoding="utf-8")
@@ -109,11 +107,11 @@ class Host:
         return text
 
     def changed(self) -> list[str]:
-        """The differences from the state before the run."""
+        """Return the differences from the state before the run."""
         return list(differences(self._before, self._snapshot()))
 
     def _snapshot(self) -> dict[Any, Any]:
-        """All objects but the Leases in which the reference's proxies report their progress."""
+        """Return all objects except the Leases in which the reference proxies report their progress."""
         return {key: value for key, value in snapshot(self.backend.api).items() if "service-proxy-" not in str(key)}
 
 

@@ -1,4 +1,4 @@
-"""Output of client pods becomes observations, which are never right or wrong when in doubt."""
+"""Tests how the output of client pods becomes observations, and that doubtful output gives `Unknown`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_unreachable_network_is_a_refusal_unless_the_route_is_unknown(
 def test_a_neighbour_that_is_not_found_is_silence(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # every answer is late
+    monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # treat every answer as late
     body = {"errors": ["dial tcp 10.96.0.1:80: connect: no route to host"]}
     dialer = new_dialer(lambda _client, _path, _seconds: Response(200, body))
     assert dialer.dial(Probe(CLIENT, "TCP", "10.96.0.1", 80), 1).outcomes == [TIMED_OUT]
@@ -110,8 +110,8 @@ def test_repeated_syns_are_lost_packets_unless_unanswered_tries_explain_them(mon
     assert syns.lost("a1") == 3
     assert syns.lost("a1") == 0
     syns.ended("a1", syns.sent("a1", 1), 1)
-    assert syns.lost("a1") == 1  # of six, a try that was given up after six seconds may have made five
-    assert syns.lost("a1") == 3  # it has ended
+    assert syns.lost("a1") == 1  # the attempt that ended after six seconds explains up to five of the six new SYNs
+    assert syns.lost("a1") == 3  # the attempt has ended, so it explains no more SYNs
 
 
 def test_a_try_whose_answer_was_lost_explains_one_syn_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +124,14 @@ def test_a_try_whose_answer_was_lost_explains_one_syn_a_second(monkeypatch: pyte
     syns.ended("a1", sent, 1, goes_on=5.0)
     syns.begin("a1")
     now = 103.5
-    assert syns.lost("a1") == 4  # in half a second it may have repeated one
+    assert syns.lost("a1") == 4  # the attempt explains at most one repeated SYN in half a second
 
 
 @pytest.mark.parametrize(("tries", "seconds", "lost"), [(1, 2.5, 0), (1, 0.5, 2), (20, 2.5, 2)])
 def test_pending_single_tries_may_have_repeated_syns(
     monkeypatch: pytest.MonkeyPatch, tries: int, seconds: float, lost: int
 ) -> None:
-    """Steady traffic is counted while other tries of the same client still expect silence."""
+    """Count repeated SYNs of steady traffic while other attempts of the same client still expect a timeout."""
     said = iter([netstat(2), netstat(2)])
     syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
     now = 100.0
@@ -187,7 +187,7 @@ def test_counters_that_cannot_be_read_are_no_proof() -> None:
 
 @pytest.fixture
 def new_dialer() -> Iterator[Callable[..., Dialer]]:
-    """Makes dialers whose API server is away."""
+    """Return a factory of dialers whose API server is unreachable."""
     configuration = {
         "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "x", "user": {}}],
@@ -249,7 +249,7 @@ def test_empty_connection_uses_the_shell(
 def test_late_host_network_answers_are_doubted_only_with_repeated_syns(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, repeated: list[int], unsure: int, dials: int
 ) -> None:
-    monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # every answer is late
+    monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # treat every answer as late
     counts, asked = iter(repeated), []
 
     def ask(_client: ClientPod, path: str, _seconds: float) -> Response:
@@ -278,7 +278,7 @@ LATE = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]
 def test_syns_of_a_pending_glance_are_no_loss(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a busy machine the pod begins seconds late, and ends after the five seconds."""
+    """On a busy machine the attempt begins seconds late and ends after its five seconds."""
     now, repeated = 100.0, 0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
     monkeypatch.setattr(dialing, "GLANCE", -0.99)
@@ -293,7 +293,7 @@ def test_syns_of_a_pending_glance_are_no_loss(
     dialer = new_dialer(ask)
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     assert dialer.glance([probe]) == [TIMED_OUT]
-    now, repeated = 108.5, 4  # it began at 103.9
+    now, repeated = 108.5, 4  # the attempt began at 103.9
     assert TIMED_OUT not in dialer._counted(probe, LATE, set())
     repeated = 5
     now = 109.0
@@ -309,7 +309,7 @@ def test_syns_of_a_pending_glance_are_no_loss(
 def answering(
     monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Callable[[str], Response]
 ) -> Callable[[ClientPod, str, float], Response]:
-    """Pods that answer on a path, each after this number of seconds of the clock that counts SYNs."""
+    """Return client pods that answer a path after this many seconds of the clock that counts SYNs."""
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
 
@@ -358,9 +358,9 @@ TWIN = ClientPod("td-abcd1234-main-clients", "twin-0-a1", 8080)
 def of_an_old_client(
     new_dialer: Callable[..., Dialer], answers: Iterator[int], *, of_twin: int, neighbours: tuple[ClientPod, ...]
 ) -> Dialer:
-    """A client with unanswered tries in the past; of its requests of four, this many are answered one by one.
+    """Return a dialer whose client has unanswered attempts in the past.
 
-    Its twin gets this many answers of each four.
+    `answers` is the number of answered attempts for each later request, `of_twin` that of the twin client's requests.
     """
     told = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     is_silent = True

@@ -1,4 +1,4 @@
-"""Scenarios on a cluster reached by its API alone have the verdicts of the embedded cluster, and leave nothing."""
+"""Tests that scenarios have the same verdicts through a cluster's API as on the embedded cluster, and leave nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_datagrams_that_reuse_an_earlier_flow_are_no_fault(stranger: Stranger) -
 def test_connections_that_reuse_earlier_ones_are_no_fault(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch, who: ClientRef
 ) -> None:
-    """SYNs that came before a proxy had rules for a Service; with so few ports some are reused for certain."""
+    """The first SYNs arrive before the proxy has rules for the Service. Later ones reuse some of the few ports."""
     few = {**sysctls._HOST["IPv4"], "ipv4/ip_local_port_range": "40000 41023"}
     monkeypatch.setattr(sysctls, "_HOST", {**sysctls._HOST, "IPv4": few})
     cluster = stranger()()
@@ -130,12 +130,12 @@ def test_fault_found_through_the_api_has_evidence(stranger: Stranger) -> None:
         "the log of its proxy",
     ]
     assert "no pod in kube-system with label k8s-app=kube-proxy" in path
-    assert re.search(r"\n *a1 a2 +a .* zone ", path)  # what was to be, and why
+    assert re.search(r"\n *a1 a2 +a .* zone ", path)  # the expected endpoints and the reason
 
 
 @pytest.fixture
 def a_kubeconfig(tmp_path: Path) -> Path:
-    """The kubeconfig of a cluster that gets no request."""
+    """Return the kubeconfig of a cluster that receives no request."""
     entries = {"cluster": {"server": "https://127.0.0.1:1"}, "user": {}, "context": {"cluster": "x", "user": "x"}}
     config = {f"{kind}s": [{"name": "x", kind: entry}] for kind, entry in entries.items()}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump({**config, "current-context": "x"}))
@@ -231,7 +231,7 @@ def test_proxy_that_receives_its_node_late_is_waited_for(stranger: Stranger, mon
 
 
 def test_proxy_that_never_receives_its_node_fails(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The barrier does not make it inconclusive: the scenario must find it."""
+    """The barrier does not make the requirement inconclusive: the scenario itself fails."""
     monkeypatch.setattr(eventually_module, "FAR", 1.0)
     with pytest.raises(AssertionError, match="a2"):
         run(stranger, "KEP-4444/relabelled-node-uses-its-new-zone", "ignores-node-updates", Ability.CHANGE_NODES)
@@ -254,7 +254,7 @@ def test_nothing_of_a_scenario_is_left(stranger: Stranger) -> None:
 
 
 def _without_barrier(found: list[str]) -> list[str]:
-    """The barrier of the run changes its own objects."""
+    """Remove the objects of the run's own barrier from the differences."""
     return [each for each in found if "barrier" not in each]
 
 

@@ -1,4 +1,4 @@
-"""The missing parts of a packet's path are named, with what would provide them."""
+"""Tests that a packet path names its missing parts, and what would provide them."""
 
 from __future__ import annotations
 

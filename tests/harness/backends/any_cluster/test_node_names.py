@@ -1,4 +1,4 @@
-"""Names of nodes and zones are translated in both directions, and no others."""
+"""Tests the translation of node and zone names in both directions; other names stay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_endpoint_is_translated_in_both_directions() -> None:
     assert theirs["endpoints"][0]["nodeName"] == "kind-worker"
     assert theirs["endpoints"][0]["zone"] == "europe-1a"
     assert theirs["endpoints"][0]["hints"]["forZones"] == [{"name": "europe-1a"}, {"name": "z"}]
-    assert theirs["endpoints"][0]["targetRef"]["name"] == "a1"  # a pod of that name stays
+    assert theirs["endpoints"][0]["targetRef"]["name"] == "a1"  # a pod with the same name is not renamed
     assert NAMES.incoming(theirs) == {"endpoints": [ours]}
 
 

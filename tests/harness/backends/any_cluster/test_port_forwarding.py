@@ -1,4 +1,4 @@
-"""HTTP to a pod by port-forward: connections are reused, and their errors are told apart."""
+"""Tests HTTP to a pod by port-forward: connections are reused, and each kind of error is distinguished."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.ports import closed_port
 
 
 class Here:
-    """The test's netns, as that of the node and the pod."""
+    """The netns of the test, used for both the node and the pod."""
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
         return socket.socket(family, kind)
@@ -43,7 +43,7 @@ class Pods:
 
 
 class Pod(ThreadingHTTPServer):
-    """The pod's server. `ended` is set when it has ended a connection; it answers /silence when it closes."""
+    """The pod's HTTP server. `ended` is set when it has closed a connection; it answers /silence only at its end."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""Many requests are sent at once, and none waits for an answer that cannot come."""
+"""Tests that the pool sends many requests at once, and stops waiting for an answer that cannot arrive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.errors import InconclusiveError
 
 @pytest.fixture
 def never() -> Iterator[threading.Event]:
-    """An event that is set after the test."""
+    """Return an event that is set only after the test."""
     event = threading.Event()
     yield event
     event.set()

@@ -1,4 +1,4 @@
-"""Whole profiles have the same verdicts on the embedded cluster and on the same cluster by its API alone."""
+"""Tests that whole profiles have the same verdicts on the embedded cluster and on the same cluster through its API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPONENTS = {
 
 @pytest.fixture(params=MADE_OF)
 def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
-    """The options that run on this booted cluster."""
+    """Boot a cluster, and return the options for an embedded run with the same components."""
     options = MADE_OF[request.param]
     for component in [each for option in options for each in COMPONENTS.get(option, ())]:
         try:
@@ -46,7 +46,7 @@ def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
 
 
 def there() -> list[str]:
-    """The options of a user with a kubeconfig."""
+    """Return the options for a run with the cluster's kubeconfig."""
     return [
         "--backend=kubeconfig",
         f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}",

@@ -1,4 +1,4 @@
-"""What a run learns of a cluster before it begins."""
+"""Tests what a run reads from a cluster before it begins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reference.features import Features
 
 @pytest.fixture
 def kubeconfig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The kubeconfig of an API server that has nodes."""
+    """Return the kubeconfig of an API server that has nodes."""
     server = HttpServer(ApiServer(request.param))
     server.start()
     api = Api(server.kubeconfig())

@@ -1,4 +1,4 @@
-"""Late writes of a controller for one change do not count as its response to the next."""
+"""Tests that late writes of a controller for one change do not count as its response to the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.backends.any_cluster.stable_slices import StableSlices
 
 
 class _Api:
-    """An API server whose one slice has these versions, one per look."""
+    """An API server whose single EndpointSlice has the next of these versions at each request."""
 
     def __init__(self, versions: Iterator[int]) -> None:
         self.writes = 1

@@ -1,4 +1,4 @@
-"""Steady traffic of many client pods is staggered."""
+"""Tests that steady traffic from many client pods is staggered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLIENT = ClientPod("td-abcd1234-main-clients", "client-a1", 8080)
 
 
 class _Dialer:
-    """Answers at once except the first requests, and signals when each of these ports had this many requests."""
+    """A dialer that answers at once except for the first requests, and signals when a port had this many requests."""
 
     def __init__(self, awaited: set[int], silent: int = 0, requests: int = 1) -> None:
         self.asked: list[int] = []
@@ -38,7 +38,7 @@ class _Dialer:
 
 
 def _run(dialer: _Dialer, interval: float, streams: int = 4) -> int:
-    """Return the number of samples."""
+    """Run steady traffic, and return the number of samples."""
     probes = [Probe(CLIENT, "TCP", "10.96.0.1", 80 + each) for each in range(streams)]
     steady = Steady(cast("Dialer", dialer), interval, probes)
     assert dialer.done.wait(30)
@@ -46,7 +46,7 @@ def _run(dialer: _Dialer, interval: float, streams: int = 4) -> int:
 
 
 def test_streams_are_staggered() -> None:
-    """The second stream would start in 25 s."""
+    """Without staggering, the second stream would start after 25 s."""
     dialer = _Dialer({80})
     assert _run(dialer, 10.0) == 1
     assert dialer.asked == [80]
@@ -58,7 +58,7 @@ def test_all_streams_are_sent() -> None:
 
 
 def test_requests_have_one_try_until_one_is_answered() -> None:
-    """So the number of tries that may be unanswered is always known: their repeated SYNs are not lost packets."""
+    """The number of attempts without an answer is then always known: their repeated SYNs are not lost packets."""
     dialer = _Dialer({80}, silent=3, requests=6)
     _run(dialer, 0.001, streams=1)
     assert dialer.tries[:6] == [1, 1, 1, 1, TRIES, TRIES]

@@ -1,4 +1,4 @@
-"""A try that may have reused an unanswered connection is no fault, and a fault does not count as such a try."""
+"""Tests that an attempt that may have reused an unanswered connection is no fault, and excuses no real fault."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.backends.any_cluster.tcp_flows import TcpFlows
 
 @pytest.fixture
 def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows[str]:
-    """Twenty unanswered tries at 100 s."""
+    """Return twenty unanswered attempts at 100 s."""
     made: TcpFlows[str] = TcpFlows()
     monkeypatch.setattr("time.monotonic", lambda: 105.0)
     made.note("a1", 100.0, 20)

@@ -1,4 +1,4 @@
-"""Faults of a foreign cluster are named in one line with the remedy, fail no requirement, and leave nothing."""
+"""Tests that faults of a foreign cluster give a one-line error with a remedy, fail no requirement and leave nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NO_POD_PROXY = [rule.as_rbac() for rule in RULES if rule.resources != ("pods/pro
 
 @pytest.fixture(scope="module")
 def cluster(netns_allowed: None) -> Iterator[NetnsBackend]:
-    """A foreign cluster."""
+    """Boot a foreign cluster."""
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         yield booted
 
@@ -66,7 +66,7 @@ def target(host: Host, token: str = "", registry: str = REGISTRY) -> ClusterTarg
 
 @pytest.fixture
 def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
-    """A worker's share of the cluster, for the user with this token."""
+    """Return a worker's share of the cluster, for the user with this token."""
     started: list[KubeconfigBackend] = []
 
     def start(token: str = "") -> KubeconfigBackend:
@@ -83,7 +83,7 @@ def started_on(there: ClusterTarget) -> KubeconfigBackend:
 
 
 class Replaced(Replaceable):
-    """Components that are replaced at once."""
+    """Components whose replacement takes no time."""
 
     def __init__(self) -> None: ...
 
@@ -101,7 +101,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: py
 def test_a_quota_leaves_the_requirement_open(
     share: Callable[[], KubeconfigBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The API server here has no quotas, so it rejects pods with the message of one that does."""
+    """The embedded API server has no quotas, so it rejects pods with the error of one that has them."""
 
     def refuse(_: Pods, obj: Object, __: Features) -> list[FieldError]:
         said = "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
@@ -201,7 +201,7 @@ def test_lost_api_server_fails_nothing_and_is_cleaned_up_later(host: Host) -> No
 
 
 def take_away(booted: NetnsBackend, node: str, once: Callable[[], bool] = lambda: True) -> None:
-    """The node is gone, and packets to it are lost."""
+    """Remove the node and drop all packets to it."""
     eventually(once, within=20, describe=f"the time for {node} to go away")
     booted.api.delete("nodes", "", node)
     with booted.network.nodes[node].namespace.entered(), IPRoute() as routes:
@@ -210,7 +210,7 @@ def take_away(booted: NetnsBackend, node: str, once: Callable[[], bool] = lambda
 
 
 def dials(host: Host) -> int:
-    """The recent number of requests to client pods."""
+    """Return the number of recent requests to client pods."""
     return len([each for each in host.server.requests() if each.path.endswith("/dial")])
 
 

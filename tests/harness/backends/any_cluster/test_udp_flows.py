@@ -1,4 +1,4 @@
-"""A UDP flow that reuses an earlier one is no fault, and a fault does not count as such a flow."""
+"""Tests that a UDP flow that reuses an earlier one is no fault, and that it excuses no real fault."""
 
 from __future__ import annotations
 

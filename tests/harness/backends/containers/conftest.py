@@ -1,4 +1,4 @@
-"""An embedded cluster as one whose nodes are containers of this machine: created by its API, probed with packets."""
+"""Fixtures for an embedded cluster used as one with local node containers: changed by its API, probed with packets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Inhabited = Callable[..., Callable[..., Cluster]]
 
 
 class EmbeddedPlaces:
-    """The netns of an embedded cluster; pods are those that its kubelet runs."""
+    """The netns of an embedded cluster and of the pods that its kubelet runs."""
 
     def __init__(self, backend: NetnsBackend) -> None:
         self._network = backend.network
@@ -53,7 +53,7 @@ class EmbeddedPlaces:
         return self._network.external
 
     def close(self) -> None:
-        """The external client ends with the network."""
+        """Do nothing: the external client ends with the network."""
 
 
 def _same(place: Namespace) -> Namespace:
@@ -62,7 +62,7 @@ def _same(place: Namespace) -> Namespace:
 
 @pytest.fixture
 def inhabited(tmp_path: Path, netns_allowed: None) -> Iterator[Inhabited]:
-    """Boot a cluster of this implementation, and return a factory of scenarios that probe it with packets."""
+    """Boot an embedded cluster, and return a factory of scenarios that probe it with packets."""
     with ExitStack() as stack:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[..., Cluster]:

@@ -1,4 +1,4 @@
-"""Scenarios on a cluster created by its API and probed with packets, including what agnhost cannot probe."""
+"""Tests scenarios that use a cluster's API and probe with packets, including those that agnhost cannot probe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA = json.loads((Path(conformance.__file__).parents[1] / "harness/report/sch
 OF_REPORTS = SCHEMA["properties"]["environment"]["properties"]
 QUICK = [
     "KEP-1669/last-endpoint-is-replaced-without-loss",  # steady traffic, TCP and UDP
-    "SERVICE/udp-flows-at-external-addresses",  # flows that stay, from outside too
+    "SERVICE/udp-flows-at-external-addresses",  # long-lived flows, also from outside the cluster
 ]
 OTHERS = [
     "KEP-1669/established-connections-outlive-the-choice",
@@ -92,7 +92,7 @@ def test_deleted_pooled_pod_does_not_answer(inhabited: Inhabited) -> None:
 
 
 def test_scenarios_have_different_virtual_addresses(inhabited: Inhabited) -> None:
-    """The Services of a scenario are deleted some seconds after its end."""
+    """The Services of a scenario are deleted some seconds after its end, so their addresses are still in use."""
     new_cluster = inhabited()
     given = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The routes of an external client of a cluster whose nodes are containers."""
+"""Tests the routes of the external client to a cluster whose nodes are containers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_virtual_addresses_and_pods_are_routed_to_their_node(netns_allowed: None
         told = kernel_state.as_text(place)
     for behind in ("198.18.1.0/24 via 172.18.0.3", "198.19.2.0/24 via 172.18.0.4", "10.244.1.0/24 via 172.18.0.3"):
         assert f"route {behind} dev eth0" in told
-    assert "fd00:" not in told  # the node has no address of that family
+    assert "fd00:" not in told  # the node has no IPv6 address
 
 
 def test_workers_share_no_virtual_address() -> None:
     nodes = ["a1", "a2", "b1", "b2", "c1"]
     every = [cidr for worker in range(9) for plan in plans(nodes, worker).values() for cidr in plan.virtual_cidrs]
     assert len(set(every)) == len(every) == 9 * 5 * 4
-    assert plans(nodes, 100)  # none runs out, though far ones meet
+    assert plans(nodes, 100)  # a high worker number still gets addresses, although they may repeat
 
 
 def test_client_ignores_icmp_redirects(netns_allowed: None) -> None:

@@ -1,4 +1,4 @@
-"""The netns of containers and of their pods are found by processes."""
+"""Tests that the netns of containers and their pods are found through processes."""
 
 from __future__ import annotations
 

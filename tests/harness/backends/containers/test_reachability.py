@@ -1,4 +1,4 @@
-"""Whether a cluster can be probed with packets from this machine, and why not."""
+"""Tests whether a cluster can be probed with packets from this machine, and the error if not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_node_of_the_same_boot_may_be_here(tmp_path: Path) -> None:
     assert not is_elsewhere(NODE, tmp_path / "boot")
     (tmp_path / "boot").write_text("boot-2\n")
     assert is_elsewhere(NODE, tmp_path / "boot") == "node kind-worker is on another machine, or in a virtual one"
-    assert is_elsewhere(NODE, tmp_path / "no-such-file")  # as where there is no Linux
+    assert is_elsewhere(NODE, tmp_path / "no-such-file")  # as on a machine without Linux
 
 
 def test_remote_cluster_is_probed_with_agnhost_and_the_reason_is_given() -> None:

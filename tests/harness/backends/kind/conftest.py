@@ -1,4 +1,4 @@
-"""The real kind and engine where they exist, and a folder for the files of clusters."""
+"""Fixtures for the real kind and container engine where installed, and a folder for the files of clusters."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Install = Callable[[str, str], Path]
 
 @pytest.fixture(autouse=True)
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the test's clusters."""
+    """Set and return the folder for the test's clusters."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
 
 
 @pytest.fixture
 def kind() -> Path:
-    """The command; skips where it does not exist."""
+    """Return the kind command, or skip the test if it is not installed."""
     try:
         return find_kind()[0]
     except UnavailableError as error:
@@ -31,7 +31,7 @@ def kind() -> Path:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Put a few lines of shell on the PATH as a program, beside nothing but /bin and /usr/bin."""
+    """Return a function that puts a shell script on PATH, which otherwise has only /bin and /usr/bin."""
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")

@@ -1,4 +1,4 @@
-"""A kind cluster whose proxy has crashed reports that, and not the consequences."""
+"""Tests that a kind cluster reports the crash of its proxy, and not the errors that follow from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID = "mine on a1 exited with 2; its log ends with:\nno luck"
 
 
 class Stub:
-    """The client, the barrier, the components and the proxy exits of a backend."""
+    """Stubs for the client, the barrier, the components and the proxy exits of a backend."""
 
     closed = asked = 0
 

@@ -1,4 +1,4 @@
-"""What is said where this machine cannot make a kind cluster."""
+"""Tests the error where this machine cannot create a kind cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating a kind cluster: its progress, and what is left after a failure."""
+"""Tests creation of a kind cluster: its progress, and what remains after a failure."""
 
 from __future__ import annotations
 

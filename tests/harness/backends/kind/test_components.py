@@ -1,7 +1,7 @@
-"""Changes to the components of a kind cluster: their order, and what stays when an image is missing.
+"""Tests changes to the components of a kind cluster: their order, and what stays when an image is missing.
 
-The node is a stand-in that answers like a kind node's shell, with the files of kubeadm; it runs a manifest as soon as
-it is in place. Only a real cluster can show that kubelets do.
+The node is a stub that answers like a kind node's shell, with the files of kubeadm. It runs a static pod as soon as
+the manifest is in place. Only a real cluster can show that a kubelet does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOOTED = release("1.34", PreferSameTrafficDistribution=True)
 
 
 class Node:
-    """The control plane's container."""
+    """The container of the control plane node."""
 
     def __init__(self) -> None:
         texts = {name: (WRITTEN / f"{name}.yaml").read_text(encoding="utf-8") for name in PORTS.values()}
@@ -91,7 +91,7 @@ def node() -> Node:
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    """The API of an API server that is away."""
+    """Return the API of an unreachable API server."""
     here = [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}]
     context = [{"name": "x", "context": {"cluster": "x", "user": "x"}}]
     made = Api({"clusters": here, "contexts": context, "users": [{"name": "x", "user": {}}], "current-context": "x"})
@@ -173,7 +173,7 @@ def test_leader_electing_components_stop_during_replacement(node: Node, componen
 
 
 class Nodes:
-    """The API of a cluster with a control plane and two workers, one of which reports nothing."""
+    """The API of a cluster with a control plane node and two workers, one without a status."""
 
     def list(self, _: str) -> list[dict[str, Any]]:
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}

@@ -1,4 +1,4 @@
-"""The manifests of kind, and the files of `kind-configs/`."""
+"""Tests kind's cluster configuration, and the files of `kind-configs/`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_there_are_no_other_files_and_the_readme_names_them_all() -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_kind_itself_takes_the_file(name: str, kind: Path, install: Install) -> None:
-    install("docker", UP_TO_THE_NETWORK)  # that every node image is there; kind has checked the manifest by then
+    install("docker", UP_TO_THE_NETWORK)  # claims to have every node image; kind has validated the file by then
     made = subprocess.run(
         [kind, "create", "cluster", "--config", FILES / f"{name}.yaml", "--kubeconfig", "/dev/null"],
         capture_output=True, text=True, check=False, timeout=30,

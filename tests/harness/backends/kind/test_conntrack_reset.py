@@ -1,4 +1,4 @@
-"""A port that drops SYNs of other nodes for a while, in its own netns with the machine's iptables."""
+"""Tests a port that drops SYNs of other nodes for a while, in its own netns with the machine's iptables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVER, SERVER6 = "10.9.0.9", "fd09::9"
 SUITE, NODE, SUITE6, NODE6 = "10.9.0.1", "10.9.0.2", "fd09::1", "fd09::2"
 REFUSED = dict.fromkeys((NODE, NODE6, SUITE, SUITE6), "ConnectionRefusedError")
 UNANSWERED = dict.fromkeys(REFUSED, "TimeoutError")
-OTHERS = REFUSED | dict.fromkeys((NODE, NODE6), "TimeoutError")  # without an answer
+OTHERS = REFUSED | dict.fromkeys((NODE, NODE6), "TimeoutError")  # no answer
 
 needs_iptables = pytest.mark.skipif(
     not all(shutil.which(each, path=search_path()) for each in ("iptables", "ip6tables")),
@@ -31,7 +31,7 @@ needs_iptables = pytest.mark.skipif(
 
 
 class Netns:
-    """A shell whose node is a netns."""
+    """A node's shell that runs in a netns."""
 
     def __init__(self, place: Namespace, network: Namespace) -> None:
         self.place, self.network = place, network
@@ -49,14 +49,14 @@ class Netns:
     switch_on = switch_off
 
     def outcomes(self) -> dict[str, str]:
-        """Return the outcome of a connection attempt from each address; no process listens."""
+        """Return the result of a connection attempt from each address. No process listens on the port."""
         with self.network.entered():
             return {each: _outcome(each, SERVER6 if ":" in each else SERVER) for each in REFUSED}
 
 
 @pytest.fixture
 def shell(netns_allowed: None) -> Iterator[Netns]:
-    """The control plane node, with a network that has the addresses of another node and the gateway."""
+    """Return the control plane node, on a network that has the addresses of another node and the gateway."""
     with Namespace.create() as place, Namespace.create() as network:
         with place.entered(), IPRoute() as ip:
             ip.link("set", index=1, state="up")

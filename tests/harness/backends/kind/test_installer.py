@@ -1,4 +1,4 @@
-"""Images of a recipe that the engine has are loaded on the nodes of a kind cluster."""
+"""Tests that the images of a recipe are loaded from the engine onto the nodes of a kind cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DaemonSets of proxies; the objects are those that kubeadm 1.34 writes for kind."""
+"""Tests DaemonSets of proxies, with the objects that kubeadm 1.34 writes for kind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def terms(spec: Any) -> Any:
 def test_nodes_are_excluded_by_name_and_no_other_proxy_restarts() -> None:
     spec = excluding(DAEMON_SET, ["w2", "w1"])["spec"]
     assert spec["updateStrategy"]["type"] == "OnDelete"
-    assert terms(spec) == [  # one term, so that both hold; a field takes one value
+    assert terms(spec) == [  # one term, so that both expressions must match; a field takes one value
         {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in ("w1", "w2")]}
     ]
 

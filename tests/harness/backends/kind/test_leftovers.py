@@ -1,4 +1,4 @@
-"""Clusters of ended processes are found and deleted; those of others are not."""
+"""Tests that clusters of ended processes are found and deleted, and other clusters are not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def run_id(engine: ContainerEngine, tmp_path: Path) -> Iterator[str]:
-    """The id of a run that left a container: it never ran, and its image has no files."""
+    """Return the id of a run that left a container, which never started and whose image has no files."""
     run = uuid.uuid4().hex[:8]
     name, image = f"trafficdist-{run}", f"trafficdist-empty:{run}"
     (tmp_path / "empty.tar").write_bytes(bytes(10240))

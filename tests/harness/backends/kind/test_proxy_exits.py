@@ -1,4 +1,4 @@
-"""A crash of a proxy on a kind cluster is noticed, though its kubelet restarts it."""
+"""Tests that the crash of a proxy on a kind cluster is noticed, although the kubelet restarts it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAITS = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 1
 
 
 class Pods:
-    """The proxies of a cluster, each with one container."""
+    """The proxy pods of a cluster, each with one container."""
 
     def __init__(self) -> None:
         self.containers: dict[str, Object] = {"x": RUNS}

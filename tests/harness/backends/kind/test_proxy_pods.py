@@ -1,6 +1,6 @@
-"""A proxy of another release on some nodes, with a real kube-apiserver and its DaemonSet controller.
+"""Tests a proxy of another release on some nodes, with a real kube-apiserver and its DaemonSet controller.
 
-The test plays scheduler and kubelets: it binds a pod to the node that its DaemonSet chose, and reports it as ready.
+The test acts as scheduler and kubelets: it binds each pod to the node that its DaemonSet chose, and sets it to ready.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 
 class Kubelets:
-    """The scheduler and all kubelets, until it is closed."""
+    """Acts as the scheduler and all kubelets until it is closed."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -46,7 +46,7 @@ class Kubelets:
         self._thread.join()
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = 0) -> str:
-        """Proxies are healthy as soon as they run."""
+        """Report a proxy as healthy as soon as it runs."""
         return ""
 
     def _work(self) -> None:
@@ -73,7 +73,7 @@ def chosen(pod: Object) -> str:
 
 @pytest.fixture(scope="module")
 def cluster_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """The API of a cluster whose DaemonSet controller runs, with three nodes and kubeadm's kube-proxy."""
+    """Return the API of a cluster with a DaemonSet controller, three nodes and kubeadm's kube-proxy."""
     folder = tmp_path_factory.mktemp("cluster")
     with pytest.MonkeyPatch.context() as patched, ExitStack() as begun:
         patched.setattr(api_server, "_GROUPS", (*api_server._GROUPS, "apps/v1"))
@@ -101,7 +101,7 @@ def populate(api: Api) -> None:
         api.create("nodes", "", {"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}})
     config_map, daemon_set = yaml.safe_load_all(WRITTEN.read_text(encoding="utf-8"))
     spec = daemon_set["spec"]["template"]["spec"]
-    del spec["priorityClassName"], spec["containers"][0]["securityContext"]  # which this API server does not know of
+    del spec["priorityClassName"], spec["containers"][0]["securityContext"]  # unavailable on this API server
     api.create("configmaps", SYSTEM, config_map)
     made = api.request("POST", f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets", daemon_set)
     assert made.code == 201, made.body
@@ -116,7 +116,7 @@ def kubelets(cluster_api: Api) -> Iterator[Kubelets]:
 
 
 def proxies(api: Api) -> dict[str, tuple[str, str]]:
-    """The image of the proxy on each node, and its pod."""
+    """Return the proxy's image and pod on each node."""
     return {
         pod["spec"]["nodeName"]: (pod["metadata"]["uid"], pod["spec"]["containers"][0]["image"].rpartition(":")[2])
         for pod in api.list("pods", SYSTEM)

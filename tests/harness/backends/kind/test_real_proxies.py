@@ -1,4 +1,4 @@
-"""A recipe's proxy on a real kind cluster: kube-proxy from a manifest, with the image of the node image."""
+"""Tests a recipe's proxy on a real kind cluster: kube-proxy from a manifest, with the image of the node image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.settings.options import resolve
 from harness.settings.settings import Settings
 
 GIVEN = Path(__file__).parents[4] / "implementations" / "kube-proxy"
-OURS = "v1.34.12"  # in the manifest
+OURS = "v1.34.12"  # the version in the manifest
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 Make = Callable[[str, str], Settings]
@@ -29,7 +29,7 @@ Make = Callable[[str, str], Settings]
 
 @pytest.fixture
 def make(node_image: str, tmp_path: Path) -> Make:
-    """Return the settings of a cluster of two nodes, with one text of its manifest replaced."""
+    """Return the settings of a cluster of two nodes, with one text in the proxy's manifest replaced."""
 
     def settings(old: str, new: str) -> Settings:
         shutil.copytree(GIVEN / "kind", tmp_path / "kind")

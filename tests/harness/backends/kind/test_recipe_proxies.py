@@ -1,4 +1,4 @@
-"""Proxies of a recipe are stopped and started on single nodes by the affinity of their DaemonSet."""
+"""Tests that the proxies of a recipe are stopped and started on single nodes by the affinity of their DaemonSet."""
 
 from __future__ import annotations
 

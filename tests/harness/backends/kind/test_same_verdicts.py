@@ -1,6 +1,7 @@
-"""kube-proxy of one version and mode has the same verdicts on the embedded cluster, and on kind by packets and agnhost.
+"""Tests that kube-proxy of one version and mode has the same verdicts on the embedded cluster and on kind.
 
-`KIND_ID` selects requirements, by default fifteen of all kinds; `*` is the whole profile.
+On kind the probes are packets or agnhost requests. `KIND_ID` selects requirements: by default fifteen of all kinds,
+`*` for the whole profile.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.harness.backends.verdicts import unlike, verdicts
 
 SAMPLE = (
     "AFFINITY/clients-are-spread",
-    "CHANGES/a-slice-of-another-service",  # which kube-proxy does not meet
+    "CHANGES/a-slice-of-another-service",  # kube-proxy does not meet this one
     "CHANGES/type-of-a-service",
     "HEALTH/check-node-port-counts-local-endpoints",
     "INTERACTIONS/cluster-ip-hints",
@@ -37,7 +38,7 @@ CLAIMS = ["--profile=service-proxy", "--follow=released"]
 
 @pytest.fixture
 def version(node_image: str) -> str:
-    """The version of a node image whose kube-proxy is available as a program too."""
+    """Return the version of a node image whose kube-proxy is also available as a binary."""
     found = node_image.rpartition(":v")[2]
     try:
         find("kube-proxy", found)

@@ -1,4 +1,4 @@
-"""Changes to the control plane's static pods; the manifests are those that kubeadm 1.34 writes for kind."""
+"""Tests changes to the control plane's static pods, with the manifests that kubeadm 1.34 writes for kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pod(name: str) -> Any:
 
 
 def changes(before: Any, after: Any) -> tuple[set[str], set[str]]:
-    """The removed arguments, and the new ones."""
+    """Return the removed arguments and the added ones."""
     old, new = (set(each["spec"]["containers"][0]["command"]) for each in (before, after))
     return old - new, new - old
 

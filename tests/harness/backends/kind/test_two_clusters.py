@@ -1,4 +1,4 @@
-"""Two clusters at once, each created, judged and deleted by its own run, do not disturb each other."""
+"""Tests that two clusters at once, each created, tested and deleted by its own run, do not disturb each other."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from harness.backends.containers.engine import ContainerEngine
 from harness.eventually import eventually
 from tests.harness.backends.verdicts import RUN, trafficdist
 
-ASKED = ["KEP-*", "METRICS/*", "SERVICE/*"]  # as far as two nodes do: half a minute
-MADE = 600.0  # seconds for two clusters
+ASKED = ["KEP-*", "METRICS/*", "SERVICE/*"]  # those that need two nodes or fewer; about 30 s
+MADE = 600.0  # seconds for the creation of two clusters
 
 
 @pytest.fixture
 def started(node_image: str, tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Two runs, each with a log in the folder of the test."""
+    """Start two runs, each with a log in the folder of the test."""
     with ExitStack() as stack:
 
         def start(name: str) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""The error for a proxy that is not ready on a kind cluster names component, pod, node, and the error in its log."""
+"""Tests that the error for an unready proxy on kind names the component, pod and node, and quotes its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = "starting\nE1124 10:00:00.000000       1 main.go:1] no such table\nbye\n"
 
 
 def api(status: Object | None, pods: list[Object] = [], log: str = "") -> Api:  # noqa: B006
-    """A cluster with one DaemonSet, if it has a status; `asked` are the paths of logs."""
+    """Return an API with one DaemonSet if it has a status. `asked` collects the paths of requested logs."""
 
     class Answers:
         asked: list[str] = []  # noqa: RUF012
