@@ -1,7 +1,7 @@
-"""Lets tests make network namespaces as an ordinary user, also under pytest-xdist.
+"""Let tests make network namespaces as an ordinary user, also under pytest-xdist.
 
 Only a process without threads can enter a user namespace, and xdist's workers have threads before they load a conftest.
-So the controller enters, and its workers are born inside.
+So the controller enters the namespace, and its workers start inside it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from hypothesis import settings
 from harness.errors import UnavailableError
 from harness.netns import sandbox
 
-settings.register_profile("no-deadline", deadline=None)  # how long an example takes says how busy the machine is
+settings.register_profile("no-deadline", deadline=None)  # the duration of an example depends on the load of the machine
 settings.load_profile("no-deadline")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Enter if possible; where it is not, the tests that need it say why.
+    """Enter a user namespace if possible; otherwise the tests that need it report the reason.
 
-    A shell starts what runs in the background with SIGINT ignored, and children inherit that: tests send it to theirs.
+    A shell starts background processes with SIGINT ignored, and children inherit that, but tests send SIGINT to their
+    own.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def netns_allowed() -> None:
-    """Whoever uses it may make network namespaces; where nobody may, it is skipped with the reason."""
+    """Require permission to make network namespaces; skip with the reason where it is missing."""
     try:
         sandbox.enter()
     except UnavailableError as error:

@@ -1,4 +1,4 @@
-"""A port where nobody listens, and nobody else will."""
+"""A closed port that no other process can take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 def closed_port() -> Iterator[int]:
     """Yield a TCP port of 127.0.0.1 that refuses connections.
 
-    It stays bound meanwhile: the kernel would give a port that was let go to the next who asks for any.
+    A socket stays bound to it: otherwise the kernel could give the port to the next process that asks for any.
     """
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Commands of the documentation that no test runs, each with the reason, and commands with other exit codes than 0."""
+"""Documentation commands that no test runs, each with the reason, and commands with exit codes other than 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find what the pages of the documentation show: command lines in blocks, and `trafficdist ...` in running text."""
+"""Find command lines in the documentation: in blocks, and `trafficdist ...` in running text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _OURS = re.compile(r"(?:^|(?<=[\s(]))trafficdist (?:'[^']*'|\"[^\"]*\"|[^|><;&)'
 
 @dataclass(frozen=True)
 class Shown:
-    """A command line and its place."""
+    """A command line and its place in the documentation."""
 
     page: str
     line: int
@@ -123,7 +123,7 @@ def _is_command(text: str) -> bool:
 
 
 def spans(page: str) -> list[str]:
-    """Return the `trafficdist ...` of a page's running text. In a table a bar has a backslash before it."""
+    """Return each `trafficdist ...` in a page's running text. In tables, a `|` is escaped."""
     text = (ROOT / page).read_text(encoding="utf-8").replace(r"\|", "|")
     return [" ".join(each.split()) for each in _SPAN.findall(text)]
 

@@ -1,7 +1,7 @@
 """Each command of the documentation runs as written, except those in a table of reasons.
 
-A page is a session: its commands run in order, in a folder like a checkout, with a cluster in the kubeconfig.
-Whole runs of the suite would take hours, so options of pytest select a few requirements.
+A page is a session: its commands run in order, in a folder like a checkout, with a cluster in the kubeconfig. Full runs
+of the suite take hours, so pytest options select a few requirements.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Session:
         }
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command line. Its exports apply to the next ones."""
+        """Run a command line. Its exports apply to later ones."""
         text = "\n".join(["set -eu", *self._exports, command])
         on_cluster = "--backend kubeconfig" in command or "--probe" in command
         registry = {"TRAFFICDIST_IMAGE_REGISTRY": REGISTRY} if on_cluster else {}  # the cluster pulls no images

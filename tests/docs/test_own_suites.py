@@ -1,4 +1,4 @@
-"""The package of docs/own-suites.md runs and is reported, wherever it lies."""
+"""The example package of docs/own-suites.md runs from any folder and is reported."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import yaml
 from tests.docs.pages import ROOT
 
 GOOD, WRONG = "ACME-1/shops-stay-in-the-zone", "ACME-1/shops-use-zone-a"
-QUICK = "0.3"  # of the usual limits: the wrong requirement waits for traffic that never comes
+QUICK = "0.3"  # of the usual limits: the failing requirement waits for traffic that never comes
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run a program that finds the package of the page only by PYTHONPATH."""
+    """Run the suite; only PYTHONPATH leads to the page's package."""
     page = (ROOT / "docs/own-suites.md").read_text(encoding="utf-8")
     for name, text in re.findall(r"^```python\n# (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         file = tmp_path / "site" / name

@@ -1,4 +1,4 @@
-"""A cluster in the background boots, runs commands, is listed and stops; a killed one leaves nothing."""
+"""A background cluster boots, runs commands, is listed and stops; a killed cluster leaves nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASK = "import urllib.request as r; print(r.urlopen('http://{clusterIP}:{port}/ho
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Keep the state in the test's folder; no cluster outlives the test."""
+    """Keep the state in the test's folder; stop all clusters after the test."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     yield tmp_path / "trafficdist"
     for state in cluster_state.running():
@@ -76,7 +76,7 @@ def test_a_cluster_that_was_killed_leaves_nothing_once_it_is_taken_down(runtime:
     (state,) = cluster_state.running()
     os.kill(state.pid, signal.SIGKILL)
     eventually(lambda: not state.alive, within=10, describe="its end")
-    (runtime / "one.lock").touch()  # a command that was killed with it had the lock
+    (runtime / "one.lock").touch()  # the lock belonged to a command that was killed with it
     assert cluster_control.down("one") == "Cluster one is not up."
     assert not runtime.exists() or list(runtime.iterdir()) == []
 
@@ -292,7 +292,7 @@ def test_what_goes_wrong_at_boot_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temp folder and home of the test, without XDG_RUNTIME_DIR."""
+    """Set the temp folder and home to the test's, without XDG_RUNTIME_DIR."""
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""The example of pods that a script attaches: a Service is reached through its bridge, and hints are followed."""
+"""The example script attaches pods to a bridge: their Service is reachable, and hints apply."""
 
 from __future__ import annotations
 

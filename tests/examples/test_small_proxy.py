@@ -1,4 +1,4 @@
-"""The proxy of the tutorial meets what it claims, and the tutorial shows its recipe."""
+"""The tutorial's proxy meets its claims, and the tutorial shows its recipe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_tutorial_shows_the_recipe() -> None:
     any(shutil.which(each, path=search_path()) is None for each in NEEDS), reason=f"unavailable: {' or '.join(NEEDS)}"
 )
 def test_small_proxy_is_certified(tmp_path: Path) -> None:
-    """It meets all that it claims, and the run could carry a certificate but for the checkout that made it."""
+    """The proxy meets all claims, and only the unreleased checkout prevents a certificate."""
     command = [Path(sys.executable).with_name("trafficdist"), "run", "--proxy", str(RECIPE), "-n", "3"]
     ended = subprocess.run(
         [*command, "--output-dir", str(tmp_path)],

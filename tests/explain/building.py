@@ -35,7 +35,7 @@ def node(
 
 
 def nodes(**changed: Object | None) -> list[Object]:
-    """The five nodes; a keyword replaces one, adds one, or leaves it out (None)."""
+    """Return the five nodes; a keyword replaces one, adds one, or removes it (None)."""
     found = {name: node(name, zone) for name, zone in ZONES.items()} | changed
     return [each for each in found.values() if each is not None]
 
@@ -79,7 +79,7 @@ def endpoint(
     nodes: Sequence[str] = (),
     **conditions: bool,
 ) -> Object:
-    """A ready endpoint on a node, hinted for its zone; `hints` are the letters of other zones, "" for none."""
+    """Return a ready endpoint on a node, hinted for its zone; `hints` are the letters of other zones, "" for none."""
     mine = ZONES.get(place, "") if zone is None else zone
     hinted = [{"name": each} for each in (mine if hints is None else hints)]
     found: Object = {
@@ -131,14 +131,14 @@ def pod(name: str, place: str, **labels: str) -> Object:
 
 
 def owned(name: str, place: str) -> Object:
-    """A pod of deployment web."""
+    """Return a pod of deployment web."""
     made = pod(name, place, app="web", **{"pod-template-hash": "7f"})
     made["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web-7f"}]
     return made
 
 
 def labelled(name: str, zone: str, manager: str = "kubectl-label", **more: Any) -> Object:
-    """A node whose zone label was written at 10:00."""
+    """Return a node whose zone label was written at 10:00."""
     fields = {"f:metadata": {"f:labels": {"f:topology.kubernetes.io/zone": {}}}}
     made = node(name, zone, **more)
     made["metadata"]["managedFields"] = [{"manager": manager, "time": "2026-11-22T10:00:00Z", "fieldsV1": fields}]
@@ -180,7 +180,7 @@ def objects(
     version: str = "v1.37.0",
     **more: Any,
 ) -> Objects:
-    """A cluster with one Service; without slices it has one with an endpoint in each zone."""
+    """Return a cluster with one Service; the default slices have an endpoint in each zone."""
     return Objects(
         version, [asked or service()], slices or [of_slice(*EACH_ZONE)], nodes() if on is None else on, **more
     )

@@ -1,4 +1,4 @@
-"""A small kubectl for tests, which runs the commands of remedies through the API."""
+"""A minimal kubectl, which runs the commands of remedies through the API."""
 
 from __future__ import annotations
 

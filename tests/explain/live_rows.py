@@ -1,4 +1,4 @@
-"""Causes on a running cluster: how each is made, what `explain` reports, and how its remedy is applied."""
+"""Causes on a running cluster: how the test creates each, what `explain` reports, and how to apply the remedy."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ OLD_KEY = "service.kubernetes.io/topology-aware-hints"
 
 @dataclass(frozen=True)
 class Row:
-    """How a cause is made, its name and nodes, the remedy that is told, and how it is applied.
+    """How to create a cause, its name and nodes, the printed remedy, and how to apply it.
 
-    `real` says why Kubernetes' own components are not asked; "" if they are, and `embedded` why the reference is not.
-    `release` is that of the cluster, with a gate that is on; a note is no first cause.
+    `real` is the reason why Kubernetes' own components are not tested, `embedded` why the reference is not; "" if they
+    are. `release` is the cluster's release, with a gate that is on. A note is never the first cause.
     """
 
     cause: str
@@ -97,14 +97,14 @@ def _without_keys(shop: Shop) -> None:
 
 
 def _two_annotations(shop: Shop) -> None:
-    """API servers since 1.27 want both to be the same, and keep what was written before."""
+    """API servers since 1.27 require equal values, and keep values that they already store."""
     shop.serve(on=EACH_NODE, annotations={OLD_KEY: "Disabled", **AUTO}, asks=None)
     for component in (Component.API_SERVER, Component.CONTROLLER, Component.PROXY):
         shop.cluster.restart(component, Release())
 
 
 def _not_again(shop: Shop) -> None:
-    """A controller of before 1.34 does not look again when a node gets its label; one that is stopped plays it."""
+    """Controllers before 1.34 do not sync again when a node gets its label; a stopped controller stands in for one."""
     shop.move("b2", None)
     shop.serve(on=EACH_NODE, annotations=AUTO, asks=None)
     shop.stop_controller()
@@ -121,7 +121,7 @@ def by_older_controller(shop: Shop, finding: Finding) -> None:
 
 
 def _two_slices(shop: Shop) -> None:
-    """A slice of the controller without hints, as if it had just been written."""
+    """Write one of the controller's slices without hints, as if it were new."""
     shop.serve(on=EACH_ZONE)
     shop.stop_controller()
     first = shop.cluster.slices(shop.service)[0]
@@ -169,7 +169,7 @@ def _ready_proxy(shop: Shop) -> None:
 
 
 def _late_label(shop: Shop) -> None:
-    """Whoever applies a label on the server's side is noted with the time."""
+    """managedFields records the time of a server-side apply of a label."""
     shop.serve(on=EACH_ZONE)
     labels = {"k8s-app": "calico-node"}
     shop.run_component("calico-node-x", "c1", "calico/node:v3.30", labels, startTime="2020-01-01T00:00:00Z")

@@ -1,4 +1,4 @@
-"""The paragraphs of docs/explain.md, one for each cause: `python -m tests.explain.page` writes them."""
+"""The paragraphs of docs/explain.md, one per cause: `python -m tests.explain.page` writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WORDS = {"fails": "connections fail", "crosses": "crosses zones", "as_asked": "
 
 
 def stale() -> list[str]:
-    """The page, if its paragraphs are not those of the causes."""
+    """Return the page if its paragraphs differ from those of the causes."""
     return [] if PAGE.read_text(encoding="utf-8") == _whole() else [PAGE.name]
 
 

@@ -1,4 +1,4 @@
-"""Recorded clusters, and the first cause of each, or the note beside it."""
+"""Recorded clusters, and the first cause or the note of each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TWO_FAMILIES = service(clusterIPs=["10.96.0.9", "fd00:96::9"], ipFamilies=["IPv4
 
 @dataclass(frozen=True)
 class Row:
-    """A cluster; the first cause, the nodes that it concerns, and texts of the answer, of a remedy and of evidence."""
+    """A cluster, its first cause, the affected nodes, and texts in the answer, the remedy and the evidence."""
 
     cause: str
     seen: Objects

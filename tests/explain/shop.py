@@ -1,6 +1,6 @@
-"""A namespace with Service web on a cluster that runs: what can be done to it, and what is said of it.
+"""A namespace with Service web on a running cluster, and changes to it.
 
-Remedies are applied as a user would: the commands that are told, or what they ask a person to do.
+Tests apply remedies as a user does: they run the printed commands, or do what the text tells a person to do.
 """
 
 from __future__ import annotations
@@ -44,26 +44,24 @@ class Shop:
         self._system: list[tuple[str, str]] = []
 
     def serve(self, *, on: str = "", asks: str | None = "PreferSameZone", **fields: Any) -> None:
-        """Service web, and ready pods of it on these nodes."""
+        """Create Service web, and ready pods of it on these nodes."""
         wanted = {"selector": WEB, "traffic_distribution": asks, **fields}
         self.service = self.cluster.create_service("web", **wanted)
         self.run(on)
 
     def run(self, on: str, **options: Any) -> None:
-        """One more pod of web on each of these nodes."""
+        """Run one more pod of web on each of these nodes."""
         for node in on.split():
             self.cluster.create_pod(f"web-{next(self._numbers)}", node, labels=WEB, **options)
 
     def patch(self, **spec: Any) -> None:
-        """Change the Service."""
         self.cluster.patch_service(self.service, {"spec": spec})
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
-        """Change annotations of the Service."""
         self.cluster.patch_service(self.service, {"metadata": {"annotations": dict(annotations)}})
 
     def move(self, node: str, zone: str | None) -> None:
-        """Give a node another zone label, or none."""
+        """Set or remove the zone label of a node."""
         self.cluster.nodes.move(node, zone)
 
     def set_ready(self, *pods: str, ready: bool = True) -> None:
@@ -72,7 +70,7 @@ class Shop:
             self.cluster.set_ready(each, ready)
 
     def end(self, *pods: str) -> None:
-        """Begin to terminate pods."""
+        """Start the termination of pods."""
         for each in pods:
             self.cluster.begin_termination(each)
 
@@ -82,11 +80,10 @@ class Shop:
         self.cluster.stop(Component.CONTROLLER)
 
     def start_controller(self) -> None:
-        """Start it again."""
         self.cluster.restart(Component.CONTROLLER)
 
     def publish(self, *hints: str, **options: Any) -> None:
-        """Write a slice by hand with servers on nodes and hints for zones, like "c1 b"; "c1 " has none."""
+        """Write a slice with endpoints on nodes and hints for zones, like "c1 b"; "c1 " has none."""
         pairs = [each.split(" ") for each in hints]
         pods = {each.node: each for each in self.cluster.run_servers(on=[node for node, _ in pairs])}
         self.published = [endpoint(pods[node], zones=[zone] if zone else []) for node, zone in pairs]
@@ -94,7 +91,7 @@ class Shop:
         self.cluster.publish(self.service, self.published, unasked=True, **options)
 
     def create(self, resource: str, obj: dict[str, Any], status: dict[str, Any] | None = None) -> None:
-        """Make an object of the cluster's own, in kube-system."""
+        """Create an object in kube-system, such as the cluster's own components."""
         if not any(each["metadata"]["name"] == SYSTEM for each in self.api.list("namespaces")):
             self.api.create("namespaces", "", {"metadata": {"name": SYSTEM}})
         name = obj["metadata"]["name"]
@@ -104,7 +101,7 @@ class Shop:
             self.api.patch(resource, SYSTEM, name, {"status": status}, subresource="status")
 
     def run_component(self, name: str, node: str, image: str, labels: Mapping[str, str], **status: Any) -> None:
-        """A pod of a component, as the API shows it."""
+        """Create a pod of a component in the API."""
         pod = {
             "metadata": {"name": name, "namespace": SYSTEM, "labels": dict(labels)},
             "spec": {"nodeName": node, "containers": [{"name": "it", "image": image}]},
@@ -112,20 +109,20 @@ class Shop:
         self.create("pods", pod, {"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"} | status)
 
     def set_kubelet(self, nodes: str, version: str) -> None:
-        """Report the version of kubelets."""
+        """Set the kubelet version of nodes."""
         for each in nodes.split():
             info = {"status": {"nodeInfo": {"kubeletVersion": version}}}
             self.api.patch("nodes", "", each, info, subresource="status")
 
     def diagnosis(self) -> Diagnosis:
-        """The diagnosis of Service web."""
+        """Return the diagnosis of Service web."""
         self.cluster.settle()
         seen = objects.of_service(self.api, self.namespace, "web")
-        ours = [each for each in seen.nodes if each["metadata"]["name"] in ZONES]  # the harness has one of its own
+        ours = [each for each in seen.nodes if each["metadata"]["name"] in ZONES]  # the harness has its own
         return of(Seen(replace(seen, nodes=ours), "released"), self.namespace, "web")
 
     def close(self) -> None:
-        """Remove what was made in kube-system, and restore what nodes report."""
+        """Delete the objects in kube-system, and restore the status of nodes."""
         for resource, name in self._system:
             self.api.delete(resource, SYSTEM, name, grace_seconds=0)
         for each in self.api.list("nodes"):
@@ -135,7 +132,7 @@ class Shop:
 
 @contextlib.contextmanager
 def in_shop(backend: NetnsBackend, folder: Path) -> Iterator[Shop]:
-    """A shop on this cluster, which has its history in a folder."""
+    """Yield a shop on this cluster, with its run history in a folder."""
     with (
         closing(History(folder / "history.jsonl")) as history,
         closing(Cluster(backend, f"shop-{next(NUMBERS)}", history=history, test="test")) as cluster,
@@ -149,23 +146,23 @@ Heal = Callable[[Shop, Finding], None]
 
 
 def commands(shop: Shop, finding: Finding) -> None:
-    """Run the commands of the remedy, with the zone of the node for ZONE."""
+    """Run the commands of the remedy, with the node's zone for ZONE."""
     run(shop, finding.remedy)
 
 
 def run(shop: Shop, remedy: str) -> None:
-    """Run commands, with the zone of the node for ZONE."""
+    """Run commands, with the node's zone for ZONE."""
     named = re.search(r"label node (\S+)", remedy)
     kubectl.run(remedy.replace("=ZONE", f"={ZONES[named[1]]}") if named else remedy, shop.api)
 
 
 def other_commands(shop: Shop, finding: Finding) -> None:
-    """Run the commands of the second remedy of two."""
+    """Run the commands of the second of two remedies."""
     run(shop, finding.remedy.partition("; or ")[2])
 
 
 def scale(shop: Shop, finding: Finding) -> None:
-    """Run as many pods as the remedy says, spread over the nodes."""
+    """Run as many pods as the remedy says, distributed over the nodes."""
     wanted = re.search(r"--replicas=(\d+)", finding.remedy)
     assert wanted, finding.remedy
     there = [each["spec"]["nodeName"] for each in shop.api.list("pods", shop.namespace)]
@@ -174,22 +171,22 @@ def scale(shop: Shop, finding: Finding) -> None:
 
 
 def by(change: Change) -> Heal:
-    """A remedy that is no command."""
+    """Apply a remedy that has no command."""
     return lambda shop, _: change(shop)
 
 
 def served(on: str = EACH_ZONE, **fields: Any) -> Change:
-    """Service web and its pods."""
+    """Create Service web and its pods."""
     return lambda shop: shop.serve(on=on, **fields)
 
 
 def auto(on: str = EACH_NODE, annotations: Mapping[str, str] = AUTO, **fields: Any) -> Change:
-    """The same for a Service that asks by annotation."""
+    """Create the same with the topology annotation."""
     return lambda shop: shop.serve(on=on, annotations=annotations, **({"asks": None} | fields))
 
 
 def in_turn(*changes: Change) -> Change:
-    """One change after the other."""
+    """Make the changes in order."""
 
     def all_of_them(shop: Shop) -> None:
         for each in changes:

@@ -226,7 +226,7 @@ def test_what_is_no_address_of_a_service_of_this_cluster_is_not_asked(
 def test_an_address_that_the_service_has_given_up_is_not_asked(
     backend: NetnsBackend, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Recreate the Service between the explanation and the probe."""
+    """Recreate the Service between the explanation and the probe: its old address is not probed."""
     before, make = snapshot(backend.api), Clients.make
 
     def make_and_lose(clients: Clients) -> None:

@@ -1,4 +1,4 @@
-"""Feature gates from metrics: where they are read, and the reason if they are not."""
+"""Feature gates from metrics: the metrics endpoint that is read, and the reason if none is readable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "PreferSameTrafficDistribution"
 
 
 class Server:
-    """An API server that has these metrics, by path; it does not answer for the others of pods."""
+    """An API server with these metrics by path; requests for other pods fail."""
 
     def __init__(self, metrics: dict[str, str]) -> None:
         self.metrics = metrics

@@ -1,7 +1,7 @@
-"""Causes made on a cluster with a controller: each is told with its nodes and remedy, and after that all is well.
+"""`explain` reports causes on a cluster with a controller, with nodes and remedy; after the remedy it reports none.
 
-The cluster is the embedded one of the reference; a slow test makes the same ones with Kubernetes' own API server,
-controller manager and proxies, where their binaries are installed.
+The cluster is the embedded one with the reference. A slow test creates the same causes with Kubernetes' own API server,
+controller manager and proxies, if their binaries are installed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def expect_told_and_healed(row: Row, shop: Shop) -> None:
     row.heal(shop, told[0])
     well = shop.diagnosis()
     while well.wanting and "touched" in well.findings[0].remedy and well.findings[0] != told[0]:
-        told = [well.findings[0]]  # the next thing to do: controllers do not look again by themselves
+        told = [well.findings[0]]  # the next step of the remedy: the controller does not sync again by itself
         commands(shop, told[0])
         well = shop.diagnosis()
     assert answer(well) == WELL
@@ -44,7 +44,7 @@ def expect_told_and_healed(row: Row, shop: Shop) -> None:
 
 @pytest.fixture(scope="module")
 def backends() -> Iterator[Callable[[str, str], NetnsBackend]]:
-    """Clusters by release and gate that is on; each is booted once."""
+    """Clusters by release and enabled gate; each boots once."""
     booted: dict[tuple[str, str], NetnsBackend] = {}
 
     def of_release(version: str, gate: str) -> NetnsBackend:
@@ -91,7 +91,7 @@ def test_no_api_server_takes_a_slice_that_proxies_cannot_read(
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[NetnsBackend]:
-    """A cluster of Kubernetes' own components."""
+    """A cluster with Kubernetes' own components."""
     chosen = {"control-plane": "binaries:1.37", "proxy": "kube-proxy", "mode": "nftables"}
     settings = resolve(chosen, environment={})
     try:

@@ -1,4 +1,4 @@
-"""The overload of zones, and the number of endpoints that avoids it."""
+"""The overload of zones, and the number of endpoints without overload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All Services in one view, and clusters from files."""
+"""The overview of all Services, and clusters from files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def named(name: str, of: Object) -> Object:
 
 
 def shop(**more: object) -> Objects:
-    """Three Services that request topology, one of them healthy, and one that does not."""
+    """Return three Services that request topology, one of them healthy, and one that does not."""
     asked = service()
     services = [named("well", asked), named("one", asked), named("none", asked), named("silent", service(asks=""))]
     slices = [

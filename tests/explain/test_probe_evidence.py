@@ -1,4 +1,4 @@
-"""The probes of a Service, and how their outcomes are reported."""
+"""The probes of a Service, and the report of their results."""
 
 from __future__ import annotations
 

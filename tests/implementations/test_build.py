@@ -1,4 +1,4 @@
-"""Programs of others are compiled once for what they are made of, and errors say what to do."""
+"""The build script compiles each third-party program once per version, and its errors state the remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ esac
 
 
 class Place:
-    """A copy of the script with one program, a cache of its own, and a compiler that copies."""
+    """A copy of the script with one program, an empty cache, and a compiler that only copies."""
 
     def __init__(self, folder: Path) -> None:
         self.programs, self.tools, self.cache = folder / "implementations", folder / "tools", folder / "cache"
@@ -39,14 +39,13 @@ class Place:
         self.go.chmod(0o755)
 
     def build(self, *names: str) -> subprocess.CompletedProcess[str]:
-        """Run the script."""
         environment = {"PATH": f"{self.tools}:{os.defpath}", "TRAFFICDIST_CACHE": str(self.cache)}
         return subprocess.run(
             [self.programs / "build", *names], env=environment, capture_output=True, text=True, check=False
         )
 
     def compiled(self) -> int:
-        """How often the compiler compiled."""
+        """Return the number of compilations."""
         log = self.go.with_name("go.log")
         return len(log.read_text(encoding="utf-8").splitlines()) if log.exists() else 0
 

@@ -1,4 +1,4 @@
-"""Programs of others that were compiled here are judged by their recipes; where they were not, that is said."""
+"""Recipes judge the third-party programs that are compiled here; missing programs are reported."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.package.environment import ROOT, Installed, pip
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
+    """Return the wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", "--wheel-dir", folder, ROOT)
     [found] = folder.glob("*.whl")
@@ -22,9 +22,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel in a new virtual environment, which borrows its dependencies from ours.
+    """Install the wheel in a new virtual environment, which borrows its dependencies from ours.
 
-    A line of a .pth file adds our site-packages, but not what the .pth files in there add: the project itself.
+    A line of a .pth file adds our site-packages, but not the entries of the .pth files there, such as the project
+    itself.
     """
     environment = Installed(tmp_path_factory.mktemp("installed"))
     venv.create(environment.folder)

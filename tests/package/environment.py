@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Installed:
-    """A virtual environment that has the wheel."""
+    """A virtual environment with the wheel."""
 
     folder: Path
 
@@ -24,7 +24,7 @@ class Installed:
         return Path(sysconfig.get_path("purelib", "venv", vars={"base": str(self.folder)}))
 
     def run(self, program: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """Run one of its programs as somebody does who has no checkout."""
+        """Run one of its programs without the variables and folder of a checkout."""
         ours = ("PYTHON", "PYTEST", "TRAFFICDIST_", "KUBECONFIG", "VIRTUAL_ENV")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         return subprocess.run(

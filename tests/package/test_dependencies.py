@@ -1,4 +1,4 @@
-"""constraints.txt pins all that an installation with all extras brings."""
+"""constraints.txt pins all packages of an installation with all extras."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.package.environment import ROOT
 
 
 def brought_by(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> Iterator[str]:
-    """The names of all that a distribution requires here, directly or not."""
+    """Yield the names of all installed direct and indirect dependencies of a distribution."""
     if (name, extras) in seen:
         return
     seen.add((name, extras))

@@ -1,4 +1,4 @@
-"""The names that `trafficdist` offers to authors of scenarios."""
+"""The names that `trafficdist` exports for authors of scenarios."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import trafficdist
 
 
 def _imported(tree: ast.AST) -> set[str]:
-    """Return the names that are imported from the face."""
+    """Return the names that a module imports from `trafficdist`."""
     statements = (each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom))
     ours = (each for each in statements if each.module == "trafficdist")
     return {name.name for each in ours for name in each.names}

@@ -1,4 +1,4 @@
-"""The repository clones in seconds, and what is installed from it is small."""
+"""The repository clones in seconds, and its wheel is small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed from the wheel works where there is no checkout."""
+"""The installed wheel works without a checkout."""
 
 from __future__ import annotations
 

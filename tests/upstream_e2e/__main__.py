@@ -1,10 +1,10 @@
-"""Runs Kubernetes' own e2e specs of Services on the embedded cluster, unmodified.
+"""Run Kubernetes' own e2e specs of Services on the embedded cluster, unmodified.
 
     make upstream-e2e VERSION=1.37
 
 The control plane is etcd, kube-apiserver, kube-scheduler and kube-controller-manager of that version; the proxies are
-the reference and kube-proxy in two modes, one after the other. Ends with 0 if all specs of topology, of EndpointSlices
-and of their mirror pass, and those of Services but for the ones that `exempt.yaml` has with a reason.
+the reference and kube-proxy in two modes, one after the other. Exits with 0 if all specs of topology, EndpointSlices
+and EndpointSlice mirroring pass, and those of Services except the ones in `exempt.yaml`, each with a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parents[2] / "trafficdist-results/upstream-e2e"
 
 
 def proxies(version: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the options of `cluster up` by the names of implementations."""
+    """Return the options of `cluster up` by implementation."""
     plane = {"control_plane": f"binaries:{version}"}
     return {
         "reference": plane,

@@ -1,12 +1,12 @@
-"""Runs Kubernetes' topology specs on clusters with one fault each, to see which faults they miss.
+"""Run Kubernetes' topology specs on clusters with one fault each, to see which faults they miss.
 
-    make upstream-matrix                     # goes on where it was stopped: hours
+    make upstream-matrix                     # continues where it was stopped: hours
     make upstream-matrix ARGS="--at-once 3"
     make upstream-matrix ARGS="--mutant leaks-five-percent"
 
-Each fault is tried once with a version of Kubernetes; what became of it is written at once to reports/upstream-e2e, and
-the page docs/what-upstream-sees.md is made from that. The reference itself comes first, in as many clusters at once as
-faults will: where it does not pass, the command ends, since what specs say of faults then means nothing.
+Each fault runs once per version of Kubernetes. Its result goes to reports/upstream-e2e at once, and the page docs/what-
+upstream-sees.md is generated from there. The reference runs first, in as many parallel clusters as the faults use. If
+it does not pass, the command stops, because results for faults would mean nothing.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def main(arguments: Sequence[str]) -> int:
 def _tried(
     suite: running.Suite, specs: Sequence[str], faults: Sequence[str], *, at_once: int
 ) -> Iterator[records.Trial | None]:
-    """Yield the trial of each fault as soon as it ends; None for one that could not run."""
+    """Yield the trial of each fault as soon as it ends; None if it could not run."""
     with ThreadPoolExecutor(at_once) as pool:
         tries = [pool.submit(_try, suite, specs, fault) for fault in faults]
         try:
             for each in as_completed(tries):
                 yield each.result()
-        except BaseException:  # Ctrl-C, and the end of a caller that takes no more of them
+        except BaseException:  # Ctrl-C, or the caller stops the iteration
             suite.ending.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -93,7 +93,7 @@ def _try(suite: running.Suite, specs: Sequence[str], mutant: str) -> records.Tri
 
 
 def _commit() -> str:
-    """Return the commit of this checkout, in short; "" without git."""
+    """Return the short commit hash of this checkout; "" without git."""
     try:
         asked = ["git", "rev-parse", "--short", "HEAD"]
         return subprocess.run(asked, capture_output=True, text=True, check=False, cwd=records.ROOT).stdout.strip()

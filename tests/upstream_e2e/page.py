@@ -1,4 +1,4 @@
-"""Makes docs/what-upstream-sees.md from the matrix: `python -m tests.upstream_e2e.page`."""
+"""Generate docs/what-upstream-sees.md from the matrix: `python -m tests.upstream_e2e.page`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str,
 
 
 def comparison(page: str, known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:
-    """Return the page of comparisons with what was found and a new table of a few faults, between its marks."""
+    """Return the comparison page with the findings and a new table of a few faults between its markers."""
     before, mark, rest = page.partition(_BEGIN)
     after = rest.partition(_END)[2]
     return f"{before}{mark}\n\n{_counted(known, groups)}\n\n{_rows(_FEW, known, ours)}\n\n{_END}{after}"
 
 
 def summary(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
-    """Return what was found: a sentence, with what, and a row for each thing that breaks."""
+    """Return the findings: a sentence, the versions, and a row for each broken function."""
     rows = ["| what breaks | faults that ran | pass all seven specs | noticed |", "|---|---|---|---|"]
     rows += [_sum(group, known) for group in groups]
     return "\n".join([f"{_counted(known, groups)}\n\n{_made(known)}\n", *rows])
@@ -110,7 +110,7 @@ def _theirs(trial: Trial | None) -> str:
 
 
 def _words(spec: str) -> str:
-    """Return what tells one of the seven specs from the others."""
+    """Return the words that distinguish one of the seven specs from the others."""
     group, _, rest = spec.partition(" should ")
     value = rest.rpartition(" when using ")[2].partition(" ")[0] if " when using " in rest else ""
     if not value:
@@ -126,7 +126,7 @@ def _own(ours: Ours | None) -> str:
 
 
 def write(known: Mapping[str, Trial]) -> None:
-    """Write the page, and the few rows of it in the page of comparisons."""
+    """Write the page, and its few rows in the comparison page."""
     groups, ours = records.groups(), records.ours()
     write_whole(PAGE, text(known, groups, ours))
     write_whole(COMPARISON, comparison(COMPARISON.read_text(encoding="utf-8"), known, groups, ours))

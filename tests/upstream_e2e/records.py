@@ -26,7 +26,7 @@ NO_FAULT = "reference"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Faults that break the same."""
+    """Faults that break the same function."""
 
     breaks: str
     mutants: tuple[str, ...]
@@ -34,7 +34,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One fault under the specs of topology. `noticed` has the seconds until a spec failed, by its name."""
+    """One fault under the topology specs. `noticed` has the seconds until a spec failed, by its name."""
 
     mutant: str
     kubernetes: str
@@ -48,33 +48,33 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """The quickest of the requirements that notice a fault, and its seconds on the reference."""
+    """The fastest requirement that detects a fault, and its seconds on the reference."""
 
     requirement: str
     seconds: float
 
 
 def groups(file: Path = FAULTS) -> list[Group]:
-    """Return the faults by what they break, in their order."""
+    """Return the groups of faults in order."""
     told = strict_yaml.read(str(file), what="list of faults")
     return [Group(each["breaks"], tuple(each["mutants"])) for each in told]
 
 
 def trial_of(mutant: str, ends: Sequence[Result], **made: Any) -> Trial:
-    """Return what became of one fault; `made` says when and with what."""
+    """Return the result of one fault; `made` has the time and the versions."""
     wrong = [each for each in ends if each.end != PASSED]
     why = " ".join(wrong[0].why.split()) if wrong else ""
     return Trial(mutant, specs=len(ends), noticed={short(each.spec): each.seconds for each in wrong}, why=why, **made)
 
 
 def read(file: Path = MATRIX) -> dict[str, Trial]:
-    """Return the trials that are known, by mutant."""
+    """Return the recorded trials by mutant."""
     told = strict_yaml.read(str(file), what="matrix") if file.exists() else []
     return {each["mutant"]: Trial(**each) for each in told}
 
 
 def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:
-    """Write all trials atomically, in the order of `left`: several run at once."""
+    """Write all trials atomically, in the order of `left`, because several processes run at once."""
     file.parent.mkdir(parents=True, exist_ok=True)
     names = [NO_FAULT, *_faults()]
     sorted_ = sorted(trials.values(), key=lambda each: names.index(each.mutant) if each.mutant in names else len(names))
@@ -83,7 +83,7 @@ def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:
 
 
 def ours() -> dict[str, Ours]:
-    """Return the quickest requirement that notices a fault, by mutant, in the published run of the reference."""
+    """Return the fastest requirement that detects each fault, by mutant, from the published run of the reference."""
     found: dict[str, Ours] = {}
     for name, scenario in SCENARIOS.items():
         for mutant in scenario.requirement.kills:
@@ -93,7 +93,7 @@ def ours() -> dict[str, Ours]:
 
 
 def left(known: Mapping[str, Trial], kubernetes: str, wanted: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the faults without a trial of this version; with `wanted`, only those, even with a trial."""
+    """Yield the faults without a trial for this version; with `wanted`, only those, even with a trial."""
     for each in _faults():
         tried = each in known and known[each].kubernetes == kubernetes
         if each in wanted or not (wanted or tried):
@@ -105,5 +105,5 @@ def _faults() -> list[str]:
 
 
 def in_real_plane(mutant: str) -> bool:
-    """Return whether a fault fits a cluster with a real control plane: in its proxy or controller."""
+    """Return whether a fault fits a real control plane, because it is in the proxy or the controller."""
     return MUTANTS[mutant].changes <= {"proxy", "controller"}

@@ -1,7 +1,7 @@
-"""Runs specs of Kubernetes on an embedded cluster, as `trafficdist cluster up` leaves it.
+"""Run Kubernetes' specs on an embedded cluster of `trafficdist cluster up`.
 
-Each spec is a process with its own namespace. Several run at a time, because they mostly wait.
-A killed run leaves nothing: specs end with this process, and a watcher stops the cluster.
+Each spec is a process with its own namespace. Several run at a time, because they mostly wait. A killed run leaves
+nothing: specs end with this process, and a watcher stops the cluster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The compiled specs of a version, and the kubectl beside them."""
+    """The compiled specs of a version, and its kubectl."""
 
     version: str
     e2e: Path
@@ -58,19 +58,19 @@ class Suite:
 
     @classmethod
     def of(cls, version: str, *, seed: int = 1) -> Suite:
-        """Find them in the cache; "" is the newest. Raises `UnavailableError` with the remedy, also without agnhost."""
+        """Find the suite in the cache; "" is the newest. Raises `UnavailableError`, also without agnhost."""
         e2e = find_entry("e2e", version)
-        find_entry("agnhost")  # which pods of the specs run
+        find_entry("agnhost")  # the image of the specs' pods
         return cls(str(e2e.version), e2e.path, find_entry("kubectl", str(e2e.version)).path, seed)
 
     def names(self, groups: Collection[str]) -> list[str]:
-        """Return the names of the specs of these groups, by a dry run."""
+        """Return the names of the specs in these groups, by a dry run."""
         with tempfile.TemporaryDirectory() as name:
             report = self._run(Path(name), ["--ginkgo.dry-run", "--ginkgo.focus=sig-network"], within=_LIST_SECONDS)
         return chosen(report, groups)
 
     def run(self, kubeconfig: Path, spec: str, folder: Path) -> Result:
-        """Run one spec; its log and report stay in `folder`."""
+        """Run one spec; its log and report are in `folder`."""
         began = time.monotonic()
         try:
             report = self._run(folder, [f"--kubeconfig={kubeconfig}", focus(spec)], within=SECONDS)
@@ -82,7 +82,7 @@ class Suite:
         return own[0] if own else Result(spec, FAILED, round(time.monotonic() - began, 1), why)
 
     def _run(self, folder: Path, options: Sequence[str], *, within: float) -> list[dict[str, Any]]:
-        """Run ginkgo, and return its report. Raises `HarnessError` if it leaves none."""
+        """Run ginkgo, and return its report. Raises `HarnessError` if there is none."""
         report, log = folder / "report.json", folder / "log"
         command = [
             self.e2e,

@@ -1,7 +1,7 @@
-"""The specs of Kubernetes that are run here, by group; what of them is exempt, and what their reports say.
+"""The Kubernetes specs that we run, by group; the exempt ones, and the parser of their reports.
 
-Pure. Names are those of ginkgo: the texts around a spec and its own, with a space in between. A focus of ginkgo is a
-pattern that is sought in the suite's name and that of the spec.
+Pure. Names are ginkgo's: the texts around a spec and its own, separated by spaces. A ginkgo focus is a pattern that is
+matched against the suite's name and the spec's.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _NEEDS_MORE = re.compile(r"\[(Disruptive|Serial|Flaky|Feature:)")
 """Marks of specs that restart components of the cluster, run alone, or need what clusters seldom have."""
 
 _ENDS = {"passed": PASSED, "skipped": SKIPPED}
-_LETTERS = 400  # of a failure's text
+_LETTERS = 400  # characters of a failure's text
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of one spec. `why` is the beginning of a failure's text, or the reason of a skip."""
+    """The result of one spec. `why` is the beginning of the failure's text, or the reason of a skip."""
 
     spec: str
     end: str
@@ -45,40 +45,39 @@ class Result:
 
     @property
     def group(self) -> str:
-        """The group of the spec; "" for none."""
+        """The group of the spec; "" if it has none."""
         return group_of(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
 class Exempt:
-    """A spec that need not pass, and why. `with_` limits it to these implementations; () is all."""
+    """A spec that may fail, and why. `with_` limits it to these implementations; () is all."""
 
     spec: str
     reason: str
     with_: tuple[str, ...] = ()
 
     def covers(self, spec: str, implementation: str) -> bool:
-        """Return whether it exempts this spec with this implementation."""
         return self.spec == short(spec) and (not self.with_ or implementation in self.with_)
 
 
 def focus(spec: str) -> str:
-    """Return ginkgo's option that chooses one spec."""
+    """Return ginkgo's option that selects one spec."""
     return f"--ginkgo.focus={re.escape(spec)}$"
 
 
 def group_of(spec: str) -> str:
-    """Return the group of a spec; "" for none of ours."""
+    """Return the group of a spec; "" if it has none."""
     return next((group for group in GROUPS if short(spec).startswith(f"{group} ")), "")
 
 
 def short(spec: str) -> str:
-    """Return a name without its marks in brackets: they change from version to version."""
+    """Return a name without its bracketed labels, which change between versions."""
     return _MARKS.sub("", spec).strip()
 
 
 def results(report: Sequence[Mapping[str, Any]]) -> list[Result]:
-    """Parse the results of the chosen specs, and of a failed set-up, from ginkgo's JSON report."""
+    """Parse the results of the selected specs, and of a failed set-up, from ginkgo's JSON report."""
     return [result for suite in report for each in suite.get("SpecReports") or () if (result := _result(each))]
 
 
@@ -89,7 +88,7 @@ def _result(each: Mapping[str, Any]) -> Result | None:
         name = str(each["LeafNodeType"])
         return Result(name, end, _seconds(each), why) if end == FAILED else None
     if end == SKIPPED and not why:
-        return None  # it was not chosen
+        return None  # it was not selected
     name = " ".join(filter(None, (*(each.get("ContainerHierarchyTexts") or ()), each["LeafNodeText"])))
     return Result(name, end, _seconds(each), why)
 
@@ -99,13 +98,13 @@ def _seconds(each: Mapping[str, Any]) -> float:
 
 
 def chosen(report: Sequence[Mapping[str, Any]], groups: Collection[str]) -> list[str]:
-    """Return the names of the specs of these groups that need no more than a cluster, by the report of a dry run."""
+    """Return the names of the specs in these groups that need only a cluster, from the report of a dry run."""
     found = [each.spec for each in results(report) if each.end == PASSED and each.group in groups]
     return sorted(each for each in found if group_of(each) != SERVICES or not _NEEDS_MORE.search(each))
 
 
 def read_exempt(file: Path = EXEMPT) -> list[Exempt]:
-    """Return the specs that need not pass. Raises `UsageError` for a file of another form."""
+    """Return the specs that may fail. Raises `UsageError` for an invalid file."""
     told = strict_yaml.read(str(file), what="list of exempt specs")
     return [Exempt(each["spec"], " ".join(each["reason"].split()), tuple(each.get("with", ()))) for each in told or ()]
 

@@ -9,7 +9,7 @@ from tests.upstream_e2e.specs import GROUPS, PASSED, Exempt, Result, group_of, s
 
 
 def table(ran: Mapping[str, Sequence[Result]], exempt: Sequence[Exempt]) -> str:
-    """Return a row a spec and a column an implementation, then what is wrong; `ran` is by implementation."""
+    """Return one row per spec and one column per implementation, then the failures; `ran` is by implementation."""
     ends = {(each.spec, name): each for name, results in ran.items() for each in results}
     specs = sorted({spec for spec, _ in ends}, key=lambda spec: (_place(spec), spec))
     rows = [("SPEC", *(name.upper() for name in ran))]

@@ -94,7 +94,7 @@ def test_what_was_tried_is_not_tried_again_with_the_same_version() -> None:
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The faults that the command tries, in a matrix of their own. One cannot be tried."""
+    """The faults that the command tries, in a separate matrix. One cannot run."""
     tried: list[str] = []
     known: dict[str, Trial] = {}
 
@@ -174,7 +174,7 @@ def test_page_is_what_the_matrix_makes() -> None:
 
 
 def _without_ours(text: str) -> str:
-    """Return a page without its last column: that changes with each requirement that is measured anew."""
+    """Return a page without its last column, which changes with each new measurement of a requirement."""
     return re.sub(r"\| [^|]* \|$", "|", text, flags=re.MULTILINE)
 
 

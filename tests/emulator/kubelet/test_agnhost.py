@@ -1,4 +1,4 @@
-"""Pods of the agnhost image run the real agnhost, where it is in the cache of components."""
+"""Pods with the agnhost image run the real agnhost, if it is in the component cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[NetnsBackend]:
-    """One node, whose pods are run by a kubelet."""
+    """One node with a kubelet."""
     try:
         find("agnhost")
     except UnavailableError as error:
@@ -39,7 +39,7 @@ def backend() -> Iterator[NetnsBackend]:
 
 @pytest.fixture
 def kubelet(backend: NetnsBackend) -> Iterator[Kubelet]:
-    """A kubelet; no pod outlives a test."""
+    """A kubelet; the fixture deletes all pods after the test."""
     with Kubelet(backend.kubeconfig(), backend.network) as running:
         yield running
         for pod in backend.api.list("pods", "default"):

@@ -1,4 +1,4 @@
-"""A container log keeps lines with their times, up to a size."""
+"""A container log keeps timestamped lines up to a size limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated agnhost answers the requests of the backend `kubeconfig`, as the real one does if it is in the cache."""
+"""The emulated agnhost answers the backend `kubeconfig` as the real agnhost does, if that is in the cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Run = Callable[..., EmulatedAgnhost]
 
 @pytest.fixture
 def run(network: Network) -> Iterator[Run]:
-    """Runs a container in a pod."""
+    """Yield a function that runs a container in a pod."""
     with EventLoop() as loop:
 
         def run(pod: Host, command: Command, name: str = "h", ended: Any = lambda _code: None) -> EmulatedAgnhost:
@@ -61,12 +61,12 @@ def client(network: Network, run: Run) -> Host:
 
 
 def get(pod: Host, path: str, port: int = 8080) -> HttpAnswer:
-    """Ask a pod from inside itself."""
+    """Send a GET to a pod from its own netns."""
     return http.get(pod.namespace, "127.0.0.1", port, path)
 
 
 def dial(pod: Host, address: str, port: int = 8080, *, request: str = "hostname", **more: object) -> dict[str, Any]:
-    """The result of `/dial`."""
+    """Return the result of `/dial`."""
     rest = "".join(f"&{name}={value}" for name, value in more.items())
     answer = get(pod, f"/dial?host={address}&port={port}&request={request}{rest}")
     assert answer.code == 200, answer.text
@@ -239,7 +239,7 @@ def real(network: Network) -> Iterator[Host]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for answers longer than a try of `/dial` may take."""
+    """Wait longer for answers than a try of `/dial` may take."""
     monkeypatch.setattr(http, "TIMEOUT", 10.0)
 
 
@@ -257,7 +257,7 @@ _PATHS = ("/hostname", "/clientip", "/healthz", "/shell?cmd=cat%20/proc/sys/net/
 
 
 def without_numbers(answer: HttpAnswer, pod: Host) -> tuple[int, str]:
-    """The answer without the pod's addresses and the ports that the kernel chose."""
+    """Return the answer without the pod's addresses and the kernel's ephemeral ports."""
     text = answer.text
     for address in pod.addresses.values():
         text = text.replace(address, "SELF")

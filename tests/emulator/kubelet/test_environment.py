@@ -1,4 +1,4 @@
-"""Variables of a container: values, fields of the pod, and references to each other."""
+"""Container environment variables: values, fields of the pod, and references to each other."""
 
 from __future__ import annotations
 

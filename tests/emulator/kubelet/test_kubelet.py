@@ -1,4 +1,4 @@
-"""Pods that a client creates through the API run, have a status, and end as with Kubernetes' kubelet."""
+"""Pods created through the API run, have a status, and end as with Kubernetes' kubelet."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ NETEXEC = ("netexec", "--http-port=8080", "--udp-port=8080")
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[NetnsBackend]:
-    """Two zones with a node each, whose pods are run by a kubelet."""
+    """Two zones with a node each, and a kubelet."""
     with NetnsBackend(grid("two", {"a": 1, "b": 1})) as booted:
         yield booted
 
 
 @pytest.fixture
 def hosts() -> dict[tuple[str, str], Host]:
-    """The pods with a netns, updated by the kubelet."""
+    """The pods that have a netns; the kubelet updates the mapping."""
     return {}
 
 
 @pytest.fixture
 def api(backend: NetnsBackend, hosts: dict[tuple[str, str], Host]) -> Iterator[Api]:
-    """The API of a cluster with a kubelet; no pod outlives a test."""
+    """The API of a cluster with a kubelet; the fixture deletes all pods after the test."""
 
     def changed(now: dict[tuple[str, str], Host]) -> None:
         hosts.clear()
@@ -65,7 +65,7 @@ def api(backend: NetnsBackend, hosts: dict[tuple[str, str], Host]) -> Iterator[A
 
 
 def server(name: str, node: str = "a1", *arguments: str, **spec: Any) -> Object:
-    """A pod with one container, a server with a readiness probe."""
+    """Return a pod with one container, a server with a readiness probe."""
     container = {
         "name": "server",
         "image": EMULATED_AGNHOST,
@@ -234,7 +234,7 @@ def test_what_cannot_run_says_why(api: Api, container: Object, reason: str) -> N
 
 @pytest.fixture
 def kubelet(backend: NetnsBackend) -> Iterator[Kubelet]:
-    """A kubelet, where programs can be run in sandboxes; no pod outlives a test."""
+    """A kubelet that can run programs in sandboxes; the fixture deletes all pods after the test."""
     with Namespace.create() as namespace, contextlib.closing(Sandbox(namespace, hostname="x")) as tried:
         try:
             tried.start(["true"], env={"PATH": PATH}, stdin=0, stdout=1, stderr=2).wait(10)
@@ -247,7 +247,7 @@ def kubelet(backend: NetnsBackend) -> Iterator[Kubelet]:
 
 
 def script(text: str, name: str = "job", **spec: Any) -> Object:
-    """A pod that runs a shell script."""
+    """Return a pod that runs a shell script."""
     container = {"name": "job", "image": "busybox", "command": ["/bin/sh", "-c", text], **spec.pop("container", {})}
     return {"metadata": {"name": name}, "spec": {"nodeName": "a1", "containers": [container], **spec}}
 

@@ -1,4 +1,4 @@
-"""Programs of this machine run in a pod's sandbox, and change nothing outside of it."""
+"""Programs of this machine run in a pod's sandbox, and change nothing outside it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ended:
 
 
 class Runs:
-    """Runs programs in a sandbox to their end."""
+    """Runs programs in a sandbox and waits for their end."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -65,7 +65,7 @@ class Runs:
 
 @pytest.fixture
 def make(network: Network) -> Iterator[Callable[[], Runs]]:
-    """Make a sandbox in a pod on a1; the test is skipped where none can be made."""
+    """Yield a function that makes a sandbox in a pod on a1; skip where the machine cannot make one."""
     made: list[Sandbox] = []
     pod = network.add_pod("a1")
 

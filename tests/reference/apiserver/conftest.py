@@ -44,7 +44,7 @@ def kubeconfig(server: HttpServer, tmp_path: Path) -> Path:
 
 
 class Http:
-    """A plain HTTPS client, which sends what it is told and shows what it gets."""
+    """A plain HTTPS client that sends any bytes and returns the raw responses."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -72,27 +72,27 @@ def http(server: HttpServer) -> Http:
 
 @pytest.fixture
 def client(server: HttpServer) -> Iterator[Api]:
-    """The client of the harness, which keeps its connection."""
+    """The harness's client, which keeps its connection open."""
     with contextlib.closing(Api(server.kubeconfig())) as made:
         yield made
 
 
 @pytest.fixture
 def openapi(client: Api) -> dict[str, Any]:
-    """The documents of OpenAPI version 3, by what the index calls them."""
+    """The OpenAPI version 3 documents, by their names in the index."""
     index = client.request("GET", "/openapi/v3").body["paths"]
     return {key: client.request("GET", each["serverRelativeURL"]).body for key, each in index.items()}
 
 
 @pytest.fixture
 def environment(kubeconfig: Path, tmp_path: Path) -> dict[str, str]:
-    """For programs that find the server by KUBECONFIG and keep their caches in the home directory."""
+    """Variables for programs that find the server by KUBECONFIG and keep caches in the home directory."""
     return {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
 
 
 @pytest.fixture
 def run(environment: dict[str, str]) -> Callable[..., str]:
-    """Run a program to its end and return its output; a failure shows what it said."""
+    """Run a program to its end and return its output; a failure shows the output."""
 
     def run(*arguments: str, stdin: str = "") -> str:
         done = subprocess.run(

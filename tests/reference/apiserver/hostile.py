@@ -1,4 +1,4 @@
-"""Requests that nobody sane would send: sound objects of every kind with odd values in odd places, by each verb."""
+"""Generate malformed requests: valid objects of each kind with odd values in odd places, for each verb."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Sent:
-    """A request. A patch's media type is its `content_type`."""
+    """A request; `content_type` is the media type of a patch."""
 
     method: str
     path: str
@@ -175,7 +175,7 @@ class Sent:
 
 
 def paths(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the place of each value in a value."""
+    """Yield the path of each nested value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in inside:
         yield (*path, key)
@@ -190,7 +190,7 @@ def _at(value: Any, path: Path) -> Any:
 
 @st.composite
 def odd_objects(draw: st.DrawFn, collection: str) -> Any:
-    """Return a sound object in which up to three values are replaced, taken out or added."""
+    """Return a valid object with up to three values replaced, removed or added."""
     metadata = {"name": draw(st.sampled_from(["one", "two"])), **METADATA}
     made = json.loads(json.dumps({**SOUND[collection], "metadata": metadata}))
     if draw(st.booleans()):
@@ -213,7 +213,7 @@ def odd_objects(draw: st.DrawFn, collection: str) -> Any:
 
 @st.composite
 def json_patches(draw: st.DrawFn, collection: str) -> Any:
-    """Return a JSON patch with odd values, at places that a sound object has."""
+    """Return a JSON patch with odd values at paths that exist in a valid object."""
     places = ["/" + "/".join(map(str, each)) for each in paths({**SOUND[collection], "metadata": METADATA})]
     operation = st.fixed_dictionaries(
         {
@@ -228,7 +228,7 @@ def json_patches(draw: st.DrawFn, collection: str) -> Any:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Sent:
-    """Return a request about one of two objects of some kind."""
+    """Return a request for one of two objects of some kind."""
     collection = draw(st.sampled_from(sorted(SOUND)))
     way, status = draw(st.sampled_from(WAYS)), draw(st.sampled_from(["", "", "/status"]))
     one = f"{collection}/{draw(st.sampled_from(['one', 'two']))}"

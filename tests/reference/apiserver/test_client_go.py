@@ -1,4 +1,4 @@
-"""client-go's shared informers against the server: what controllers and proxies of other people are made of."""
+"""client-go's shared informers, which other controllers and proxies are built on, work with the server."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def informer() -> Path:
-    """The built program, kept in the user's cache for as long as the module's files stay the same."""
+    """The compiled program, cached in the user's cache until the module's files change."""
     digest = hashlib.sha256(b"".join((MODULE / name).read_bytes() for name in ("go.mod", "go.sum", "main.go")))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trafficdist"
     binary = cache / f"informer-{digest.hexdigest()[:16]}"
     if not binary.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        fresh = cache / f"{binary.name}.{os.getpid()}"  # several workers may build it at once
+        fresh = cache / f"{binary.name}.{os.getpid()}"  # several workers may compile it at once
         command = ["go", "build", "-buildvcs=false", "-o", str(fresh), "."]
         built = subprocess.run(command, cwd=MODULE, capture_output=True, text=True, check=False)
         if "dial tcp" in built.stderr or "lookup " in built.stderr:
@@ -43,7 +43,7 @@ def informer() -> Path:
 
 @pytest.fixture(params=["", "application/vnd.kubernetes.protobuf,application/json"], ids=["json", "protobuf-first"])
 def output(request: pytest.FixtureRequest, api: ApiServer, informer: Path, kubeconfig: Path) -> Iterator[IO[str]]:
-    """The lines that the informers print, from an API server with a node and a Service."""
+    """Yield the output of the informers, for an API server with a Node and a Service."""
     api.create("nodes", "", {"metadata": {"name": "a1"}})
     api.create("services", "default", {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
     command = [str(informer), str(kubeconfig), *filter(None, [request.param])]

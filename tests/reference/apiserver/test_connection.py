@@ -1,4 +1,4 @@
-"""Plain requests are answered without aiohttp; everything else on a connection is aiohttp's from there on."""
+"""The server answers plain requests without aiohttp, and hands the connection to aiohttp for all others."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_requests_in_pieces_and_several_at_once_are_answered_in_order() -> None:
 def test_a_read_goes_on_where_the_one_before_it_ended() -> None:
     connection, _ = connected([], Others())
     buffer = connection.get_buffer(-1)
-    buffer[:2][:] = b"ab"  # asyncio puts the records of one read into slices of the buffer
+    buffer[:2][:] = b"ab"  # asyncio passes the records of one read as slices of the buffer
     assert bytes(buffer[:2]) == b"ab"
 
 

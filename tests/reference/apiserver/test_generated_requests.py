@@ -1,4 +1,4 @@
-"""Requests that schemathesis makes of the OpenAPI documents: none is answered by an error of the server."""
+"""The server answers no request that schemathesis generates from the OpenAPI documents with a server error (5xx)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.reference.apiserver.hostile import SOUND
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: see extra `fuzz`")
 
 SECONDS = 60.0
-ROUND = 5  # requests of an operation before the next has its turn
+ROUND = 5  # requests per operation
 NAMES = st.sampled_from(["one", "two", "default", "x", ""])
-UNREACHED = 503  # the one answer of its kind that is meant: nobody gave this server a way into the network of pods
+UNREACHED = 503  # the one intended server error: this server has no access to the pod network
 
 
 def _operations(documents: Iterable[Any]) -> list[Any]:
@@ -32,7 +32,7 @@ def _operations(documents: Iterable[Any]) -> list[Any]:
 
 
 def _plant(client: Api) -> None:
-    """Have an object of most kinds, so that not everything is answered by 404."""
+    """Create an object of most kinds, so that fewer requests end in 404."""
     for collection, obj in SOUND.items():
         made = client.request("POST", collection, {**obj, "metadata": {"name": "one"}})
         assert made.code in {201, 409}, made
@@ -63,7 +63,7 @@ def test_a_minute_of_generated_requests_brings_no_error_of_the_server(
                 for key, value in (("namespace", namespace), ("name", name))
                 if key in case.path_parameters
             }
-            case.query.pop("watch", None)  # it would not end; `test_watch` has them
+            case.query.pop("watch", None)  # a watch does not end; `test_watch` covers watches
             answer = case.call(base_url=server.url, headers=headers, verify=str(authority), timeout=20)
             sent += 1
             codes.add(answer.status_code)

@@ -1,4 +1,4 @@
-"""No request takes the server down, none that is refused leaves anything, and what is stored can be read by all."""
+"""No request crashes the server, a rejected request changes nothing, and all clients can read stored objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 class Asking:
-    """A server without connections."""
+    """A server without connections, called directly."""
 
     def __init__(self) -> None:
         self.api = ApiServer()
@@ -67,7 +67,7 @@ def check(sent: list[Sent]) -> None:
 
 
 def be_read(api: ApiServer) -> None:
-    """Have controllers take in all that is stored."""
+    """Let the controllers process all stored objects."""
     index, locations = ClusterIndex(), Locations()
     for resource in ("services", "nodes", "pods", "endpointslices"):
         for obj in api.list(resource):

@@ -1,4 +1,4 @@
-"""kubectl against the server, as people use it. `KUBECTL` names another binary than the one on the path."""
+"""kubectl works with the server. `KUBECTL` selects another binary than the one in PATH."""
 
 from __future__ import annotations
 
@@ -72,14 +72,13 @@ def kubectl(run: Callable[..., str], api: ApiServer) -> Kubectl:
 
 @pytest.fixture
 def minor(kubectl: Kubectl) -> int:
-    """The minor version of kubectl."""
     version = json.loads(kubectl("version", "--client", "-o", "json"))["clientVersion"]["minor"]
     return int("".join(each for each in version if each.isdigit()))
 
 
 @pytest.fixture
 def manifest(kubectl: Kubectl) -> str:
-    """The manifest above, applied."""
+    """Apply the manifest above, and return its path."""
     kubectl("apply", "-f", "-", stdin=MANIFEST)
     return MANIFEST
 
@@ -102,7 +101,7 @@ def test_apply_refuses_a_misspelt_field(kubectl: Kubectl) -> None:
 
 
 def test_diff_shows_what_would_change(kubectl: Kubectl, manifest: str) -> None:
-    with pytest.raises(AssertionError, match=r"\+\s+port: 81"):  # exit code 1 says that there is a difference
+    with pytest.raises(AssertionError, match=r"\+\s+port: 81"):  # exit code 1 means that there is a difference
         kubectl("diff", "-f", "-", stdin=manifest.replace("port: 80,", "port: 81,"))
 
 
@@ -176,7 +175,7 @@ def test_delete_waits_until_things_are_gone(kubectl: Kubectl, manifest: str, api
 
 
 def test_drain_cordons_the_node_and_evicts_its_pods(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
-    with pytest.raises(AssertionError, match="evicting pod default/web-1"):  # which nobody ends
+    with pytest.raises(AssertionError, match="evicting pod default/web-1"):  # a watch, which does not end by itself
         kubectl("drain", "a1", "--force", "--grace-period=20", "--timeout=1s")
     assert api.get("nodes", "", "a1")["spec"]["unschedulable"]
     assert api.get("pods", "default", "web-1")["metadata"]["deletionGracePeriodSeconds"] == 20
@@ -221,7 +220,7 @@ def test_resources_are_listed(kubectl: Kubectl) -> None:
 
 @pytest.fixture
 def watched(environment: dict[str, str], kubectl: Kubectl) -> Iterator[Any]:
-    """The lines of `kubectl get services -w`, as they come."""
+    """Yield the lines of `kubectl get services -w` as they arrive."""
     assert KUBECTL is not None
     command = [KUBECTL, "get", "services", "-w", "--no-headers"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -237,7 +236,7 @@ def test_get_watches(kubectl: Kubectl, api: ApiServer, watched: Any) -> None:
 
 
 def test_commands_that_write_protobuf_are_understood(kubectl: Kubectl, api: ApiServer) -> None:
-    """kubectl's own commands do so from 1.32 on."""
+    """kubectl sends protobuf from 1.32 on."""
     kubectl("create", "namespace", "shop")
     kubectl("create", "configmap", "settings", "--from-literal=color=red", "-n", "shop")
     kubectl("create", "service", "nodeport", "web", "--tcp=80:http", "--node-port=30080", "-n", "shop")

@@ -1,4 +1,4 @@
-"""The OpenAPI documents list what is served, no more and no less, and are valid."""
+"""The OpenAPI documents list exactly the served operations, and are valid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import reference.apiserver
 from harness.api.client import Api
 from reference.apiserver.authz.reviews import SERVED
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # HEAD has no words
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # HEAD has no verb
 SUBRESOURCES = (
     "",
     "/status",
@@ -59,7 +59,7 @@ def _filled_in(path: str) -> str:
 
 
 def _candidates(client: Api, documented: Operations) -> Operations:
-    """Each method at each path that is documented, or that a resource in the lists of discovery might have."""
+    """Return each method for each path in the documents and for each resource in discovery."""
     paths = {path for _, path in documented} | {"/", "/healthz/ping", "/openapi", "/openapi/v4", *SERVED}
     groups = client.request("GET", "/apis").body["groups"]
     prefixes = ["/api/v1", *(f"/apis/{version['groupVersion']}" for each in groups for version in each["versions"])]

@@ -64,7 +64,7 @@ def test_requested_address_is_honoured_once(api: ApiServer) -> None:
 def test_refused_and_dry_writes_keep_nothing(api: ApiServer) -> None:
     ports = [{"port": 80, "nodePort": 30001}]
     api.create("services", "default", service("a", type="NodePort", ports=ports))
-    for _ in range(2):  # a refused write that kept its address would fail otherwise the second time
+    for _ in range(2):  # if a rejected write kept its address, the second attempt would fail differently
         with pytest.raises(ApiError, match="provided port is already allocated"):
             api.create("services", "default", service("b", type="NodePort", ports=ports, clusterIP="10.96.9.9"))
     assert api.create("services", "default", service("c", clusterIP="10.96.9.9"))

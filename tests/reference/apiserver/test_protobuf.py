@@ -1,4 +1,4 @@
-"""Objects in protobuf become what the same objects are in JSON. The bytes are written here by hand."""
+"""A protobuf object decodes to the same object as its JSON. The tests encode the bytes by hand."""
 
 from __future__ import annotations
 

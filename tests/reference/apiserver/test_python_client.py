@@ -1,4 +1,4 @@
-"""The `kubernetes` package against the server, as its users use it."""
+"""The official Python client (`kubernetes`) works with the server."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_informer_follows(core: client.CoreV1Api, api: ApiServer) -> None:
 
 
 def test_pod_is_asked_by_its_name_and_port(core: client.CoreV1Api, api: ApiServer) -> None:
-    """The client writes `:` as %3A in a path."""
+    """The client escapes `:` in a path as %3A."""
     api.create("pods", "default", {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     with pytest.raises(client.ApiException, match="address not allowed"):
         core.connect_get_namespaced_pod_proxy_with_path("http:p:80", "default", "hostname")

@@ -1,4 +1,4 @@
-"""A server that goes away and comes back, maybe at another release: what its clients meet."""
+"""The API server stops and restarts, possibly at another release: the effect on clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_refused(address: tuple[str, int], family: socket.AddressFamily = socket.A
 
 
 def is_cut(connection: http.client.HTTPSConnection) -> bool:
-    """Whether a connection that was open has ended; http.client would make a new one where it knows."""
+    """Return whether the server closed an open connection; http.client reconnects where it notices."""
     assert connection.sock is not None
     try:
         connection.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -49,19 +49,19 @@ def is_cut(connection: http.client.HTTPSConnection) -> bool:
 
 @pytest.fixture
 def connection(server: HttpServer) -> Iterator[http.client.HTTPSConnection]:
-    """A connection on which one request was answered, kept alive."""
+    """Yield a kept-alive connection that has served one request."""
     tls = ssl.create_default_context(cadata=server.ca_pem)
     connection = http.client.HTTPSConnection("127.0.0.1", port_of(server), context=tls, timeout=10)
     connection.request("GET", "/healthz")
     assert connection.getresponse().read() == b"ok"
-    connection.auto_open = 0  # when it is cut it stays so
+    connection.auto_open = 0  # do not reconnect after the connection is cut
     yield connection
     connection.close()
 
 
 @pytest.fixture
 def netns(netns_allowed: None) -> Iterator[Namespace]:
-    """A netns with its loopback device up."""
+    """Yield a netns with its loopback device up."""
     with Namespace.create() as namespace:
         with namespace.entered(), IPRoute() as kernel:
             kernel.link("set", index=1, state="up")
@@ -124,7 +124,7 @@ def test_watch_goes_on_from_where_it_was_if_nothing_was_missed(server: HttpServe
 
 def test_handshake_that_is_under_way_gets_nobody(server: HttpServer, api: ApiServer) -> None:
     with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as raw:
-        time.sleep(0.01)  # so that it is accepted; if it is not yet, it is reset
+        time.sleep(0.01)  # the server accepts it, or resets it if it has not yet accepted it
         server.replace(None)
         server.replace(api)
         with pytest.raises(OSError, match=r"EOF|reset|pipe"):
@@ -200,7 +200,7 @@ def test_clients_that_hold_on_cost_no_time(server: HttpServer, api: ApiServer, h
     for each in streams:
         each.close()
     assert min(took) < 0.01
-    assert max(took) < 0.2  # a machine with other work
+    assert max(took) < 0.2  # allow for a busy machine
 
 
 def test_answered_writes_outlive_a_change_of_servers(

@@ -1,4 +1,4 @@
-"""Conditions of a Service, by which a controller tells what became of trafficDistribution (KEP-4444)."""
+"""Conditions by which a controller reports the state of trafficDistribution in a Service's status (KEP-4444)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a write of the status subresource may change beside the status, for each kind, each field and each way to write.
+"""Fields other than the status that a write of the status subresource may change, by kind, field and kind of write.
 
-Read off `PrepareForUpdate` and `GetResetFields` of the status strategies of Kubernetes 1.37 (pkg/registry).
+Taken from `PrepareForUpdate` and `GetResetFields` of the status strategies of Kubernetes 1.37 (pkg/registry).
 """
 
 from __future__ import annotations

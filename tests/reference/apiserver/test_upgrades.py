@@ -1,4 +1,4 @@
-"""An API server that goes on where another one stopped, at another release: KEP-4444's manual test, steps 4 to 7."""
+"""A second API server continues from the first one's state at another release: KEP-4444's manual test, steps 4 to 7."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hints(api: ApiServer) -> list[Any]:
 
 @pytest.fixture
 def new() -> ApiServer:
-    """A server that knows trafficDistribution, and has a Service with it."""
+    """Return a server that knows trafficDistribution, and has a Service with it."""
     api = ApiServer(NEW)
     api.create("services", "default", service(trafficDistribution="PreferClose"))
     return api
@@ -107,7 +107,7 @@ def test_each_release_serves_the_fields_of_its_types(minor: int, fields: set[str
     api.create("services", "default", service(topologyKeys=["*"], internalTrafficPolicy="Local"))
     stored = api.registry.store.get("services", ("default", "web"))
     assert stored is not None
-    stored.object["spec"]["trafficDistribution"] = "PreferClose"  # no release writes all three
+    stored.object["spec"]["trafficDistribution"] = "PreferClose"  # no release writes all three fields
     known = {"topologyKeys", "internalTrafficPolicy", "trafficDistribution"}
     assert known & spec(successor(api, minor)).keys() == fields
 

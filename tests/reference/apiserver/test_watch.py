@@ -24,7 +24,7 @@ Stream = Iterator[dict[str, Any]]
 
 @pytest.fixture
 def watching(http: Any) -> Callable[..., Any]:
-    """A context with the events of a watch as they come."""
+    """Return a context manager that yields the events of a watch as they arrive."""
 
     @contextmanager
     def watching(query: str = "", path: str = CONFIGS, **headers: str) -> Iterator[Stream]:
@@ -48,7 +48,7 @@ def count_until_cut(stream: Stream) -> int:
     try:
         for _ in stream:
             count += 1
-    except (ConnectionError, ssl.SSLError, json.JSONDecodeError):  # cut in the middle of a line, or of a TLS record
+    except (ConnectionError, ssl.SSLError, json.JSONDecodeError):  # cut in the middle of a line or of a TLS record
         pass
     return count
 
@@ -227,4 +227,4 @@ def test_watch_that_comes_while_the_server_goes_away_does_not_outlive_it(api: Ap
         hub.open(Selection(), renderer, watch.WatchQuery(), Recorder())
     loop.close()
     assert refused.value.code == 503
-    create(api, "a")  # nobody is left who would look at it in a closed loop
+    create(api, "a")  # the loop is closed: it cannot handle the connection any more

@@ -1,4 +1,4 @@
-"""A transport that keeps what is written, and a protocol that keeps what it receives."""
+"""A transport that records writes, and a protocol that records received data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Recorder(asyncio.Transport):
-    """An open connection to nobody."""
+    """An open connection without a peer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Recorder(asyncio.Transport):
 
 
 class Others(asyncio.Protocol):
-    """What a connection is handed over to."""
+    """The protocol that takes over a connection."""
 
     def __init__(self) -> None:
         self.received = b""

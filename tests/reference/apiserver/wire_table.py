@@ -1,8 +1,9 @@
-"""Makes `wire.json`, the numbers and types of the fields of Kubernetes' kinds, from the tags in Kubernetes' Go types.
+"""Generate `wire.json`, the field numbers and types of Kubernetes' kinds, from the tags in Kubernetes' Go types.
 
     python -m tests.reference.apiserver.wire_table API APIMACHINERY > reference/apiserver/wire.json
 
-with the folders of the Go modules k8s.io/api and k8s.io/apimachinery. Needed only when a new release has new fields.
+API and APIMACHINERY are the folders of the Go modules k8s.io/api and k8s.io/apimachinery. Needed only when a new
+release adds fields.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def table(api: Path, machinery: Path) -> dict[str, dict[str, object]]:
 
 
 def _field(go: str, tags: str, group: str, named: Types) -> tuple[str, list[str]]:
-    """Number; JSON name ("" for fields that stand in their parent), type, and what it is: list, map, omitted when 0."""
+    """Return the field number and [JSON name ("" if inlined), type, flags: list, map, or omitted when 0]."""
     json_tag, protobuf = (_tag(tags, name).split(",") for name in ("json", "protobuf"))
     pointer, go = go.startswith("*"), _qualified(go.lstrip("*"), group)
     go = named.get(go, go)
@@ -87,7 +88,7 @@ def _tag(tags: str, name: str) -> str:
 
 
 def _qualified(go: str, group: str) -> str:
-    """A Go type with the group that it is of: `metav1.Time` is `meta.Time`, `Pod` is `core.Pod`."""
+    """Return a Go type with its group: `metav1.Time` is `meta.Time`, `Pod` is `core.Pod`."""
     prefix, _, rest = re.fullmatch(r"((?:map\[[\w.]+\]|\[\])*)(\*?)(.*)", go).groups()  # type: ignore[union-attr]
     if "." in rest:
         package, _, name = rest.partition(".")
@@ -102,7 +103,7 @@ def _lines(made: dict[str, dict[str, object]]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table, a message a line."""
+    """Print the table, one message per line."""
     api, machinery = (Path(each) for each in arguments)
     sys.stdout.write("{" + ",\n".join(_lines(table(api, machinery))) + "}\n")
 

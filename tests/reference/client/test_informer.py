@@ -1,4 +1,4 @@
-"""The informer: what subscribers are told when the API server was away."""
+"""The informer's notifications after the API server was unavailable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reference.client.informer import Informer
 
 class _Log(list[Event]):
     def since(self) -> Sequence[tuple[str, str]]:
-        """What came since the last look: type and name."""
+        """Return the type and name of each notification since the last call."""
         seen = [(each.type, each.object.get("metadata", {}).get("name", "")) for each in self]
         self.clear()
         return seen

@@ -1,4 +1,4 @@
-"""The client over HTTPS: it tells subscribers what a server in another process would."""
+"""The HTTPS client notifies subscribers of changes on a server in another process."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_was_missed_while_the_server_was_away_is_told_when_it_is_back(
     assert [_next(events), _next(events)] == [("ADDED", "old"), ("SYNCED", "")]
 
     server.replace(None)
-    assert client.caught_up()  # nobody can tell it anything
+    assert client.caught_up()  # no notification can arrive
     api.delete("services", "default", "old")
     server.replace(ApiServer(predecessor=api))
     eventually(client.caught_up, within=10, describe="the client to know what is there")

@@ -1,4 +1,4 @@
-"""When a Service is due, and when the queue counts as idle."""
+"""The due time of a Service, and when the queue is idle."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_key_added_now_does_not_come_a_second_time_later() -> None:
 
 
 def fail(queue: WorkQueue, now: float, *, retriable: bool) -> float | None:
-    """Work on A at `now` and fail; when it is due again."""
+    """Process A at `now`, fail, and return when it is due again."""
     queue.add(A)
     assert queue.pop(now) == A
     queue.retry(A, now, retriable=retriable)

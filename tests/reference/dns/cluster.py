@@ -1,4 +1,4 @@
-"""A small cluster for the DNS server: Services, slices and PodLocators, and queries over a real socket."""
+"""A small cluster for the DNS server, with Services, slices, PodLocators, and queries over a real socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITH_KEYS = Features(gates={"ServiceTopology": True})
 
 
 class DnsCluster:
-    """An API server, and a DNS server of it on loopback."""
+    """An API server, and its DNS server on loopback."""
 
     def __init__(self, **options: Any) -> None:
         self.api = ApiServer(WITH_KEYS)
@@ -58,7 +58,7 @@ class DnsCluster:
     def publish(
         self, service: str, *endpoints: Object, name: str = "one", family: str = "IPv4", port: int = 80
     ) -> None:
-        """Write a slice of a Service, in place of the one of that name."""
+        """Write a slice of a Service; it replaces the slice of that name."""
         obj = {
             "metadata": {"name": f"{service}-{name}", "labels": {"kubernetes.io/service-name": service}},
             "addressType": family,
@@ -70,7 +70,7 @@ class DnsCluster:
         write("endpointslices", "default", obj)
 
     def locate(self, pod: str, node: str, *ips: str, labels: Mapping[str, str] | None = None) -> None:
-        """Write the PodLocator of a pod; a node's name begins with its zone."""
+        """Write the PodLocator of a pod; the first letter of a node's name is its zone."""
         labels = {HOST: node, ZONE: node[:1]} if labels is None else labels
         said = {"ips": [{"ip": ip} for ip in ips], "nodeName": node, "nodeLabels": dict(labels) if node else {}}
         there = {each["metadata"]["name"] for each in self.api.list("podlocators")}
@@ -87,7 +87,7 @@ class DnsCluster:
         payload: int | None = 4096,
         **options: Any,
     ) -> dns.message.Message:
-        """One query, from an address of loopback, once the server knows of all that was written."""
+        """Send one query from a loopback address, after the server has processed all writes."""
         self.settle()
         edns = {"use_edns": 0, "payload": payload} if payload else {}
         query = dns.message.make_query(full(name), kind, **(edns | options))
@@ -95,19 +95,19 @@ class DnsCluster:
         return send(query, "127.0.0.1", port=self.port, source=client, timeout=5)
 
     def addresses(self, name: str = "web", kind: str = "A", **options: Any) -> list[str]:
-        """The addresses that an answer tells, sorted."""
+        """Return the addresses in the answer, sorted."""
         return sorted(told(self.ask(name, kind, **options)))
 
 
 def full(name: str) -> str:
-    """A name of a Service in namespace default, unless it is complete."""
+    """Return the full name of a Service in namespace default; complete names stay."""
     if name.endswith("."):
         return name
     return f"{name}.default.svc.cluster.local."
 
 
 def told(answer: dns.message.Message) -> list[str]:
-    """The data of the answer's records, in their order."""
+    """Return the data of the answer's records in order."""
     return [each.to_text() for rrset in answer.answer for each in rrset]
 
 

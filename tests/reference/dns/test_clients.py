@@ -1,6 +1,6 @@
-"""Real clients, unmodified, in pods: dig, the C library's resolver, and Python's.
+"""Unmodified DNS clients in pods: dig, the C library's resolver, and Python's.
 
-All parts are real too: pods have netns, PodLocators are written by their controller, and packets are routed.
+Pods have real network namespaces, the controller writes their PodLocators, and packets are routed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NSSWITCH = "hosts: dns\n"
 
 
 class Pods:
-    """Pods on three zones, one of them with a DNS server, and the API server that knows of all."""
+    """Pods in three zones, one of them with a DNS server, and their API server."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -73,12 +73,12 @@ class Pods:
             eventually(each.synced, within=10, describe=f"{each} to be synced", every=0.001)
 
     def resolv_conf(self, family: str = "IPv4") -> str:
-        """As kubelets write it for pods with dnsPolicy ClusterFirst."""
+        """Return the resolv.conf that kubelets write for pods with dnsPolicy ClusterFirst."""
         search = "default.svc.cluster.local svc.cluster.local cluster.local"
         return f"nameserver {self.dns.addresses[family]}\nsearch {search}\noptions ndots:5 timeout:2 attempts:2\n"
 
     def run(self, node: str, *command: str, resolv_conf: str = "") -> str:
-        """What a program prints in the client pod of a node; with its own resolv.conf if there is one."""
+        """Return the output of a program in the client pod of a node; `resolv_conf` replaces the pod's own."""
         files = {"/etc/resolv.conf": resolv_conf, "/etc/nsswitch.conf": NSSWITCH} if resolv_conf else None
         try:
             ended = run(self.clients[node].namespace, command, files=files)
@@ -123,7 +123,7 @@ def expected(pods: Pods, node: str, family: str = "IPv4") -> list[str]:
 def test_dig_is_told_of_its_zone(pods: Pods, node: str) -> None:
     assert pods.dig(node, WEB) == expected(pods, node)
     assert pods.dig(node, WEB, "AAAA", family="IPv6") == expected(pods, node, "IPv6")
-    assert len(pods.dig(node, f"_http._tcp.{WEB}", "SRV")) == 2 * len(SEEN[node])  # of both families
+    assert len(pods.dig(node, f"_http._tcp.{WEB}", "SRV")) == 2 * len(SEEN[node])  # addresses of both families
 
 
 @pytest.mark.parametrize("options", [(), ("+noedns",), ("+tcp",), ("+bufsize=512",), ("+nocookie", "+bufsize=1232")])

@@ -1,4 +1,4 @@
-"""Which endpoints a client is told of. Source: KEP-536, Service API changes and Test Plan."""
+"""The endpoints in a client's answer. Source: KEP-536, Service API changes and Test Plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Place:
 
 
 def place(name: str) -> Place:
-    """`a1r2`: on node a1 in zone a, in rack r2."""
+    """Parse `a1r2`: on node a1 in zone a, in rack r2."""
     labels = {"host": name[:2], "zone": name[0], **({"rack": name[2:]} if name[2:] else {})}
     return Place(name, frozenset(labels.items()))
 

@@ -29,7 +29,7 @@ def cluster() -> Iterator[DnsCluster]:
 
 @pytest.fixture
 def zones(cluster: DnsCluster) -> DnsCluster:
-    """Clients in zones a and b, and a headless Service with an endpoint in each: the zone first, then anywhere."""
+    """Clients in zones a and b, and a headless Service with an endpoint in each zone and keys zone, then any."""
     cluster.locate("client-a", "a1", A)
     cluster.locate("client-b", "b1", B)
     cluster.locate("pod-a", "a2", "10.0.0.1")
@@ -253,7 +253,7 @@ def test_without_the_gate_keys_mean_nothing() -> None:
 def test_first_address_is_another_one_each_time(cluster: DnsCluster) -> None:
     cluster.create_headless()
     cluster.publish("web", *(at(f"10.0.0.{number}") for number in range(1, 5)))
-    firsts = {told(cluster.ask("web"))[0] for _ in range(100)}  # one of four is missed with probability 1e-12
+    firsts = {told(cluster.ask("web"))[0] for _ in range(100)}  # misses one of four with probability 1e-12
     assert firsts == {f"10.0.0.{number}" for number in range(1, 5)}
 
 

@@ -1,4 +1,4 @@
-"""A real API server with a real controller, and the few moves that tests make in it."""
+"""A real API server with a real controller, and the actions that tests take on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODES = ("a1", "a2", "b1")
 
 
 class Live:
-    """An API server with nodes a1, a2 and b1, and a controller that is started by `start` or by entering."""
+    """An API server with nodes a1, a2 and b1, and a controller; `start` or the context manager starts it."""
 
     def __init__(self, **options: Any) -> None:
         self.api = ApiServer()
@@ -33,7 +33,7 @@ class Live:
         self.controller.stop()
 
     def settle(self) -> None:
-        """Wait until the controller has worked on all that was written."""
+        """Wait until the controller has processed all writes."""
         eventually(self.controller.synced, within=10, describe="the controller to be synced", every=0.0002)
 
     def create_service(self, name: str = "web", **spec: Any) -> Object:
@@ -74,7 +74,7 @@ class Live:
 
 
 class Meddler:
-    """The API server, with something that happens right before chosen writes of the controller."""
+    """An API server that runs an action right before selected writes of the controller."""
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
@@ -104,7 +104,7 @@ class Meddler:
 
 
 def failing(reasons: Iterable[str], code: int = 500) -> Callable[[Object], None]:
-    """Refuse as often as there are reasons, then let pass."""
+    """Return an action that fails once for each reason, and then succeeds."""
     left = iter(reasons)
 
     def refuse(_: Object) -> None:

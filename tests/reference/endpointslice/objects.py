@@ -1,4 +1,4 @@
-"""Minimal valid objects; a case names only the field that it is about."""
+"""Minimal valid objects; a test case names only the fields that matter to it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def make_pods(count: int, node: str = "a1", **fields: Any) -> list[Object]:
 
 
 def pods_on(zones: str, **fields: Any) -> list[Object]:
-    """One pod for each letter, on the first node of that zone: `aab` is two in zone a and one in zone b."""
+    """Return one pod per letter, on the first node of that zone: `aab` is two pods in zone a and one in zone b."""
     return _numbered([f"{zone}1" for zone in zones], **fields)
 
 
@@ -85,7 +85,7 @@ def _numbered(nodes: Iterable[str], **fields: Any) -> list[Object]:
 def make_node(
     name: str, zone: str | None = None, *, cpu: str = "4", ready: bool = True, labels: Mapping[str, str] | None = None
 ) -> Object:
-    """A node whose zone is the first letter of its name, unless said otherwise."""
+    """Return a node; the default zone is the first letter of its name."""
     zone = name[0] if zone is None else zone
     metadata = {"name": name, "uid": f"uid-of-{name}", "labels": dict(labels or {})}
     if zone:
@@ -134,7 +134,7 @@ def plan(
 
 
 def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:
-    """What the API server holds after the plan; new slices are named in order."""
+    """Return the stored slices after the plan; new slices are named in order."""
     slices = {each["metadata"]["name"]: each for each in existing}
     for each in planned.create:
         metadata = each["metadata"]
@@ -155,7 +155,7 @@ def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:
 def slices_for(
     service: Object, pods: Iterable[Object] = (), existing: Sequence[Object] = (), **options: Any
 ) -> list[Object]:
-    """The slices of a Service after a sync, which had the `existing` ones before."""
+    """Return the slices of a Service after a sync that starts from the `existing` ones."""
     return apply(plan(service, pods, existing, **options), existing)
 
 
@@ -164,7 +164,7 @@ def endpoints(slices: Iterable[Object]) -> list[Object]:
 
 
 def hinted(slices: Iterable[Object]) -> str:
-    """The zone that each endpoint is hinted for, in order of pods; `-` for none."""
+    """Return the hinted zone of each endpoint, in order of pods; `-` for none."""
     ordered = sorted(endpoints(slices), key=lambda each: str(each["targetRef"]["name"]))
     return "".join(each["hints"]["forZones"][0]["name"] if "hints" in each else "-" for each in ordered)
 

@@ -1,4 +1,4 @@
-"""Portions of zones, and refusals. Source: KEP-2433, Overload and Controller Unit Tests."""
+"""Shares of zones, and reasons for no hints. Source: KEP-2433, Overload and Controller Unit Tests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_tables_of_the_kep(weights: tuple[int, ...], endpoints: int, expecte
 
 
 def test_a_release_lets_a_zone_reach_twenty_percent_and_the_kep_does_not() -> None:
-    five_equal_zones = (4, 4, 4, 4, 4)  # 6 endpoints: 1.2 for each
+    five_equal_zones = (4, 4, 4, 4, 4)  # 6 endpoints: 1.2 per zone
     assert minima(five_equal_zones, 6, RELEASED) == [1, 1, 1, 1, 1]
     assert minima(five_equal_zones, 6) == "Overloaded"
     assert minima((20, 16, 14), 6, RELEASED) == [2, 2, 2]
@@ -59,7 +59,7 @@ def test_floating_point_refuses_what_reaches_twenty_percent(weights: tuple[int, 
 
 
 def test_floating_point_differs_from_exact_arithmetic_only_at_just_twenty_percent() -> None:
-    """Every three zones of 1 to 10 cores, with every number of endpoints up to 30: 192 of 2,620 edges are refused."""
+    """All sets of three zones with 1 to 10 cores, and up to 30 endpoints: 192 of 2,620 edge cases get no hints."""
     edges = refused = 0
     for weights in itertools.product(range(1, 11), repeat=3):
         for endpoints in range(3, 31):
@@ -73,7 +73,7 @@ def test_floating_point_differs_from_exact_arithmetic_only_at_just_twenty_percen
 
 
 def test_hints_stay_up_to_thirty_percent_with_the_kep() -> None:
-    weights = (5, 3)  # 4 endpoints: 2.5 and 1.5; with 2 and 2 the first is 25 % over
+    weights = (5, 3)  # 4 endpoints: 2.5 and 1.5; with 2 and 2 the first zone is 25% over
     assert minima(weights, 4) == "Overloaded"
     assert minima(weights, 4, keep=True) == [2, 2]
     assert minima(weights, 4, RELEASED, keep=True) == "Overloaded"
@@ -81,7 +81,7 @@ def test_hints_stay_up_to_thirty_percent_with_the_kep() -> None:
 
 def test_hints_go_when_thirty_percent_are_reached() -> None:
     assert minima((13, 7), 20, keep=True) == [11, 6]
-    assert minima((13, 7), 2, keep=True) == "Overloaded"  # 1.3 and 0.7: exactly 30 % over
+    assert minima((13, 7), 2, keep=True) == "Overloaded"  # 1.3 and 0.7: exactly 30% over
 
 
 def test_refusal_names_the_numbers() -> None:

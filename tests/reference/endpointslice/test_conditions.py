@@ -1,4 +1,4 @@
-"""Conditions as values. Source: KEP-4444, Status Reporting."""
+"""Computation of conditions. Source: KEP-4444, Status Reporting."""
 
 from __future__ import annotations
 

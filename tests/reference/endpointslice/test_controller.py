@@ -1,4 +1,4 @@
-"""The controller on a real API server."""
+"""The controller with a real API server."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_pods_of_a_deleted_node_are_left_out() -> None:
 def test_slice_that_the_api_server_refuses_is_reported_once_and_not_waited_for() -> None:
     with Live() as live:
         live.create_service()
-        live.run_pod("p1", ips=["127.0.0.1"])  # no endpoint may be on the loopback
+        live.run_pod("p1", ips=["127.0.0.1"])  # endpoints may not have loopback addresses
         live.run_pod("p2", ips=["10.244.1.2"])
         live.settle()
         (failure,) = live.failures()
@@ -253,7 +253,7 @@ def test_changes_while_a_write_is_under_way_are_one_more_write() -> None:
             live.run_pod(f"p{number}", ips=[f"10.244.1.{number + 1}"])
         live.settle()
         live.meddler.writes.clear()
-        with live.api.registry.store.lock:  # the controller sees the events, but its writes wait
+        with live.api.registry.store.lock:  # the controller receives events, but its writes wait
             for number in range(20):
                 live.set_ready(f"p{number}", ready=False)
         assert not any(each["conditions"]["ready"] for each in endpoints(live.slices()))

@@ -1,4 +1,4 @@
-"""Which endpoint is hinted for which zone under the topology annotation. Source: KEP-2433 and what releases did."""
+"""The hinted zone of each endpoint with the topology annotation. Source: KEP-2433 and Kubernetes' releases."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_node_change_beyond_the_threshold_shares_out_anew() -> None:
 
 def test_hints_stay_between_twenty_and_thirty_percent_but_do_not_come() -> None:
     existing = slices_for(auto(), pods_on("aabb"), nodes=nodes(a="4", b="4"))
-    grown = nodes(a="5", b="3")  # 2.5 and 1.5 endpoints: 25 % over
+    grown = nodes(a="5", b="3")  # 2.5 and 1.5 endpoints: 25% over
     assert plan(auto(), pods_on("aabb"), existing, nodes=grown).is_empty
     assert hints_for("aabb", nodes=grown) == "----"
     released = plan(auto(), pods_on("aabb"), existing, nodes=grown, features=RELEASED)

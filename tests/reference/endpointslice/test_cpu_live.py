@@ -1,4 +1,4 @@
-"""The topology annotation on a running controller: what node changes and Events do. Source: KEP-2433."""
+"""A running controller with the topology annotation: effect of Node changes, and Events. Source: KEP-2433."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one endpoint says of its pod."""
+"""The endpoint of one pod."""
 
 from __future__ import annotations
 

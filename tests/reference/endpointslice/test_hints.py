@@ -1,4 +1,4 @@
-"""Who decides about hints, and what hints an endpoint gets. Source: KEP-4444, KEP-3015, and what releases did."""
+"""The heuristic that sets hints, and each endpoint's hints. Source: KEP-4444, KEP-3015 and Kubernetes' releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Services one event concerns, and which pods a Service selects."""
+"""The Services that an event affects, and the pods that a Service selects."""
 
 from __future__ import annotations
 

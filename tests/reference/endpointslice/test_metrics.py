@@ -1,4 +1,4 @@
-"""What the controller counts, under the names and labels of each release. Source: KEP-4444, Monitoring Requirements."""
+"""The controller's metrics, with the names and labels of each release. Source: KEP-4444, Monitoring Requirements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = ("default", "web")
 
 
 class Counted:
-    """Metrics on which plans are counted as if they had been written."""
+    """Metrics that count each plan as if it were written."""
 
     def __init__(self, features: Features | None = None) -> None:
         self.features = features or Features()
@@ -34,7 +34,7 @@ class Counted:
         return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
 
     def values(self, name: str) -> dict[str, float]:
-        """By what stands in braces."""
+        """Return the values by the text in braces."""
         found = (line.rpartition(" ") for line in self.text() if line.split("{")[0].split(" ")[0] == name)
         return {series.removeprefix(name): float(value) for series, _, value in found}
 

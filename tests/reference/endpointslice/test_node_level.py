@@ -1,4 +1,4 @@
-"""Node-level topology of KEP-3015 of 2022: which Services have it by each approach, and what their endpoints carry."""
+"""Node-level topology of KEP-3015 (2022): the Services that have it in each approach, and their endpoints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def hints(
     existing: Any = (),
     nodes: Any = NODES,
 ) -> dict[str, Object | None]:
-    """The hints of each endpoint, by its node."""
+    """Return the hints of each endpoint, by its node."""
     plan = plan_service(service, pods, nodes, existing, features=features, node_level=NodeLevel.parse(approach))
     return {each["nodeName"]: each.get("hints") for each in endpoints(apply(plan, existing))}
 
@@ -242,7 +242,7 @@ def test_nodes_use_their_endpoints_and_others_what_they_would_use_without(
 
 
 def reached(service: Object, pods: list[Object], node: str) -> set[str]:
-    """The addresses that a node uses, of slices that a controller has written; both have the gate on."""
+    """Return the addresses that a node uses with the controller's slices; both have the gate on."""
     state = State(node, Behaviour.of(ON))
     planned = plan_service(service, pods, NODES, (), features=ON)
     for resource, objects in (("nodes", [NODES[node]]), ("services", [service]), ("endpointslices", apply(planned))):

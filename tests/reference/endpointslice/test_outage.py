@@ -1,4 +1,4 @@
-"""An API server that goes away and comes back. Source: KEP-4444 and KEP-3015, Troubleshooting."""
+"""The API server stops and restarts. Source: KEP-4444 and KEP-3015, Troubleshooting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.reference.endpointslice.objects import endpoints, make_node, release
 
 
 class Outage(Live):
-    """The controller talks to an API server that tests take away and give back."""
+    """A controller with an API server that tests stop and restart."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def test_return_without_changes_writes_nothing(live: Outage) -> None:
 
 
 def test_write_that_finds_it_gone_is_tried_again_when_it_is_back(live: Outage) -> None:
-    """A change arrives, and before the controller gets to its write the server is away."""
+    """A change arrives, and the server stops before the controller's write."""
     arrived = Event("MODIFIED", "pods", unready(live.api.get("pods", "default", "p1")))
     live.informer.disconnect()
     live.controller._loop._deliver(arrived)

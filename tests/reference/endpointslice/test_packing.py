@@ -1,4 +1,4 @@
-"""How endpoints are spread over slices with few writes."""
+"""Endpoints are distributed over slices with few writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PODS = make_pods(40)
 
 
 def existing_of(*counts: int, max_endpoints: int = 10) -> list[Object]:
-    """Slices with the first pods, `counts` in each."""
+    """Return slices with the first pods, `counts` in each."""
     found: list[Object] = []
     start = 0
     for number, count in enumerate(counts):

@@ -1,4 +1,4 @@
-"""Which slices exist, what they are called and labelled, and who owns them."""
+"""The slices of a Service: their number, names, labels and owners."""
 
 from __future__ import annotations
 

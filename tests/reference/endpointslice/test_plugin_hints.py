@@ -1,4 +1,4 @@
-"""Values `<domain>/<name>`: what heuristics of others are given, and what becomes of good and of bad answers."""
+"""trafficDistribution values `<domain>/<name>`: the input of third-party heuristics, and good and bad results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Answer = Callable[[Sequence[Endpoint], Mapping[str, Node]], Any]
 
 
 class Answering:
-    """A heuristic that is a function, and notes what it was asked."""
+    """A heuristic that calls a function, and records its input."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer

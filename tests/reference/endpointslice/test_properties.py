@@ -1,4 +1,4 @@
-"""What holds for every plan, whatever Service, pods and slices."""
+"""Properties of every plan, for any Service, pods and slices."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def sync(world: World, existing: list[Object]) -> list[Object]:
 
 
 def wanted(world: World) -> Counter[str]:
-    """All endpoints of the desired state with family, port set and hints."""
+    """Return all desired endpoints with family, port set and hints."""
     decided_by = mechanism(world.service, Features())
     found: Counter[str] = Counter()
     for family in address_types(world.service):

@@ -1,4 +1,4 @@
-"""What the controller believes of its slices between a write and its echo."""
+"""The controller's cache of slices between a write and its watch event."""
 
 from __future__ import annotations
 

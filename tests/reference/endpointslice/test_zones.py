@@ -1,4 +1,4 @@
-"""Which nodes count, and what their zones weigh. Source: KEP-2433, Assumptions, and what releases did."""
+"""Eligible nodes, and the CPU share of each zone. Source: KEP-2433, Assumptions, and Kubernetes' releases."""
 
 from __future__ import annotations
 

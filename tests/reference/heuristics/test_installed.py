@@ -1,4 +1,4 @@
-"""Heuristics found by entry points, those of this project and of packages made up on the spot."""
+"""Heuristics found by entry points, from this project and from packages that the test creates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the example among the heuristics gives to whom."""
+"""The zones for which the example heuristic hints each endpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NODES = {name: Node(name, name[0]) for name in ("a1", "a2", "b1", "c1")} | {"n1"
 
 
 def zones(where: str) -> list[str]:
-    """For each endpoint the zones that it is for; `where` has one letter for each endpoint, its zone."""
+    """Return the hinted zones of each endpoint; `where` has one letter per endpoint, its zone."""
     endpoints = [Endpoint(f"10.0.0.{n}", f"p{n}", f"{zone}1", zone.strip()) for n, zone in enumerate(where)]
     hints = PreferNextZone().hints(endpoints, NODES)
     return ["".join(hints.get(each, Hints()).zones) for each in endpoints]

@@ -1,4 +1,4 @@
-"""What is read in endpoints, above all in those that leave something out."""
+"""Parsing of endpoints, especially with missing fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times in objects, in the two forms that Kubernetes has."""
+"""Timestamps in objects, in Kubernetes' two formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first key that matches decides: the rows of KEP-536's test plan for the filtering function, and their edges."""
+"""The first matching key decides: the rows of KEP-536's test plan for the filtering function, and edge cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reference.objects.topology_keys import ANY, Labels, first_match
 
-# Racks are counted across zones: a rack is found by its own label, whatever zone it is in.
+# Racks span zones: only the rack label counts, whatever the zone.
 NODES = {
     "a1": {"host": "a1", "rack": "r1", "zone": "a", "region": "north"},
     "a2": {"host": "a2", "rack": "r2", "zone": "a", "region": "north"},
@@ -33,14 +33,14 @@ ALL = "a1 a2 b1 c1"
 @pytest.mark.parametrize(
     ("keys", "client", "endpoints", "expected"),
     [
-        # a single hard constraint
+        # one hard constraint
         ("host", "a1", ALL, ("host", "a1")),
         ("zone", "a1", ALL, ("zone", "a1 a2")),
         ("rack", "a2", ALL, ("rack", "a2 b1")),
         ("region", "b1", ALL, ("region", "a1 a2 b1")),
         ("host", "a1", "a2 b1", ("", "")),
         ("zone", "c1", "a1 b1", ("", "")),
-        # a single "*"
+        # one "*"
         ("*", "a1", ALL, ("*", ALL)),
         ("*", "bare", "b1", ("*", "b1")),
         # several hard constraints
@@ -54,7 +54,7 @@ ALL = "a1 a2 b1 c1"
         ("host zone *", "a1", ALL, ("host", "a1")),
         ("host zone *", "a1", "a2 b1", ("zone", "a2")),
         ("host zone *", "a1", "b1 c1", ("*", "b1 c1")),
-        # labels that are missing
+        # missing labels
         ("rack", "c1", ALL, ("", "")),
         ("rack *", "c1", ALL, ("*", ALL)),
         ("rack zone", "c1", ALL, ("zone", "c1")),
@@ -62,7 +62,7 @@ ALL = "a1 a2 b1 c1"
         ("host", "bare", "bare", ("", "")),
         ("zone", "a1", "unknown", ("", "")),
         ("zone *", "a1", "unknown", ("*", "unknown")),
-        # nobody at all
+        # no match
         ("host *", "a1", "", ("*", "")),
         ("host", "a1", "", ("", "")),
     ],

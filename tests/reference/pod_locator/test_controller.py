@@ -17,7 +17,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 class Live:
-    """An API server with nodes a1 and b1, and a controller of it that tests can start and take the server from."""
+    """An API server with nodes a1 and b1, and a controller; tests can start the controller and stop the server."""
 
     def __init__(self) -> None:
         self.api = ApiServer()
@@ -57,7 +57,7 @@ class Live:
         self.api.delete("pods", "default", name, grace_seconds=0)
 
     def locators(self) -> dict[str, Object]:
-        """What each locator says once the controller has settled."""
+        """Return the locators once the controller is idle."""
         self.settle()
         return {
             each["metadata"]["name"]: {name: each[name] for name in ("ips", "nodeName", "nodeLabels")}
@@ -65,7 +65,7 @@ class Live:
         }
 
     def written_by(self, change: Callable[[], None]) -> list[tuple[str, str]]:
-        """The writes of locators that follow a change: type and name."""
+        """Return the type and name of each locator write that follows a change."""
         self.settle()
         self.writes.clear()
         change()
@@ -179,7 +179,7 @@ def test_a_burst_of_changes_of_one_pod_is_written_less_often(live: Live) -> None
     live.create_pod()
 
     def change() -> None:
-        with live.api.registry.store.lock:  # so the controller's writes wait, and its queue fills
+        with live.api.registry.store.lock:  # the controller's writes wait, and its queue fills
             for number in range(1, 50):
                 live.report("web", f"10.0.0.{number}")
 

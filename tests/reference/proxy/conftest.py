@@ -1,4 +1,4 @@
-"""A cluster of real network namespaces with our API server and a proxy in each node; and a netns for rules alone."""
+"""A cluster of real network namespaces with our API server and a proxy on each node, and one netns for rules alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Cluster:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def boot(self) -> None:
-        """Nodes and their proxies, then pods; the proxies have taken up what is there."""
+        """Start nodes, proxies and pods, and wait until the proxies have processed them."""
         self.hosts |= {**self.network.nodes, "external": self.network.external}
         for name in self.network.nodes:
             self.api.create("nodes", "", self.node(name))
@@ -51,7 +51,7 @@ class Cluster:
         self.settle()
 
     def node(self, name: str, zone: str | None = None) -> Object:
-        """The Node object, in the zone that its name says unless told otherwise."""
+        """Return the Node object; the default zone is the one in its name."""
         addresses = [{"type": "InternalIP", "address": each} for each in self.hosts[name].addresses.values()]
         return {
             "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone or name[0]}},
@@ -60,7 +60,7 @@ class Cluster:
         }
 
     def start_proxy(self, node: str, client: Client | None = None) -> ServiceProxy:
-        """A proxy in that node, started; `client` is the API server's unless told otherwise."""
+        """Start a proxy on that node; the default `client` is the API server's."""
         with self.hosts[node].namespace.entered():
             proxy = ServiceProxy(node, client or self.api, pod_cidrs=list(POD_CIDRS.values()))
         proxy.start()
@@ -68,7 +68,7 @@ class Cluster:
         return proxy
 
     def service(self, *endpoints: str, **spec: Any) -> Object:
-        """A dual-stack Service with TCP and UDP port 80, and slices with these endpoints, in force on all nodes."""
+        """Create a dual-stack Service with TCP and UDP port 80 and these endpoints; wait until all nodes have it."""
         name = f"web-{next(self.numbers)}"
         ports = [{"name": p.lower(), "port": 80, "targetPort": PORT, "protocol": p} for p in ("TCP", "UDP")]
         spec = {"ipFamilyPolicy": "RequireDualStack", "ports": ports, **spec}
@@ -80,7 +80,7 @@ class Cluster:
         return service
 
     def endpoints(self, service: Object, *endpoints: str) -> None:
-        """Make these the endpoints: "a1-2", "b1-2 zone=a", "a1-3 terminating", "a1-3 unready"."""
+        """Set the Service's endpoints, such as "a1-2", "b1-2 zone=a", "a1-3 terminating", "a1-3 unready"."""
         name = service["metadata"]["name"]
         for family in FAMILIES:
             body = {
@@ -110,7 +110,7 @@ class Cluster:
         return endpoint
 
     def settle(self) -> None:
-        """Wait until every proxy has every change in its kernel."""
+        """Wait until every proxy has programmed every change."""
         eventually(
             lambda: all(proxy.synced() for proxy in self.proxies.values()),
             within=10,
@@ -119,7 +119,7 @@ class Cluster:
         )
 
     def ask(self, client: str, address: str, port: int = 80, **options: Any) -> Any:
-        """Who answers: names of pods, in order, or the one other outcome. Options are those of `observe`."""
+        """Return the sorted names of the pods that answer, or the one other outcome. Options are those of `observe`."""
         outcomes = self.observe(client, address, port, **options)
         reached = {each.pod for each in outcomes if isinstance(each, Reached)}
         others = {each for each in outcomes if not isinstance(each, Reached)}
@@ -128,14 +128,14 @@ class Cluster:
     def observe(
         self, client: str, address: str, port: int = 80, *, protocol: str = "TCP", count: int = 24, patience: float = 2
     ) -> list[Observation]:
-        """What came of `count` new connections; `patience` is in seconds, short where nobody is to answer."""
+        """Return the results of `count` new connections; `patience` is in seconds, short if no answer is expected."""
         probe = Probe(self.hosts[client].namespace, protocol, address, port, timeout=patience)
         return self.loop.probe([probe] * count)
 
 
 @pytest.fixture(scope="module")
 def cluster(netns_allowed: None) -> Iterator[Cluster]:
-    """The cluster, made once for each module: tests have Services of their own."""
+    """The cluster, made once per module: each test has its own Services."""
     with Network(grid("proxy-tests", {"a": 2, "b": 1})) as network, Loop() as loop:
         made = Cluster(network, loop)
         made.boot()
@@ -146,14 +146,13 @@ def cluster(netns_allowed: None) -> Iterator[Cluster]:
 
 @pytest.fixture
 def node(netns_allowed: None) -> Iterator[Namespace]:
-    """An empty netns."""
     with Namespace.create() as made:
         yield made
 
 
 @pytest.fixture
 def nft(node: Namespace) -> Iterator[NftSocket]:
-    """A socket to the rules of that netns."""
+    """A netlink socket for the nftables rules of that netns."""
     with node.entered():
         made = NftSocket()
     yield made
@@ -164,7 +163,7 @@ Content = dict[bytes, bytes]
 
 
 def read_back(nft: NftSocket, family: str, name: str, table: str = "trafficdist") -> Content | None:
-    """The kernel's elements of a set or map: keys, and data where there is any. None without such a table."""
+    """Return the kernel's elements of a set or map: keys, and data if any. None without such a table."""
     start = struct.pack(">BBH", {"IPv4": 2, "IPv6": 10}[family], 0, 0) + text(1, table)
     if not nft.exists(uapi.NFT_MSG_GETTABLE, start):
         return None

@@ -1,4 +1,4 @@
-"""The Lease that tells what is in a node's kernel."""
+"""The Lease that reports the EndpointSlice revision in a node's kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reference.proxy.acknowledgement import Acknowledgement
 
 
 class Counting:
-    """An API server whose Lease updates are counted, and refused while it is `away`."""
+    """An API server that counts Lease updates, and rejects them while it is `away`."""
 
     def __init__(self) -> None:
         self.api = ApiServer()
@@ -36,7 +36,7 @@ class Counting:
         return getattr(self.api, name)
 
     def acknowledged(self) -> int:
-        """What the Lease says; 0 without one."""
+        """Return the revision in the Lease; 0 without one."""
         try:
             lease = self.api.get("leases", "kube-system", lease_name("a1"))
         except ApiError:

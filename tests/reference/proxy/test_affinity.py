@@ -1,4 +1,4 @@
-"""Session affinity with real packets: who keeps its endpoint, for how long, and where it goes when that one leaves."""
+"""Session affinity with real packets: clients keep their endpoint until the timeout, and move when it goes away."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sticky(cluster: Cluster, *endpoints: str, seconds: int = 600, **spec: Any) -
 
 
 def remembered(cluster: Cluster, node: str, address: str) -> Content:
-    """The clients of an IPv4 address that a node remembers."""
+    """Return the clients of an IPv4 address in a node's affinity map."""
     with cluster.hosts[node].namespace.entered():
         nft = NftSocket()
     content = read_back(nft, "IPv4", "affinity") or {}
@@ -120,7 +120,7 @@ def test_affinity_works_within_what_topology_allows(cluster: Cluster) -> None:
 
 
 def test_a_client_inside_may_not_take_its_endpoint_to_policy_local(cluster: Cluster) -> None:
-    """A node has both lists for one address: as a client of its own, and for another node as a client from outside."""
+    """A node has two lists for one address: one for its own clients, one for clients outside the cluster."""
     service = sticky(cluster, "b1-2", "a1-2", type="NodePort", **LOCAL)
     port, node = node_port(service), cluster.hosts["a1"].addresses["IPv4"]
 
@@ -146,7 +146,7 @@ def test_each_use_makes_the_time_begin_anew(cluster: Cluster) -> None:
         chosen.add(cluster.ask("a1-3", address, count=2))
         is_remembered = remembered(cluster, "a1", address)
         now = time.monotonic()
-        if now - used > 0.9:  # a crowded machine did not use it for the second that it stays
+        if now - used > 0.9:  # on a busy machine the entry may expire unused after its second
             since, chosen = now, set()
         else:
             assert is_remembered

@@ -1,4 +1,4 @@
-"""UDP connections are forgotten by a filter or by a dump, and not while an answer may be on its way."""
+"""Stale UDP connections are deleted by a filter or after a dump, but not while a reply may be in flight."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 @dataclass
 class Tracked:
-    """A netns that forwards `first` to `a` or `b`, does nothing with `second`, and has clients in it."""
+    """A netns that forwards `first` to `a` or `b`, leaves `second` alone, and has clients."""
 
     node: Namespace
     conntrack: Conntrack
@@ -45,7 +45,7 @@ class Tracked:
         return self.node.socket(SOCKET_FAMILY[self.family], socket.SOCK_DGRAM)
 
     def delivers(self, address: str) -> bool:
-        """Whether the kernel has worked on an address that it was given (IPv6: in the background)."""
+        """Return whether the kernel has activated a new address (IPv6: in the background)."""
         try:
             with self.socket() as server:
                 server.settimeout(0.05)
@@ -56,12 +56,12 @@ class Tracked:
             return False
 
     def answer(self, service: ServiceAddress) -> None:
-        """A connection to A that was answered."""
+        """Make a connection to A, with a reply."""
         with self.socket() as server:
             server.bind(self.a)
             server.settimeout(0.05)
             while not self.answered():
-                with self.socket() as client, contextlib.suppress(TimeoutError):  # when it goes to B
+                with self.socket() as client, contextlib.suppress(TimeoutError):  # if it goes to B
                     client.sendto(b"x", (service.address, service.port))
                     _, address = server.recvfrom(10)
                     server.sendto(b"answer", address)
@@ -86,7 +86,7 @@ class Tracked:
 
 @pytest.fixture(params=[(family, way) for family in FAMILIES for way in ("filter", "dump", "at once")], ids="-".join)
 def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> Iterator[Tracked]:
-    """As Linux 6.8 and newer do it, as older ones do, and as it is done for both families at once."""
+    """Deletion as on Linux 6.8 and newer, as on older kernels, and for both families at once."""
     family, way = request.param
     word = "10.96.0.{}" if family == "IPv4" else "fd00:96::{}"
     first, second = (ServiceAddress(word.format(each), "UDP", 53) for each in (1, 2))
@@ -205,7 +205,7 @@ def test_entries_are_counted(tracked: Tracked) -> None:
 
 @pytest.mark.parametrize("protocol", [17, 6])
 def test_an_entry_of_another_layout_is_read_too(protocol: int) -> None:
-    """As with a zone, which comes after the ports."""
+    """With a zone, whose attribute follows the ports."""
     ports = nested(2, attribute(1, bytes([protocol])), attribute(2, b"\x12\x34"), attribute(3, b"\0\x35"))
     sent = nested(1, attribute(1, b"\x0a\0\0\1"), attribute(2, b"\x0a\x60\0\1")) + ports + attribute(3, b"\0\7")
     back = nested(1, attribute(1, b"\x0a\xf4\0\1"), attribute(2, b"\x0a\0\0\1")) + ports

@@ -1,4 +1,4 @@
-"""What holds for the choice of endpoints whatever the endpoints are."""
+"""Properties of the choice of endpoints, for any endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements as the kernel tells them, and as they are added again."""
+"""Set elements as the kernel dumps them, and as they are added again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reference.proxy.netlink import attribute, attributes, nested
 
 
 def _dumped(*, timeout: int, expiration: int, port: int = 0) -> bytes:
-    """One client of an IPv4 Service that is remembered, in milliseconds."""
+    """Return one affinity entry of an IPv4 Service as dumped; times are in milliseconds."""
     key, data = (attribute(uapi.NFTA_DATA_VALUE, value) for value in (struct.pack(">14xH", port), bytes(4)))
     element = nested(
         1,
@@ -23,7 +23,7 @@ def _dumped(*, timeout: int, expiration: int, port: int = 0) -> bytes:
 
 
 def test_client_whose_time_was_made_longer_is_added_with_a_timeout_that_is_as_long() -> None:
-    """The kernel refuses an element that expires after its timeout (ERANGE)."""
+    """The kernel rejects an element that expires after its timeout (ERANGE)."""
     for timeout, expiration, again in ((2_000, 9_000, 9_000), (9_000, 2_000, 9_000)):
         dumped = [_dumped(timeout=timeout, expiration=expiration)]
         (added,) = read_clients(read_elements(iter([dumped, dumped]).__next__), "IPv4")
@@ -34,7 +34,7 @@ def test_client_whose_time_was_made_longer_is_added_with_a_timeout_that_is_as_lo
 
 
 def test_elements_that_a_pass_left_out_are_read_by_the_next() -> None:
-    """Seen in 1 of 40 reads right after a load of 4,000 elements: 4,000 told, 3,072 of them different."""
+    """1 of 40 reads right after a load of 4,000 elements returned 4,000 elements, only 3,072 of them distinct."""
     one, two, three = ([_dumped(timeout=9_000, expiration=9_000, port=port)] for port in (1, 2, 3))
     passes = iter([[*one, *one, *two], [*one, *three, *three], [*one, *two, *three], []])
 

@@ -1,4 +1,4 @@
-"""Whether a proxy calls itself healthy, by what it has to do and by its Node."""
+"""The proxy's health, by its pending work and its Node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.proxy.health import Health
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test advances."""
 
     now = 1_000.0
 

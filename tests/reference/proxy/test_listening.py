@@ -1,4 +1,4 @@
-"""The ports of a running proxy, asked from where load balancers and Prometheus are."""
+"""The ports of a running proxy, queried from the positions of load balancers and Prometheus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 def get(cluster: Cluster, address: str, port: int, path: str = "/", client: str = "external") -> Answer:
-    """GET from a host of the cluster. Raises `OSError` when nobody listens."""
+    """Send a GET from a host of the cluster. Raises `OSError` if the port is closed."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with cluster.hosts[client].namespace.socket(family, socket.SOCK_STREAM) as sock:
         sock.settimeout(5)
@@ -35,13 +35,13 @@ def get(cluster: Cluster, address: str, port: int, path: str = "/", client: str 
 
 
 def balanced(cluster: Cluster, *endpoints: str, **spec: Any) -> tuple[Object, int]:
-    """A Service of type LoadBalancer with policy Local, and its health check node port."""
+    """Create a Service of type LoadBalancer with policy Local, and return its health check node port."""
     service = cluster.service(*endpoints, **{"type": "LoadBalancer", "externalTrafficPolicy": "Local", **spec})
     return service, service["spec"].get("healthCheckNodePort", 0)
 
 
 def checks(cluster: Cluster, port: int, family: Any = "IPv4") -> dict[str, tuple[int, int, str]]:
-    """What the nodes say at a health check node port: code, number of endpoints, weight."""
+    """Return each node's answer at a health check node port: status code, number of endpoints, weight."""
     found = {}
     for node in ("a1", "a2", "b1"):
         code, headers, body = get(cluster, cluster.hosts[node].addresses[family], port)

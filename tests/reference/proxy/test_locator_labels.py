@@ -1,4 +1,4 @@
-"""A proxy that reads PodLocators decides as one that reads Nodes does (KEP-536, Kube-proxy changes, beta)."""
+"""A proxy with PodLocators makes the same decisions as one with Nodes (KEP-536, Kube-proxy changes, beta)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHANGES = st.one_of(
 
 
 class Cluster:
-    """A cluster as values, and on each node the state of a proxy of either kind."""
+    """A cluster as values, and for each node the state of a proxy of either kind."""
 
     def __init__(self) -> None:
         self.by_nodes = {name: State(name, Behaviour.of(FEATURES)) for name in NODES}
@@ -82,7 +82,7 @@ class Cluster:
         self._tell("services", {"metadata": {"name": name, "namespace": "default"}, "spec": spec}, deleted=False)
 
     def endpoints(self, service: str, pods: Iterable[str], named: bool) -> None:
-        """Those of `pods` that run; with a reference to the pod, or told by their addresses alone."""
+        """Write the running `pods` as endpoints, with a targetRef or with addresses only."""
         endpoints = []
         for pod in sorted(each for each in pods if each in self.pods):
             target = {"targetRef": {"kind": "Pod", "namespace": "default", "name": pod}} if named else {}
@@ -94,7 +94,7 @@ class Cluster:
         self._tell("endpointslices", obj, deleted=False)
 
     def change(self, what: str, *arguments: Any) -> None:
-        if what == "run":  # a pod does not move: it is another one then, and its endpoints are written anew
+        if what == "run":  # a pod does not move: a new pod replaces it, and its endpoints change
             for service in SERVICES:
                 self.endpoints(service, (), False)
         if what == "delete pod":
@@ -104,7 +104,7 @@ class Cluster:
         self._locate()
 
     def _locate(self) -> None:
-        """What the controller would write."""
+        """Write the PodLocators as the controller does."""
         for name, pod in self.pods.items():
             said = location(pod, self.nodes.get(pod["spec"]["nodeName"]))
             if self.located.get(name) != said:
@@ -115,7 +115,7 @@ class Cluster:
             self._tell("podlocators", gone, deleted=True)
 
     def _tell(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        """Each kind of proxy is told what it watches."""
+        """Send the event to each proxy that watches the resource."""
         if resource != "podlocators":
             for state in self.by_nodes.values():
                 state.receive(resource, obj, deleted=deleted)
@@ -183,7 +183,7 @@ def test_proxy_with_locators_follows_its_own_node_alone(node: Namespace) -> None
 
 
 def run_service(api: ApiServer, host: str, ip: str) -> None:
-    """A Service whose one endpoint is a pod on a node, and whose key is the rack."""
+    """Create a Service with a rack key, whose one endpoint is a pod on a node."""
     spec = {"nodeName": host, "containers": [{"name": "c", "image": "i"}]}
     api.create("pods", "default", {"metadata": {"name": "p1"}, "spec": spec})
     api.patch("pods", "default", "p1", {"status": {"podIPs": [{"ip": ip}]}}, subresource="status")

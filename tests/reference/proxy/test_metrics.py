@@ -1,4 +1,4 @@
-"""What Prometheus sees: names, labels and types as kube-proxy has them."""
+"""The proxy's metrics have kube-proxy's names, labels and types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def made(version: int = 34, no_local: NoLocal = NONE) -> Metrics:
 
 
 def scraped(metrics: Metrics) -> dict[Sample, float]:
-    """All samples, as a client of /metrics reads them."""
+    """Return all samples as a client of /metrics parses them."""
     code, headers, body = metrics.answer("/metrics")
     assert (code, headers["Content-Type"][:10]) == (200, "text/plain")
     families = text_string_to_metric_families(body.decode())

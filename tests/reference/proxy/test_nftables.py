@@ -1,4 +1,4 @@
-"""Rules in a real kernel: what is loaded is what is read back, and what nft prints."""
+"""The kernel returns the rules that the proxy loads, and nft prints them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 
 def ruleset(family: Family) -> Ruleset:
-    """Every kind of element: lists for both directions, with affinity and without, drop, reject, hairpin."""
+    """Return every kind of element: lists for both directions, with affinity and without, drop, reject, hairpin."""
     if family == "IPv4":
         pods, own, virtual, pod = PODS, OWN, "10.96.0.{}", "10.244.1.{}"
     else:
@@ -44,7 +44,7 @@ def ruleset(family: Family) -> Ruleset:
 
 @pytest.fixture
 def loaded(nft: NftSocket) -> tuple[KernelTable, Table]:
-    """A kernel's table with one Service of one endpoint, and the table that it follows."""
+    """A kernel table with one Service of one endpoint, and its model."""
     table, kernel = Table("IPv4"), KernelTable(nft, "IPv4")
     table.put("web", Entries({SERVICE: (A,)}, {}, frozenset()))
     table.forget_changes()
@@ -54,7 +54,7 @@ def loaded(nft: NftSocket) -> tuple[KernelTable, Table]:
 
 @pytest.fixture
 def nft_list(node: Namespace) -> Iterator[object]:
-    """Runs the nft binary in the netns of the test."""
+    """Run the nft binary in the test's netns."""
     binary = shutil.which("nft")
     if binary is None:
         pytest.skip("unavailable: no nft binary")
@@ -68,7 +68,7 @@ def nft_list(node: Namespace) -> Iterator[object]:
 
 
 def _lines(text: str) -> list[str]:
-    """What belongs together on one line; an address is printed without the length of its prefix."""
+    """Return the text's lines, with each element on one line, and addresses without prefix length."""
     joined = " ".join(text.split()).replace("} ", "}\n")
     return sorted(re.sub(r"(\.\d+)/32\b|(:\w+)/128\b", r"\1\2", joined).split("\n"))
 
@@ -84,7 +84,7 @@ def test_nft_prints_what_was_loaded_as_our_text(family: Family, nft: NftSocket, 
 
 
 def test_nft_loads_our_text(nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
-    """For IPv4: nft 1.0.6 has too few registers for the key of `affinity` over IPv6, though it prints it."""
+    """IPv4 only: nft 1.0.6 prints the IPv6 key of `affinity`, but has too few registers to load it."""
     wanted = ruleset("IPv4")
 
     nft_list("-f", "-", stdin=text(wanted))
@@ -93,7 +93,7 @@ def test_nft_loads_our_text(nft: NftSocket, nft_list) -> None:  # type: ignore[n
 
 
 def _words(lines: list[str]) -> list[list[str]]:
-    """Elements come in the order of a hash table."""
+    """Return the sorted words: the kernel lists elements in hash order."""
     return [sorted(line.replace(",", " ").split()) for line in lines]
 
 

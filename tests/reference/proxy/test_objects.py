@@ -1,4 +1,4 @@
-"""What is read from Kubernetes objects, and Kubernetes' defaults for what they leave out."""
+"""Parsing of Kubernetes objects, with Kubernetes' defaults for missing fields."""
 
 from __future__ import annotations
 

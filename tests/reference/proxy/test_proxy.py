@@ -1,4 +1,4 @@
-"""The proxy as a whole: it follows the API, survives errors of the kernel, and loses no packet on the way."""
+"""The whole proxy follows the API, survives kernel errors, and loses no packet meanwhile."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_new_proxy_replaces_what_a_former_one_left_without_loss(cluster: Clust
 
 
 def test_a_proxy_takes_over_from_one_of_another_version_without_loss(cluster: Cluster) -> None:
-    """The other one has the same hooks, and other maps under the same names."""
+    """The other version has the same hooks, but other maps under the same names."""
     if shutil.which("nft") is None:
         pytest.skip("unavailable: no nft binary")
     service, pod = cluster.service("b1-2"), cluster.hosts["b1-2"].addresses["IPv4"]
@@ -109,7 +109,7 @@ def test_a_proxy_takes_over_from_one_of_another_version_without_loss(cluster: Cl
 
 @contextmanager
 def repeating(action: Callable[[], object]) -> Iterator[None]:
-    """Do something again and again in the background; what goes wrong there is raised here."""
+    """Repeat an action in the background; raise its errors here."""
     finished = threading.Event()
 
     def repeat() -> None:
@@ -141,7 +141,7 @@ def test_no_connection_is_lost_while_endpoints_change(cluster: Cluster, family: 
 
 
 def test_rules_that_change_lose_no_datagram(cluster: Cluster) -> None:
-    """Without deleting connections, which can cut off an answer on its way from an endpoint that leaves."""
+    """Without the deletion of connections, which can cut off the reply of an endpoint that goes away."""
     table, service = Table("IPv4"), ServiceAddress("10.96.88.1", "UDP", 80)
     endpoints = [tuple((cluster.hosts[pod].addresses["IPv4"], 8080) for pod in pods) for pods in LISTS]
     lists = itertools.cycle(Entries({service: each}, {}, frozenset()) for each in endpoints)
@@ -224,9 +224,9 @@ def test_what_is_noted_of_udp_connections_goes_after_their_endpoint(cluster: Clu
 def test_a_udp_client_loses_no_query_while_its_endpoint_goes_gracefully_and_comes_back(
     cluster: Cluster, family: str
 ) -> None:
-    """Of 1,200 queries some twenty are lost by whoever forgets connections at once.
+    """A proxy that deletes connections at once loses some twenty of 1,200 queries.
 
-    On a crowded machine one query was lost in five of 524 trials, which is not explained; so one is allowed.
+    On a busy machine one query was lost in five of 524 trials, for an unknown reason; so the test allows one.
     """
     service = cluster.service("a1-2", "b1-2")
     probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", cluster_ip(service, family), 80)
@@ -314,7 +314,7 @@ def test_cleanup_takes_the_rules_away(node: Namespace, nft: NftSocket) -> None:
 
 
 def test_rules_stay_while_the_api_server_is_away_and_what_was_missed_comes_after(cluster: Cluster) -> None:
-    """Another proxy in the same cluster, so that the others do not lose their API server."""
+    """A second proxy in the same cluster, so that the others keep their API server."""
     kept, changed, gone = (cluster.service("a1-2", ipFamilyPolicy="SingleStack") for _ in range(3))
     client = Informer(cluster.api)
     cluster.proxies["a1"].stop()

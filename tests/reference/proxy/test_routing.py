@@ -1,4 +1,4 @@
-"""Where packets go: real connections through the rules of every node, over both IP families and both protocols."""
+"""Real connections through the rules of every node, over both IP families and both protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions as entries of maps, and slots that stay where they are."""
+"""Decisions become map entries, and slots keep their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's proxy knows, and what follows from it, without a kernel."""
+"""The state of a node's proxy and its decisions, without a kernel."""
 
 from __future__ import annotations
 

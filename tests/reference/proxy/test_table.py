@@ -1,4 +1,4 @@
-"""Changes bring a model of the kernel from what it holds to what is wanted, and no packet finds a slot empty."""
+"""Changes take a model of the kernel from its content to the wanted one, and no packet hits an empty slot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def taken(table: Table) -> Changes:
 
 
 class Kernel:
-    """What the kernel does with changes: a replaced element must be there, a new one must not."""
+    """The kernel's rules for changes: a replaced element must exist, a new one must not."""
 
     def __init__(self) -> None:
         self.content: dict[Any, Any] = {}
@@ -48,7 +48,7 @@ class Kernel:
             self.content[_key(element)] = element[-1]
 
     def holes(self) -> set[ServiceAddress]:
-        """Service addresses whose count says more than there is."""
+        """Return the Service addresses whose count exceeds their slots."""
         marks = [(key[1], value) for key, value in self.content.items() if key[0] in {"services", "external"}]
         return {
             service
@@ -58,7 +58,7 @@ class Kernel:
         }
 
     def leads_on(self, service: ServiceAddress, slot: int, *, sticky: bool) -> bool:
-        """Whether who draws this slot finds an endpoint."""
+        """Return whether a packet with this slot reaches an endpoint."""
         return (service, self.content.get(("identity", service, slot)) if sticky else slot) in self.content
 
 

@@ -1,4 +1,4 @@
-"""What a proxy makes of topology keys: before or after other fields, and as Nodes and Services change."""
+"""Topology keys in a proxy: their precedence over other fields, and changes of Nodes and Services."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMED["starting"] |= {"serving": False}
 
 
 def endpoint(spec: str) -> Endpoint:
-    """Read "a1", "a1:leaving" or "a1:starting": an endpoint on node a1, hinted for node b1 and zone b."""
+    """Parse "a1", "a1:leaving" or "a1:starting": an endpoint on node a1, hinted for node b1 and zone b."""
     node, _, state = spec.partition(":")
     hints: dict[str, Any] = {"zone_hints": frozenset("b"), "node_hints": frozenset({"b1"})}
     labels = frozenset(LABELS.get(node, {}).items())
@@ -91,7 +91,7 @@ def test_keys_come_before_hints_which_count_where_there_are_no_keys() -> None:
     assert shown(decide(PORT, hinted, A1, ON).cluster_ip) == "b1"
 
 
-# Columns: cluster IP, external addresses from outside, external addresses from inside.
+# Columns: cluster IP, external addresses for external clients, external addresses for pods.
 @pytest.mark.parametrize(
     ("policies", "keys", "endpoints", "expected"),
     [
@@ -135,7 +135,7 @@ def test_reasons_name_the_key_that_decided(keys: str, endpoints: str, said: str)
     assert said in decided(keys, endpoints).reasons[1]
 
 
-# What a proxy remembers
+# Cached decisions
 
 
 def node(name: str, **labels: str) -> Object:
@@ -143,7 +143,7 @@ def node(name: str, **labels: str) -> Object:
 
 
 class Counting(State):
-    """Counts its decisions."""
+    """A state that counts its decisions."""
 
     def __init__(self, behaviour: Behaviour = ON) -> None:
         self.decided = 0
@@ -160,7 +160,7 @@ def keyed(state: State, *keys: str, name: str = "web") -> None:
 
 
 def started(*keys: str, nodes: tuple[str, ...] = ("a1", "a2", "b1"), behaviour: Behaviour = ON) -> Counting:
-    """A proxy on a1 that knows these Nodes, and a Service with an endpoint on each of a1, a2 and b1."""
+    """Return a proxy on a1 that knows these Nodes, and a Service with an endpoint on each of a1, a2 and b1."""
     state = Counting(behaviour)
     for each in nodes:
         state.receive("nodes", node(each), deleted=False)
@@ -175,7 +175,7 @@ def started(*keys: str, nodes: tuple[str, ...] = ("a1", "a2", "b1"), behaviour: 
 
 
 def reached(state: State) -> str:
-    """The nodes of the endpoints to which the rules lead, as they are after all that the proxy was told."""
+    """Return the nodes of the endpoints that the current rules lead to."""
     state.compute()
     (action,) = state.ruleset("IPv4", ()).services.values()
     places = {f"10.244.0.{i}": each for i, each in enumerate(sorted(LABELS), 1)}

@@ -1,4 +1,4 @@
-"""The kernel's numbers are those of its headers, where a compiler and the headers are installed."""
+"""Our constants equal those of the kernel's headers, if a compiler and the headers are installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers by size, as Prometheus gets to see them."""
+"""Prometheus histograms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP on sockets that come and go, for one thread."""
+"""A single-threaded HTTP server whose listening sockets come and go."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def test_a_client_has_as_long_for_the_answer_as_it_had_for_its_request(
 
     with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
         client.sendall(b"GET / HTTP/1.1\r\n")
-        assert exchange(port, b"nonsense\r\n\r\n") != b""  # what was sent before is read by now
+        assert exchange(port, b"nonsense\r\n\r\n") != b""  # the earlier data is read by now
         now = 0.8 * PATIENCE_SECONDS
         client.sendall(b"\r\n")
         answer = client.recv(1)
         now = 1.6 * PATIENCE_SECONDS
-        serve(serving, echo)  # when this has returned twice, the thread has looked at the time
+        serve(serving, echo)  # after the second return, the thread has checked the time
         serve(serving, echo)
         answer += b"".join(iter(lambda: client.recv(1 << 20), b""))
 

@@ -1,4 +1,4 @@
-"""The fixtures of tests of the cache of components."""
+"""The fixtures of the component cache's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Go module that a component is compiled from, as text."""
+"""The text of the Go module that a component is compiled from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components compiled by the real Go, from modules that a folder serves in place of the module proxy."""
+"""The real Go compiles components, from modules in a folder that serves as module proxy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Modules:
         self.folder = folder
 
     def publish(self, module: str, version: str, go_mod: str, files: Mapping[str, str], *, listed: bool = True) -> None:
-        """A version of a module."""
+        """Publish a version of a module."""
         place = self.folder / module / "@v"
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{version}.info").write_text(json.dumps({"Version": version, "Time": "2026-01-02T03:04:05Z"}))
@@ -53,7 +53,7 @@ class Modules:
                 lines.write(f"{version}\n")
 
     def kubernetes(self, patch: int, *, go: str = "1.21", listed: bool = True) -> None:
-        """Kubernetes 1.34.<patch>, and its staging module."""
+        """Publish Kubernetes 1.34.<patch>, and its staging module."""
         needs = f"require {BASE} v0.0.0\nreplace {BASE} => ./staging/src/{BASE}\n"
         own = f"module k8s.io/kubernetes\ngo {go}\n{needs}"
         self.publish("k8s.io/kubernetes", f"v1.34.{patch}", own, {"cmd/kube-proxy/proxy.go": MAIN}, listed=listed)
@@ -64,7 +64,7 @@ class Modules:
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
-    """An empty module proxy, and an empty module cache; the compiler's cache is the person's own."""
+    """Return an empty module proxy, with an empty module cache; the compiler's cache is the user's."""
     served = Modules(tmp_path / "proxy")
     settings = {
         "GOPROXY": f"file://{served.folder}",
@@ -79,7 +79,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
 
 @pytest.fixture
 def go() -> Go:
-    """The Go of this machine."""
+    """Return the Go of this machine."""
     return find_go()
 
 
@@ -99,7 +99,7 @@ def test_a_component_is_compiled_with_its_staging_modules_and_says_its_version(
     assert (entry.origin.at, entry.origin.made_with) == ("k8s.io/kubernetes@v1.34.2", go.version)
     assert f"{BASE} => {BASE} v0.34.2" in (entry.path.parent / "go.mod").read_text()
     assert f"{BASE} v0.34.2 h1:" in (entry.path.parent / "go.sum").read_text()
-    assert heard.begun[0][0] >= 3  # two packages that no compiler has seen yet, and linking
+    assert heard.begun[0][0] >= 3  # two packages that are not in the compiler's cache, and linking
 
 
 @needs_go

@@ -1,4 +1,4 @@
-"""How an image is built, by an engine that only writes down what it is asked."""
+"""The commands that build an image, with an engine that records them."""
 
 import tarfile
 from collections.abc import Callable
@@ -22,7 +22,7 @@ NAME = "trafficdist.dev/kind-node:v1.34.2"
 
 @dataclass(frozen=True)
 class Written(ContainerEngine):
-    """An engine that has one image at most; `sent` are the members of node.tar."""
+    """A recording engine with at most one image; `sent` are the members of node.tar."""
 
     label: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ def test_programs_of_the_node_may_be_run(make: Callable[[], str], engine: Writte
 
 
 class Impatient(Watcher):
-    """Whoever would wait for another build is told so."""
+    """Raises an error instead of waiting for another build."""
 
     def say(self, line: str) -> None:
         if "waiting" in line:

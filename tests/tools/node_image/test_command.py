@@ -1,4 +1,4 @@
-"""What `trafficdist kind-image` says and leaves, with engines that are a few lines of shell."""
+"""The output and the files of `trafficdist kind-image`, with container engines that are short shell scripts."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which images a node needs, from the names that kubeadm lists."""
+"""The images that a node needs, from kubeadm's image list."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_image_without_version_is_refused_by_name() -> None:
     [
         (Version(3, 6, 5), Version(3, 6, 5)),
         (Version(3, 6, 6), Version(3, 6, 8)),  # the newest of the same minor version
-        (Version(3, 4, 1), Version(3, 7, 0)),  # of none: the newest of all, without pre-releases
+        (Version(3, 4, 1), Version(3, 7, 0)),  # no match: the newest of all, without pre-releases
     ],
 )
 def test_version_that_is_not_to_be_had_has_a_nearest_one(wanted: Version, taken: Version) -> None:

@@ -1,4 +1,4 @@
-"""Archives of images, as containerd imports them."""
+"""Image archives, as containerd imports them."""
 
 import gzip
 import hashlib

@@ -1,6 +1,6 @@
-"""A real node image, a real cluster of it, and requirements judged there, where engine and tools are.
+"""A real node image, a real cluster from it, and a run of requirements there, if engine and tools are installed.
 
-The first test is the smallest part, which every change runs where an image has been made before; the other makes one.
+The first test is small and runs with every change where an image exists; the second one makes an image.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Debian packages taken out of a Debian file system."""
+"""Debian packages extracted from a Debian file system."""
 
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""The shelf takes what `verify` accepts, and its index says of each report whose it is, what holds, and who says so."""
+"""The shelf accepts what `verify` accepts, and its index shows the implementation, results and source of a report."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(publishable: Forged) -> Forged:
 
 
 def shelved(run: Forged, shelf: Path) -> Path:
-    """Put the run on a shelf, as the run of kube-proxy that it is not; its folder there."""
+    """Put the run on a shelf as a run of kube-proxy, and return its folder there."""
     target, refused = add(str(run.folder), shelf, lambda: run.requirements)
     assert [str(each) for each in refused] == []
     return target
@@ -98,7 +98,7 @@ def test_the_folder_follows_from_the_report(said: dict[str, str], place: str) ->
     ("profiles", "last"), [(["DNS"], "1.37.2"), (["API-SERVER", "CLUSTER"], "1.37.2-nftables"), ([], "1.37.2-nftables")]
 )
 def test_the_folder_names_a_mode_where_a_proxy_was_judged(profiles: list[str], last: str) -> None:
-    """Beside a DNS server runs a proxy of some mode too, of which nothing is said."""
+    """A run that judges a DNS server has a proxy too, which the report does not describe."""
     asked = [{"name": each} for each in profiles]
     report = {"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "v1.37", "profiles": asked}
     assert place_of(report).name == last
@@ -134,7 +134,7 @@ def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged,
     assert named.keys() == {"evidence.txt", "run.jsonl"}
     assert named["run.jsonl"] == hashlib.sha256((run.folder / "run.jsonl").read_bytes()).hexdigest()
     assert verify(target, run.requirements) == []
-    assert CliRunner().invoke(main, ["judge", str(target)]).exit_code == 1  # as the run, in which some are not met
+    assert CliRunner().invoke(main, ["judge", str(target)]).exit_code == 1  # as in the run
     assert list((tmp_path / "shelf").glob(".*")) == []
 
 
@@ -234,7 +234,7 @@ def test_a_report_that_no_release_made_stands_on_the_shelf_and_is_not_verified(r
         text = (shelf / name).read_text(encoding="utf-8")
         assert "2 reports, 0 of them verified, 1 made by an unreleased version of the suite." in text
         assert "not verified: made by an unreleased version" in text
-    today = datetime.datetime.now(datetime.UTC).date()  # that of the run
+    today = datetime.datetime.now(datetime.UTC).date()  # the run's
     assert [each.check for each in check(target, run.requirements, today)] == ["release"]
 
 
@@ -277,7 +277,7 @@ def test_each_report_has_its_state() -> None:
 
 @pytest.fixture
 def shelf(run: Forged, tmp_path: Path) -> Path:
-    """A shelf with a verified report, and one without a history."""
+    """Return a shelf with a verified report, and one without a history."""
     place = tmp_path / "shelf"
     shelved(run, place)
     (place / NO_HISTORY).mkdir(parents=True)
@@ -360,7 +360,7 @@ REPORTS = 200
 
 @pytest.fixture
 def many(tmp_path: Path) -> Path:
-    """Two hundred reports as large as real ones, remembered as two hundred verified ones would be."""
+    """Return a shelf with two hundred reports of realistic size, cached as verified."""
     real = ROOT / "reports/1.37/trafficdist-reference/0.1.0.dev0-nftables/report.yaml"
     history = bytes(range(256)) * 2000
     report = yaml.load(real.read_bytes(), Loader=yaml.CSafeLoader)

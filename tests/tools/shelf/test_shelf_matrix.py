@@ -1,4 +1,4 @@
-"""A cell of the matrix says what is claimed, met and stated, leads to what is not met, and since when it is so."""
+"""A matrix cell shows claimed, met and documented results, links to unmet ones, and shows since when they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kubelet's server for one node on loopback, whose containers are programs of this machine, behind an API server."""
+"""A kubelet server for one node on loopback, behind an API server; its containers are local processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from reference.apiserver.server import HttpServer
 
 
 class Outside:
-    """A netns in which sockets are made: that of the test."""
+    """Makes sockets in the netns of the test."""
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
         return socket.socket(family, kind)
@@ -96,7 +96,7 @@ class Pods:
 
 @pytest.fixture
 def address() -> str:
-    """A loopback address for the node, because the port is fixed."""
+    """Return a loopback address for the node; the kubelet's port is fixed."""
     number = os.getpid() % (1 << 16)
     return f"127.{100 + os.urandom(1)[0] % 100}.{number >> 8}.{number & 255 or 1}"
 
@@ -128,7 +128,7 @@ def kubelet(pods: Pods, trust: KubeletTrust, address: str) -> Iterator[KubeletSe
 
 @pytest.fixture
 def api(address: str) -> ApiServer:
-    """Knows the node, the pod, and one that is on no node."""
+    """An API server with the node, the pod, and a pod without a node."""
     api = ApiServer()
     made = api.create("nodes", "", {"metadata": {"name": "a1"}})
     status = {
@@ -162,7 +162,6 @@ def kubeconfig(server: HttpServer, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kubectl(kubeconfig: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run kubectl to its end."""
     if not shutil.which("kubectl"):
         pytest.skip("kubectl is not on PATH")
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}

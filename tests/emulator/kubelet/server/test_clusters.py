@@ -1,4 +1,4 @@
-"""kubectl and the Python client with a whole cluster: pods in their sandboxes, and either API server."""
+"""kubectl and the Python client with a whole cluster: pods in sandboxes, and either API server."""
 
 from __future__ import annotations
 

@@ -39,9 +39,7 @@ def test_kubectl_gives_input_and_ends_it(execute: Callable[..., Any]) -> None:
 
 def test_program_that_reads_no_input_ends(execute: Callable[..., Any]) -> None:
     done = execute("-i", "p", "--", "true", stdin="x" * 3_000_000)
-    assert (done.returncode, done.stdout) == (0, ""), (
-        done.stderr
-    )  # kubectl may say that nobody reads its input any more
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr  # kubectl may report closed input
 
 
 @pytest.mark.parametrize(
@@ -91,7 +89,7 @@ def start(core: Any) -> Iterator[Callable[..., Any]]:
 
     yield start
     for each in every:
-        each.sock.shutdown()  # which it leaves open when the server ends the WebSocket
+        each.sock.shutdown()  # the client leaves it open when the server closes the WebSocket
 
 
 def test_python_client_talks_with_a_program(start: Callable[..., Any]) -> None:

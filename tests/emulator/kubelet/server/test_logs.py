@@ -1,4 +1,4 @@
-"""Logs of containers for kubectl, and refused requests."""
+"""Container logs for kubectl, and rejected requests."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BY_WEBSOCKET, BY_SPDY = "true", "false"  # KUBECTL_PORT_FORWARD_WEBSOCKETS
 
 @pytest.fixture
 def listening() -> Iterator[socket.socket]:
-    """The pod's server."""
+    """Yield a listening socket of the pod."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.settimeout(20)
         yield sock
@@ -46,10 +46,10 @@ def forward(kubeconfig: Path) -> Iterator[Callable[..., Any]]:
 
         yield forward
         for thread in threading.enumerate():
-            if thread.name.startswith("Kubernetes port forward"):  # the client's, of each WebSocket
+            if thread.name.startswith("Kubernetes port forward"):  # the client's sockets, one per WebSocket
                 thread.join(20)
         for each in every:
-            each.websocket.shutdown()  # which it leaves open when the server ends it
+            each.websocket.shutdown()  # the client leaves it open when the server closes the connection
         connection.rest_client.pool_manager.clear()
 
 

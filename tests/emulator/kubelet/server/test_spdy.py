@@ -15,7 +15,7 @@ HEADERS = {"streamtype": "data", "port": "8080", "requestid": "0"}
 
 
 class Wire:
-    """The bytes that a client sends and receives."""
+    """Records the bytes in both directions."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
         self.left = list(chunks)
@@ -29,7 +29,7 @@ class Wire:
 
 
 class Client:
-    """Makes the frames of a client, whose headers are compressed together."""
+    """Builds the frames of a client; the headers of all frames share one compression context."""
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(zdict=DICTIONARY)
@@ -51,7 +51,7 @@ def data(stream: int, text: bytes, *, last: bool = False) -> bytes:
 
 
 def served(chunks: Sequence[bytes]) -> tuple[Wire, list[SpdyStream], list[bytes]]:
-    """Serve these bytes; return the wire, the opened streams, and the bytes of each."""
+    """Serve these bytes; return the wire, the opened streams, and the bytes of each stream."""
 
     async def serve() -> tuple[Wire, list[SpdyStream], list[bytes]]:
         connection = SpdyConnection(wire := Wire(chunks))
@@ -110,8 +110,8 @@ def test_settings_are_skipped() -> None:
     "broken",
     [
         "80020006 00000004 00000001",  # SPDY/2
-        "80030001 0000000e 00000001 00000000 0000 deadbeef",  # headers that are not compressed
-        "80030006 00000003 000000",  # a ping whose number is cut off
+        "80030001 0000000e 00000001 00000000 0000 deadbeef",  # uncompressed headers
+        "80030006 00000003 000000",  # a ping with a truncated number
     ],
 )
 def test_what_is_no_spdy_ends_the_connection(broken: str) -> None:

@@ -1,4 +1,4 @@
-"""Users that may not do everything: what they are told, by the rules that they came with."""
+"""Requests of users with limited permissions: the responses, by the RBAC rules that the users have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AS = "/apis/authorization.k8s.io/v1/"
 
 
 def field(number: int, value: bytes) -> bytes:
-    """A length-delimited field of protobuf."""
+    """A length-delimited protobuf field."""
     return bytes([number << 3 | 2, len(value)]) + value
 
 
@@ -97,7 +97,7 @@ def test_review_says_what_a_user_may(http: Http, server: HttpServer, verb: str, 
 
 
 def test_review_in_protobuf_is_read(http: Http, server: HttpServer) -> None:
-    """As kubectl sends it: namespace, verb and resource in fields 1, 2 and 5."""
+    """kubectl sends the namespace, verb and resource in fields 1, 2 and 5."""
     attributes = field(1, b"shop") + field(2, b"create") + field(5, b"pods")
     kind = field(1, b"authorization.k8s.io/v1") + field(2, b"SelfSubjectAccessReview")
     body = b"k8s\0" + field(1, kind) + field(2, field(2, field(1, attributes)))

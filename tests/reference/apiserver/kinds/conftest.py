@@ -1,4 +1,4 @@
-"""Writes of one object through the rules of its kind, without a store."""
+"""Writes of one object under the rules of its kind, without a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Build = Callable[..., Object]
 
 
 class Rules:
-    """What the store does with an object, up to where it hands out addresses."""
+    """The store's defaulting and validation of an object, without allocation of addresses."""
 
     def __init__(self, families: tuple[str, ...] = ("IPv4", "IPv6")) -> None:
         self.by_plural: dict[str, Strategy] = {
@@ -26,7 +26,7 @@ class Rules:
     def create(
         self, plural: str, obj: Object, *, version: str = "1.37", gates: dict[str, bool] | None = None
     ) -> Object:
-        """The object as it would be stored; fails when it is refused."""
+        """Return the object as stored; fail if it is invalid."""
         prepared, refused = self._create(plural, obj, version, gates or {})
         assert refused == []
         return prepared
@@ -34,21 +34,21 @@ class Rules:
     def refusals(
         self, plural: str, obj: Object, *, version: str = "1.37", gates: dict[str, bool] | None = None
     ) -> list[str]:
-        """Why a creation is refused, as `path: message`."""
+        """Return the errors of a creation as `path: message`."""
         return self._create(plural, obj, version, gates or {})[1]
 
     def update(self, plural: str, old: Object, new: Object, **how: Any) -> Object:
-        """The object as it would replace `old`; fails when it is refused."""
+        """Return the object that replaces `old`; fail if the update is invalid."""
         prepared, refused = self._update(plural, old, new, **how)
         assert refused == []
         return prepared
 
     def update_refusals(self, plural: str, old: Object, new: Object, **how: Any) -> list[str]:
-        """Why an update is refused."""
+        """Return the errors of an update as `path: message`."""
         return self._update(plural, old, new, **how)[1]
 
     def update_status(self, plural: str, old: Object, new: Object) -> tuple[Object, list[str]]:
-        """What a write of the status subresource leaves, and why it is refused."""
+        """Return the object after a write of the status subresource, and the errors."""
         strategy, new = self.by_plural[plural], copy.deepcopy(new)
         strategy.default(new)
         strategy.prepare_for_status_update(new, old)
@@ -90,7 +90,7 @@ def rules() -> Rules:
 
 @pytest.fixture
 def rules_of() -> Callable[[tuple[str, ...]], Rules]:
-    """The rules of a cluster with other service ranges."""
+    """The rules of a cluster with the given Service CIDRs."""
     return Rules
 
 

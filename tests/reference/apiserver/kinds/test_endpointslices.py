@@ -1,4 +1,4 @@
-"""What an EndpointSlice must look like, and which hints live in which version."""
+"""Validation of EndpointSlices, and the versions in which each hint field exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of refusals, which clients and people match on."""
+"""The texts of validation errors, which clients and people match on."""
 
 from __future__ import annotations
 

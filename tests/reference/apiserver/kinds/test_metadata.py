@@ -1,4 +1,4 @@
-"""The rules for `metadata`, which every kind shares."""
+"""The rules for `metadata`, which all kinds share."""
 
 from __future__ import annotations
 

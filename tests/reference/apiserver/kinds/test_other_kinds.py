@@ -1,4 +1,4 @@
-"""Namespaces, events, leases, ranges of addresses and configuration."""
+"""Namespaces, Events, Leases, IP address ranges and ConfigMaps."""
 
 from __future__ import annotations
 

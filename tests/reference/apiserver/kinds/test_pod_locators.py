@@ -1,4 +1,4 @@
-"""PodLocators: the built-in kind takes what the manifest for real clusters takes."""
+"""PodLocators: the built-in kind accepts the same objects as the CRD for real clusters."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_both_have_the_same_fields_and_columns():
 
 
 def test_schema_is_structural():
-    """As the API server asks: every field has a type, and none stands in a junctor only."""
+    """The API server requires a type for each field, and no field only inside allOf, anyOf, oneOf or not."""
 
     def untyped(schema, path):
         inner = {**schema.get("properties", {}), "[]": schema.get("items"), "{}": schema.get("additionalProperties")}

@@ -1,4 +1,4 @@
-"""Pods, as far as routing depends on them."""
+"""Pods: the fields that routing depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No published field is unknown: the models of the `kubernetes` package were made from Kubernetes' own document."""
+"""The shapes know each field of the `kubernetes` package's models, which are generated from Kubernetes' OpenAPI."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PUBLISHED = [each for each in strategies() if each.resource.group != "trafficdis
 
 
 def unknown_fields(type_name, shape, path):
-    """Paths of the model's fields that the shape lacks, looking into lists and nested models."""
+    """Return the paths of the model's fields that the shape lacks, including nested models."""
     listed = re.fullmatch(r"list\[(.*)\]", type_name)
     if listed:
         return unknown_fields(listed[1], shape[0], f"{path}[]") if isinstance(shape, list) else []

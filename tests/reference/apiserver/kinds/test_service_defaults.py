@@ -1,4 +1,4 @@
-"""What a Service gets that its author left out."""
+"""Defaults for fields that a new Service omits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fields of a Service live in which version, and behind which gate."""
+"""The version and the feature gate of each Service field."""
 
 from __future__ import annotations
 

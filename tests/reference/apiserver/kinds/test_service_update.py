@@ -1,4 +1,4 @@
-"""What an update of a Service keeps, releases and may not change."""
+"""Updates of a Service: which fields stay, which are released, and which are immutable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DUAL = {"ipFamilyPolicy": "PreferDualStack"}
 
 @pytest.fixture
 def stored(rules, service):
-    """A service as it stands after addresses and ports were handed out."""
+    """Return a Service after allocation of addresses and ports."""
 
     def build(**spec):
         obj = rules.create("services", service(**spec))

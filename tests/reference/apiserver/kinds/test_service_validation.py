@@ -1,4 +1,4 @@
-"""What a new Service must look like."""
+"""Validation of a new Service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 LABEL_1035 = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "  # two spaces, as released
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "  # two spaces, as in Kubernetes
     "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 ONLY_LB = "may only be used when `type` is 'LoadBalancer'"

@@ -1,4 +1,4 @@
-"""Objects of the wrong shape are refused, and fields that do not exist are taken out."""
+"""Objects with wrong types are rejected, and unknown fields are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects against the shape of their kind, and stored values that are shared."""
+"""Objects are checked against the shape of their kind, and stored values are shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows."""
+"""The table columns of `kubectl get`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reference.apiserver.kinds import columns, strategies
 
 
 def row(rules, plural, obj):
-    """Cells by column name, without the age, which needs a clock."""
+    """Return the cells by column name, without the age, which depends on the clock."""
     obj = {"spec": {}, "status": {}, **obj}
     return {each.name: each.cell(obj) for each in rules.by_plural[plural].table() if each.name != "Age"}
 

@@ -1,4 +1,4 @@
-"""Requests that go on to kubelets: what the API server refuses by itself. The rest is tested with a kubelet."""
+"""Requests forwarded to kubelets: the errors of the API server itself. Other tests use a kubelet."""
 
 from __future__ import annotations
 

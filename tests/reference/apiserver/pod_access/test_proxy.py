@@ -1,4 +1,4 @@
-"""Requests that go on to pods: what is passed on and what comes back, and who is told what when nothing does."""
+"""Requests proxied to pods: the forwarded request, the response, and the errors when the pod does not answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_THE_CLUSTER = "10.244.1.2"
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with what it was asked; `/code/N` with N, `/gate` when somebody else has come too, `/broken` in part."""
+    """Echoes the request; `/code/N` answers with status N, `/gate` waits for other requests, `/broken` stops midway."""
 
     gate = threading.Barrier(20)
 
@@ -55,7 +55,7 @@ for each in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"):
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """The port of an HTTP server."""
+    """The port of an HTTP server that echoes requests."""
     made = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -66,7 +66,7 @@ def echo() -> Iterator[int]:
 
 
 class Inside(socket.socket):
-    """A socket for which the address of the pod is on this machine, as if it had been made in the cluster's netns."""
+    """A socket that reaches the pod's address on this machine, as a socket in the cluster's netns does."""
 
     def connect(self, address: Any) -> None:
         assert address[0] == IN_THE_CLUSTER
@@ -189,7 +189,7 @@ def test_only_who_has_the_token_reaches_pods(http: Http, pod: str, echo: int) ->
 
 
 def test_requests_to_pods_wait_for_nobody(http: Http, pod: str, echo: int) -> None:
-    """Each of twenty waits in its pod for the others, and who asks for something else does not wait."""
+    """Each of twenty requests waits in its pod for the others; a request for another resource does not wait."""
     with ThreadPoolExecutor(20) as others:
         waiting = [others.submit(http, "GET", f"{PODS}/{pod}:{echo}/proxy/gate") for _ in range(19)]
         assert http("GET", PODS)[0] == 200
