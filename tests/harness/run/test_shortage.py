@@ -13,7 +13,7 @@ from harness.checks.check import require
 from harness.checks.machine import LIMITS, process_limit
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.judging.history import History, read_parts
-from harness.plugin.judging import told_apart
+from harness.plugin.judging import translated
 from harness.run.shortage import shortage, why_it_cannot_go_on
 
 
@@ -56,7 +56,7 @@ def test_shortage_is_named(error: BaseException, said: str, wrapped: bool) -> No
 def test_scenario_that_meets_a_shortage_is_distrusted_in_one_line() -> None:
     with (
         pytest.raises(DistrustError, match=r"^this process may not open more files \(ulimit -n\)[^\n]*$"),
-        told_apart("call"),
+        translated("call"),
     ):
         raise InconclusiveError("no answer") from OSError(errno.EMFILE, "Too many open files")
 
@@ -65,7 +65,7 @@ def test_process_that_cannot_be_forked_is_a_shortage() -> None:
     def fork() -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    with pytest.raises(DistrustError, match="ulimit -u"), told_apart("setup"):
+    with pytest.raises(DistrustError, match="ulimit -u"), translated("setup"):
         fork()
 
 
