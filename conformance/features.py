@@ -20,15 +20,18 @@ NODE_HINTS = Feature("NodeHints", _PROXY, False, "Hints for nodes (forNodes) dec
 INTERNAL_POLICY = Feature("InternalTrafficPolicy", _PROXY, True, "internalTrafficPolicy: Local stays on the node.")
 EXTERNAL_POLICY = Feature("ExternalTrafficPolicy", _PROXY, True, "externalTrafficPolicy: Local stays on the node.")
 TERMINATING_ENDPOINTS = Feature(
-    "TerminatingEndpoints", _PROXY, True, "Serving endpoints that terminate are used while nothing else is ready."
+    "TerminatingEndpoints", _PROXY, True, "The proxy uses serving endpoints that terminate while no endpoint is ready."
 )
-UDP_SERVICES = Feature("UDP", _PROXY, True, "Services over UDP, without stale flows after a change.")
-IPV6_SERVICES = Feature("IPv6", _PROXY, False, "Services with IPv6 addresses, and dual-stack Services.")
-NODE_PORT = Feature("NodePort", _PROXY, True, "Services of type NodePort.")
-LOAD_BALANCER = Feature("LoadBalancer", _PROXY, False, "Load balancer addresses are served on the node itself.")
-EXTERNAL_IPS = Feature("ExternalIPs", _PROXY, False, "spec.externalIPs are served.")
+UDP_SERVICES = Feature("UDP", _PROXY, True, "The proxy serves UDP, without stale flows after a change.")
+IPV6_SERVICES = Feature("IPv6", _PROXY, False, "The proxy serves IPv6 addresses and dual-stack Services.")
+NODE_PORT = Feature("NodePort", _PROXY, True, "The proxy serves Services of type NodePort.")
+LOAD_BALANCER = Feature("LoadBalancer", _PROXY, False, "The node itself serves load balancer addresses.")
+EXTERNAL_IPS = Feature("ExternalIPs", _PROXY, False, "The proxy serves spec.externalIPs.")
 GRADED_ZONES = Feature(
-    "GradedZones", _PROXY, False, "Under load, traffic may leave the zone that hints name; declared, it is judged so."
+    "GradedZones",
+    _PROXY,
+    False,
+    "Under load, traffic may leave the hinted zone; declaring this relaxes the zone tests.",
 )
 SESSION_AFFINITY = Feature("SessionAffinity", _PROXY, False, "sessionAffinity: ClientIP keeps a client's endpoint.")
 PROXY_METRICS = Feature("ProxyMetrics", _PROXY, False, "The proxy exposes metrics under kube-proxy's names.")
@@ -37,7 +40,7 @@ HEALTH_CHECK_NODE_PORT = Feature(
     "HealthCheckNodePort", _PROXY, False, "Each node answers on the health check node ports of Services."
 )
 NODE_LEVEL_TOPOLOGY = Feature(
-    "NodeLevelTopology", _PROXY, False, "Node-level hints are followed behind the gate of KEP-3015 of 2022."
+    "NodeLevelTopology", _PROXY, False, "The proxy follows node-level hints behind the gate of KEP-3015 of 2022."
 )
 TOPOLOGY_KEYS = Feature(
     "TopologyKeys",
@@ -56,10 +59,10 @@ PREFER_SAME_NODE = Feature(
     "PreferSameNode", _CONTROLLER, True, "trafficDistribution: PreferSameNode becomes hints for nodes and zones."
 )
 TOPOLOGY_MODE = Feature(
-    "TopologyMode", _CONTROLLER, False, "Annotation topology-mode: Auto shares endpoints out to zones by their CPUs."
+    "TopologyMode", _CONTROLLER, False, "Annotation topology-mode: Auto allocates endpoints to zones by their CPU."
 )
 TOPOLOGY_EVENTS = Feature(
-    "TopologyModeEvents", _CONTROLLER, False, "Hints that annotation topology-mode gives or withholds are Events."
+    "TopologyModeEvents", _CONTROLLER, False, "Events report hints added or withheld for annotation topology-mode."
 )
 DUAL_STACK_SLICES = Feature("DualStack", _CONTROLLER, False, "A dual-stack Service has slices of both families.")
 CONTROLLER_METRICS = Feature(
@@ -67,25 +70,25 @@ CONTROLLER_METRICS = Feature(
 )
 SYNC_EVENTS = Feature("SyncEvents", _CONTROLLER, False, "A failed sync is an Event on the Service.")
 CONDITIONS = Feature(
-    "TrafficDistributionConditions", _CONTROLLER, False, "Conditions of a Service say what became of its value."
+    "TrafficDistributionConditions", _CONTROLLER, False, "Conditions of a Service report the state of its value."
 )
 NODE_LEVEL_MANUAL = Feature(
-    "NodeLevelTopologyManual", _CONTROLLER, False, "Services whose topology annotation says Node get node hints."
+    "NodeLevelTopologyManual", _CONTROLLER, False, "Services whose topology annotation is Node get node hints."
 )
 NODE_LEVEL_AUTOMATIC = Feature(
-    "NodeLevelTopologyAutomatic", _CONTROLLER, False, "Services whose endpoints are suitable get node hints unasked."
+    "NodeLevelTopologyAutomatic", _CONTROLLER, False, "Suitable Services get node hints without an annotation."
 )
 NODE_LEVEL_OPT_IN = Feature(
-    "NodeLevelTopologyOptIn", _CONTROLLER, False, "The same for Services that have the topology annotation alone."
+    "NodeLevelTopologyOptIn", _CONTROLLER, False, "The same, only for Services with the topology annotation."
 )
 NODE_LEVEL_OPT_OUT = Feature(
-    "NodeLevelTopologyOptOut", _CONTROLLER, False, "The same for Services that do not have the topology annotation."
+    "NodeLevelTopologyOptOut", _CONTROLLER, False, "The same, only for Services without the topology annotation."
 )
 NODE_LEVEL_BY_NODES = Feature(
-    "NodeLevelTopologyByNodes", _CONTROLLER, False, "Suitable is a Service with an endpoint on nearly every node."
+    "NodeLevelTopologyByNodes", _CONTROLLER, False, "A Service with an endpoint on nearly every node is suitable."
 )
 NODE_LEVEL_BY_DAEMON_SET = Feature(
-    "NodeLevelTopologyByDaemonSet", _CONTROLLER, False, "Suitable is a Service whose pods are of one DaemonSet."
+    "NodeLevelTopologyByDaemonSet", _CONTROLLER, False, "A Service whose pods belong to one DaemonSet is suitable."
 )
 
 # api-server
@@ -100,57 +103,56 @@ NODE_HINTS_FIELD = Feature("NodeHintsField", _API, True, "EndpointSlices store a
 TRAFFIC_POLICY_FIELDS = Feature(
     "TrafficPolicyFields", _API, True, "Services store, default and validate the traffic policies."
 )
-DOMAIN_VALUES = Feature("DomainValues", _API, False, "Services store trafficDistribution values that carry a domain.")
-DEPRECATION_WARNINGS = Feature("DeprecationWarnings", _API, False, "Answers warn of values that are deprecated.")
+DOMAIN_VALUES = Feature("DomainValues", _API, False, "Services store trafficDistribution values with a domain prefix.")
+DEPRECATION_WARNINGS = Feature("DeprecationWarnings", _API, False, "Responses warn of deprecated values.")
 TOPOLOGY_KEYS_FIELD = Feature(
     "TopologyKeysField", _API, False, "Services store and validate topologyKeys (gate ServiceTopology)."
 )
-OPENAPI = Feature("OpenAPI", _API, False, "The API server publishes OpenAPI documents of what it serves.")
+OPENAPI = Feature("OpenAPI", _API, False, "The API server publishes OpenAPI documents of its resources.")
 NODE_LEVEL_FIELD = Feature(
-    "NodeLevelTopologyHints", _API, False, "Node hints are stored behind the gate of KEP-3015 of 2022."
+    "NodeLevelTopologyHints", _API, False, "EndpointSlices store node hints behind the gate of KEP-3015 of 2022."
 )
 
 # of each component: it can run as another release, or with another gate
 PROXY_RELEASES = Feature(
     "ProxyReleases", _PROXY, False, "The proxy can be run as an older Kubernetes release, and with gates switched."
 )
-CONTROLLER_RELEASES = Feature(
-    "ControllerReleases", _CONTROLLER, False, "The same for the controller of EndpointSlices."
-)
-API_SERVER_RELEASES = Feature("APIServerReleases", _API, False, "The same for the API server, with what it has stored.")
+CONTROLLER_RELEASES = Feature("ControllerReleases", _CONTROLLER, False, "The same for the EndpointSlice controller.")
+API_SERVER_RELEASES = Feature("APIServerReleases", _API, False, "The same for the API server, with its stored objects.")
 
 # cluster
-ROUTING = Feature("TrafficDistributionRouting", _CLUSTER, True, "What a Service asks for is what its packets do.")
-PREFER_SAME_ROUTING = Feature(
-    "PreferSameRouting", _CLUSTER, True, "The same for Services that ask for PreferSameZone and PreferSameNode."
-)
+ROUTING = Feature("TrafficDistributionRouting", _CLUSTER, True, "Packets follow the preference of a Service.")
+PREFER_SAME_ROUTING = Feature("PreferSameRouting", _CLUSTER, True, "The same for PreferSameZone and PreferSameNode.")
 HONORED = Feature(
-    "HonoredCondition", _CLUSTER, False, "A condition of a Service says whether every node follows its hints."
+    "HonoredCondition", _CLUSTER, False, "A condition of a Service reports whether every node follows its hints."
 )
 DOMAIN_HEURISTICS = Feature(
-    "DomainHeuristics", _CLUSTER, False, "Heuristics whose names carry a domain can be asked for, and are applied."
+    "DomainHeuristics", _CLUSTER, False, "Services can request heuristics with a domain prefix, which are applied."
 )
 SAMPLE_HEURISTIC = Feature(
-    "PreferNextZone", _CLUSTER, False, "trafficdist.dev/PreferNextZone: a zone without endpoints borrows one zone's."
+    "PreferNextZone",
+    _CLUSTER,
+    False,
+    "trafficdist.dev/PreferNextZone: a zone without endpoints uses those of one other zone.",
 )
 TOPOLOGY_ROUTING = Feature(
-    "TopologyModeRouting", _CLUSTER, False, "Hints by the CPU of zones are written, and they are followed."
+    "TopologyModeRouting", _CLUSTER, False, "Hints by the CPU of zones are written and followed."
 )
 NODE_LEVEL_ROUTING = Feature(
-    "NodeLevelTopologyRouting", _CLUSTER, False, "Services with node-level topology of KEP-3015 of 2022 are routed so."
+    "NodeLevelTopologyRouting", _CLUSTER, False, "Packets follow node-level topology of KEP-3015 of 2022."
 )
-TOPOLOGY_KEYS_ROUTING = Feature(
-    "TopologyKeysRouting", _CLUSTER, False, "topologyKeys of a Service are what its packets do."
-)
+TOPOLOGY_KEYS_ROUTING = Feature("TopologyKeysRouting", _CLUSTER, False, "Packets follow the topologyKeys of a Service.")
 SKEW = Feature(
     "VersionSkew", _CLUSTER, False, "API server, controller and proxies of different releases work together."
 )
 ROLLOUT = Feature("Rollout", _CLUSTER, False, "Components are upgraded, downgraded and upgraded again under traffic.")
-OUTAGE = Feature("Outage", _CLUSTER, False, "API server, controller, proxies or nodes are away and come back.")
+OUTAGE = Feature("Outage", _CLUSTER, False, "API server, controller, proxies or nodes fail and come back.")
 
 # dns
-POD_LOCATORS = Feature("PodLocators", _DNS, False, "PodLocators say where pods are, and are kept beside them.")
+POD_LOCATORS = Feature(
+    "PodLocators", _DNS, False, "PodLocators have the location of each pod, and are kept up to date."
+)
 SERVICE_DNS = Feature("ServiceDNS", _DNS, True, "Services and headless Services have names, ports and addresses.")
 TOPOLOGY_AWARE_DNS = Feature(
-    "TopologyAwareDNS", _DNS, False, "topologyKeys of a headless Service decide which endpoints a client is told of."
+    "TopologyAwareDNS", _DNS, False, "topologyKeys of a headless Service select the endpoints in DNS answers."
 )

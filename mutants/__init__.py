@@ -1,7 +1,6 @@
-"""Implementations that are wrong on purpose, and odd ones that are right: they test the suite itself.
+"""Mutants (implementations with one fault) and benign variants (unusual but correct ones), which test the suite itself.
 
-`trafficdist run --mutant NAME` runs the suite on one of them. They are made from the reference, by the parts that its
-components let one replace.
+`trafficdist run --mutant NAME` runs the suite against one of them. They replace parts of the reference's components.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     narrow_proxies.MUTANTS,
     extra_reads.MUTANTS,
 )
-"""Each has one fault, and at least one requirement fails for it."""
+"""Each has one fault, and fails at least one requirement."""
 
 BENIGN: Mapping[str, Mutant] = _by_name(
     benign.BENIGN,
@@ -119,4 +118,4 @@ BENIGN: Mapping[str, Mutant] = _by_name(
     benign_dns.BENIGN,
     other_implementations.FAMILIES,
 )
-"""Each is right, and no requirement fails for it but those that it names, and goals that it does not share."""
+"""Each is correct, and fails no requirement except those that it names as unmet."""

@@ -1,4 +1,4 @@
-"""Proxies whose session affinity is missing, too strong, or looks where it should not."""
+"""Proxies whose session affinity is missing, too strong, or wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., Servic
 
 
 def _changed(change: Change, outside: Change | None = None) -> Render:
-    """Return rules in which the service ports with session affinity are changed, those for clients `outside` too."""
+    """Return rules with changed service ports with session affinity, with `outside` also for clients outside the
+    cluster.
+    """
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
         def each(actions: Mapping[ServiceAddress, RuleAction], changed: Change) -> dict[ServiceAddress, RuleAction]:
@@ -55,7 +57,7 @@ def _changing(change: Change) -> Callable[..., ServiceProxy]:
 
 
 class _OutlivesEndpoints(State):
-    """Never takes an endpoint out of the rules of a Service with affinity."""
+    """Never removes an endpoint from the rules of a Service with affinity."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, render=_changed(_with_former(), _with_former()))
@@ -82,7 +84,7 @@ def _deciding(wrong: Wrong) -> Callable[..., ServiceProxy]:
 
 
 def unrenewed(_: Family, chain: Chain) -> Chain:
-    """The client's time is set when it comes first, and never again."""
+    """The timeout of a client starts at its first connection, and is never renewed."""
     rules = [
         each._replace(expressions=each.expressions.replace(_UPDATE, _ADD)) if "update @affinity" in each.text else each
         for each in chain.rules
@@ -118,7 +120,7 @@ MUTANTS = [
     Mutant(
         "affinity-ignores-policies",
         "With session affinity, the proxy treats traffic policies as Cluster.",
-        symptom=f"{REACHED}|{NO_ANSWER}",  # from outside, answers of another node come back another way
+        symptom=f"{REACHED}|{NO_ANSWER}",  # replies from another node to clients outside take a different path
         proxy=_deciding(
             lambda asked: asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
         ),

@@ -1,4 +1,4 @@
-"""API servers with one fault each: a field that is lost, a value let through or refused, a default forgotten."""
+"""API servers with one fault each: a lost field, a value wrongly accepted or rejected, a missing default."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Odd but right: implementations that no requirement may fail, because none of what they do is forbidden.
+"""Benign variants of proxies: unusual but correct, so they must pass every requirement.
 
-A suite that knows one way of doing things is no conformance suite. These take turns where the reference draws lots,
-translate more addresses than needed, are slow, or write everything anew.
+A conformance suite must accept every permitted implementation. These use round robin instead of random choice,
+masquerade more than needed, are slow, or rewrite everything.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _hashes_the_source(family: Family, chain: Chain) -> Chain:
 
 
 def _translates_inside_too(_: Family, chain: Chain) -> Chain:
-    """Masquerade clients on the own node and its pods as well, where no document promises to keep their address."""
+    """Also masquerade clients on the node and its pods; no document promises to keep their address."""
     return replace(chain, rules=tuple(each for each in chain.rules if not each.text.endswith("saddr @own return")))
 
 
@@ -68,7 +68,7 @@ class _Slow(State):
 
 
 class Rebuilding(State):
-    """Has all rules written anew for each change."""
+    """Rewrites all rules for each change."""
 
     def compute(self) -> bool:
         super().compute()
@@ -76,7 +76,7 @@ class Rebuilding(State):
 
 
 class _EndsWithItsNode(ServiceProxy):
-    """Ends when its own Node is deleted; what is in the kernel stays."""
+    """Exits when its own Node is deleted, and leaves its rules in the kernel."""
 
     def _deliver(self, event: Event) -> None:
         super()._deliver(event)
@@ -86,7 +86,7 @@ class _EndsWithItsNode(ServiceProxy):
 
 
 class _BesideOthers(KernelTable):
-    """Somebody else's table has a chain before ours, which lets everything pass."""
+    """Another program's table has an earlier chain that accepts everything."""
 
     def load(self, ruleset: Ruleset) -> None:
         here = struct.pack(">BBH", 2 if ruleset.family == "IPv4" else 10, 0, 0) + text(1, "somebody-else")

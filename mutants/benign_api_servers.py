@@ -1,4 +1,4 @@
-"""Odd but right API servers: other words, numbers, orders and names, and more in an object than the client wrote.
+"""Benign API servers: different wording, numbers, orders and names, and additions to objects.
 
 Clients decide by reasons and codes. A resourceVersion is opaque, a list and an object have no order, and admission may
 add to whatever is written.
@@ -24,12 +24,12 @@ from reference.client import Object
 from reference.features import Features
 
 PAGE = 500
-"""The most objects that clients of Kubernetes ask for at once."""
+"""The page size of Kubernetes clients."""
 
 ADDED = "admission.example.com/seen"
 
 
-# What is refused
+# Rejections
 
 
 def _reworded(errors: list[FieldError]) -> list[FieldError]:
@@ -46,11 +46,11 @@ class _WordedSlices(EndpointSlices):
         return _reworded(super().validate(obj, features))
 
 
-# What is stored and shown
+# Stored and returned objects
 
 
 class _JumpingVersions(Store):
-    """Begins beyond the numbers that a JavaScript program can hold, and goes on by some hundreds."""
+    """Starts above JavaScript's largest safe integer, and increases by several hundreds."""
 
     _chance = random.Random()  # noqa: S311  steps, no secret
 
@@ -60,7 +60,7 @@ class _JumpingVersions(Store):
 
 
 class _OtherOrder(Store):
-    """Lists of one page are turned round; longer ones are not, as tokens for the next page go by the order."""
+    """Reverses lists of one page; longer ones keep their order because continue tokens depend on it."""
 
     def items(self, resource: str) -> list[Stored]:
         found = super().items(resource)
@@ -93,7 +93,7 @@ class _Named(Strategy):
 
 
 class _Admitted(Strategy):
-    """Adds an annotation to whatever is written, and warns of it."""
+    """Adds an annotation to every written object, and a warning to the response."""
 
     def default(self, obj: Object) -> None:
         super().default(obj)
@@ -105,7 +105,7 @@ class _Admitted(Strategy):
 
 
 def _kinds(rules: type[Strategy]) -> tuple[Strategy, ...]:
-    """Return the rules of Services, slices, pods and Nodes, with others before them."""
+    """Return the rules of Services, slices, pods and Nodes, preceded by others."""
     return tuple(type(each.__name__, (rules, each), {})() for each in (Services, EndpointSlices, Pods, Nodes))
 
 

@@ -1,7 +1,7 @@
-"""Odd but right about connections: where they are translated, and what becomes of those whose endpoint has left.
+"""Benign handling of connections: other places of translation, and other treatment of connections to removed endpoints.
 
-Socket-level load balancers translate on the client's side, so that its node sees a connection to the endpoint. And no
-document says what becomes of a connection to a pod that is no endpoint any more.
+Socket-level load balancers translate on the client's side, so that its node sees a connection to the endpoint. No
+document defines what happens to an open connection to a removed endpoint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-# In the client's netns
+# In the client's network namespace
 
 
 @contextlib.contextmanager
@@ -89,7 +89,7 @@ def _address(family: Family) -> str:
 
 
 def _first_packets_alone(_: Family, chain: Chain) -> Chain:
-    """Translate TCP as it is begun, and nothing else: an open connection goes on as its node has translated it."""
+    """Translate only new TCP connections: an open one continues as its node translated it."""
     if chain.hook is None:
         return chain
     if chain.name != "output":
@@ -106,7 +106,7 @@ def _first_packets_alone(_: Family, chain: Chain) -> Chain:
 
 
 class _AtTheClient(KernelTable):
-    """The rules are in each pod of the node too, from the next change on; session affinity is the node's."""
+    """From the next change on, each pod of the node has the rules too; session affinity stays on the node."""
 
     def __init__(self, nft_socket: NftSocket, family: Family) -> None:
         super().__init__(nft_socket, family)
@@ -123,7 +123,7 @@ class _AtTheClient(KernelTable):
             for name in self._looked_at.keys() - there.keys():
                 self._leave(name)
             for name, netns in there.items():
-                with contextlib.suppress(OSError, KernelError):  # a pod that goes meanwhile
+                with contextlib.suppress(OSError, KernelError):  # the pod is gone meanwhile
                     if name not in self._looked_at:
                         self._look_at(name, netns, ruleset.own)
                     if (found := self._looked_at.get(name)) is not None:
@@ -149,7 +149,7 @@ class _AtTheClient(KernelTable):
             found[0].close()
 
 
-# Where the endpoint has left
+# Connections to removed endpoints
 
 
 class _Connections(Conntrack):
@@ -165,13 +165,13 @@ class _Connections(Conntrack):
             protocol = dict(attributes(sent[uapi.CTA_TUPLE_PROTO]))[uapi.CTA_PROTO_NUM][0]
             if protocol == TCP and endpoint in left and endpoint != service:
                 family: Family = "IPv4" if body[0] == NFPROTO["IPv4"] else "IPv6"
-                with contextlib.suppress(KernelError):  # it has ended by itself
+                with contextlib.suppress(KernelError):  # it ended by itself
                     original = nested(uapi.CTA_TUPLE_ORIG, bytes(parts[uapi.CTA_TUPLE_ORIG]))
                     self._request(uapi.IPCTNL_MSG_CT_DELETE, family, original)
 
 
 class _Closing(ServiceProxy):
-    """Cuts the connections to an address that no slice has any more, once the rules say so."""
+    """Cuts the connections to an address that is no longer in any slice, after the rules change."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._connections = _Connections()

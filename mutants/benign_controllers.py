@@ -1,7 +1,7 @@
-"""Odd but right controllers of EndpointSlices: other families cut, order, weigh, write and word otherwise.
+"""Benign EndpointSlice controllers: they split, order, allocate, write and word differently.
 
-What none of them does is forbidden by the API or a KEP. Goals of a document are another matter: what one of these does
-not reach is a SHOULD, and named beside it.
+Nothing that they do is forbidden by the API or a KEP. If one does not reach a goal of a document, that is a SHOULD, and
+the variant names it as unmet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.labels import node_zone
 from reference.endpointslice.plan import Family, Plan, plan_service
 
-# How endpoints are cut into slices
+# Splitting endpoints into slices
 
 
 def _one_slice_a_port(
@@ -60,7 +60,7 @@ def _port_name(endpoint_slice: Object, names: list[str]) -> str:
 
 
 def _merging(service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
-    """Plan slices of two endpoints; where one slice less would do, the smallest goes into the others."""
+    """Plan slices of two endpoints; if one slice fewer is enough, merge the smallest into the others."""
     pods, existing = list(pods), list(existing)
     options["max_endpoints"] = 2
     right = plan_service(service, pods, nodes, existing, **options)
@@ -108,7 +108,7 @@ def _filled_in(endpoint_slice: Object) -> Object:
 
 
 def _left_out(endpoint_slice: Object) -> Object:
-    """Return the slice without conditions that say the default: ready, not terminating, serving like ready."""
+    """Return the slice without conditions that have their default: ready, not terminating, serving like ready."""
 
     def left(endpoint: Object) -> Object:
         found = endpoint["conditions"]
@@ -168,7 +168,7 @@ def _unhinted(obj: Object) -> Object:
 
 
 def _moves_few(*arguments: Any, **options: Any) -> Plan:
-    """Hint every endpoint for its own zone, but for as many as other zones need."""
+    """Hint every endpoint for its own zone, except as many as other zones need."""
     right = plan_service(*arguments, **options)
     shared = [
         (family, family.outcome)
@@ -214,7 +214,7 @@ def _hinted_anew(each: Object, hints: Mapping[str, str]) -> Object:
 
 
 def _cores_late(sink: Sink) -> Sink:
-    """Tell of other cores of Nodes only when one of them comes, goes, or changes its zone or readiness."""
+    """Pass on changed CPU of Nodes only when a Node is added or removed, or changes its zone or readiness."""
     told: dict[Key, Object] = {}
     untold: dict[Key, Event] = {}
 

@@ -1,6 +1,6 @@
-"""Odd but right data planes: rules of another shape, other choices of endpoints, less translated, more refused.
+"""Benign data planes: rules of another shape, other choices of endpoints, less translation, more rejections.
 
-What a client cannot tell, and what no document promises, is an implementation's own.
+Behaviour that clients cannot see and no document promises is up to the implementation.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def _seeded(socket: NftSocket, family: Family) -> KernelTable:
     return KernelTable(socket, family, edit=partial(_hashes_the_client, secrets.randbits(32)))
 
 
-# What is translated
+# Translation
 
 
 def _keeps_clients_of_own_pods(family: Family, chain: Chain) -> Chain:
-    """Keep the address of clients outside where the endpoint is on this node, whatever the policy."""
+    """Keep the address of outside clients if the endpoint is on this node, whatever the policy."""
     if chain.name != "masquerading":
         return chain
     own = load_destination(family, FIRST) + nft.lookup("own", FIRST) + nft.verdict(nft.Verdict.RETURN)
@@ -92,7 +92,7 @@ def _on_one_address(port: ServicePort, decision: Decision, node: str, addresses:
     return render(port, decision, node, [each for each in addresses if ":" not in each])
 
 
-# What no Service has
+# Addresses and ports without a Service
 
 
 def _of_services(family: Family) -> bytes:
@@ -111,7 +111,7 @@ def _drops_the_rest(family: Family, chain: Chain) -> Chain:
 
 
 def _refuses_the_rest(family: Family, chain: Chain) -> Chain:
-    """Answer pings to cluster IPs, and refuse all else there."""
+    """Answer pings to cluster IPs, and reject everything else there."""
     if chain.name not in {"prerouting", "output"}:
         return chain
     protocol, kind = ECHO_REQUEST[family]
@@ -135,9 +135,9 @@ def _refuses_the_rest(family: Family, chain: Chain) -> Chain:
 
 
 class _ChainMessages(Messages):
-    """A ruleset in kube-proxy's shape: rules one after the other lead to a chain for each service address.
+    """A ruleset in kube-proxy's shape: sequential rules jump to a chain for each service address.
 
-    This one to chains for its endpoints, by probabilities of 1/3, 1/2 and 1. With session affinity the maps serve.
+    That chain jumps to chains for its endpoints, with probabilities of 1/3, 1/2 and 1. Session affinity uses maps.
     """
 
     def __init__(self, family: Family, table: str) -> None:
@@ -146,7 +146,7 @@ class _ChainMessages(Messages):
         self._chains: list[Chain] = []
 
     def hold(self, ruleset: Ruleset) -> None:
-        """Make chains of what has no session affinity."""
+        """Make chains for service ports without session affinity."""
         self._chains, self._dispatch = [], {"services": [], "external": []}
         for index, (name, service, action) in enumerate(actions(ruleset)):
             if isinstance(action, Sticky):

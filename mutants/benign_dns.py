@@ -1,4 +1,4 @@
-"""DNS servers that are odd, but right: no document forbids what they do."""
+"""Benign DNS servers: unusual, but correct."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _dns(name: str, sentence: str, family: str, **options: Any) -> None:
 
 
 def _finds(name: str, sentence: str, family: str) -> Callable[[Find], Find]:
-    """Make a variant that finds other records at the names of Services."""
+    """Make a variant with other records at the names of Services."""
 
     def register(odd: Find) -> Find:
         _dns(name, sentence, family, resolver=partial(Resolver, find=odd))
@@ -62,7 +62,7 @@ def _dns_says_no_more_than_asked(about: Any, kind: str, service: Service, client
 
 
 class _Caching(Resolver):
-    """Gives an answer again, to the same client, for its time to live."""
+    """Repeats an answer to the same client during its TTL."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

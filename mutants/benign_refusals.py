@@ -1,6 +1,6 @@
-"""Odd but right in how they say no: any refusal at once is one, whatever the client's kernel makes of it.
+"""Benign rejections: any immediate rejection is correct, whatever error the client's kernel makes of it.
 
-Socket-level load balancers answer EHOSTUNREACH in `connect`; a router or a firewall would say that it is forbidden.
+Socket-level load balancers return EHOSTUNREACH from `connect`; a router or a firewall answers "prohibited".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reference.proxy.decision import Family
 from reference.proxy.netlink import attribute, number
 
 _CODES = {"host-unreachable": {"IPv4": 1, "IPv6": 3}, "admin-prohibited": {"IPv4": 13, "IPv6": 1}}
-"""Of ICMP and ICMPv6, as `reject with icmpx` of nft chooses them."""
+"""The codes of ICMP and ICMPv6, as `reject with icmpx` of nft chooses them."""
 
 
 def _refuses(kind: str, family: Family, chain: Chain) -> Chain:

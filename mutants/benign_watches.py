@@ -1,7 +1,7 @@
-"""Odd but right in when they hear of what: one watch is late, all are, changes come in batches or are told twice.
+"""Benign timing of watches: one watch or all are late, and changes come in batches or twice.
 
-Each waits for its own watches before it says that it has worked on everything, as a canary that goes the same way would
-show. What it does until then is up to it: no scenario may rest on the order in which two watches tell of changes.
+Each variant waits for its own watches before it reports that it is up to date, as a canary on the same path would show.
+Until then it may do anything: no scenario may depend on the order of changes from two watches.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _always(seconds: float, _: Event) -> float:
 
 
 def _of_one_watch(name: str) -> Mutant:
-    """Return the component that hears late of one resource, by a name of LATE_WATCHES."""
+    """Return the component with one late watch, by a name of LATE_WATCHES."""
     component, _, _, resource, *digits, _, _ = name.split("-")
     seconds = float(".".join(digits))
     sentence = f"The {component} receives changes of {resource} {seconds:g} s late."

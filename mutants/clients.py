@@ -1,4 +1,4 @@
-"""A client of an API server that is given to a component instead of its own."""
+"""API clients that replace a component's own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from reference.proxy import ServiceProxy
 
 Sink = Callable[[Event], None]
 Filter = Callable[[Sink], Sink]
-"""Returns what takes the events of one subscription, given what takes those that are handed on."""
+"""Returns the sink of one subscription, given the sink of the events that pass."""
 
 
 class Wrapped:
-    """Does what another client does, but for the methods that a class of it has."""
+    """Delegates to another client, except for overridden methods."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -26,7 +26,7 @@ class Wrapped:
 
 
 class Filtering(Wrapped):
-    """A client each of whose subscriptions goes through a filter of its own."""
+    """A client with a filter on each subscription."""
 
     def __init__(self, client: Client, through: Filter) -> None:
         super().__init__(client)
@@ -37,20 +37,20 @@ class Filtering(Wrapped):
 
 
 def controller_through(wrap: Callable[[Client], Client], **parts: Any) -> Callable[..., EndpointSliceController]:
-    """Return a controller that works through another client than it is given."""
+    """Return a controller that uses a wrapped client."""
     return lambda client, **options: EndpointSliceController(wrap(client), **parts, **options)
 
 
 def rewriting(rewrite: Callable[[Event], Event]) -> Filter:
-    """Return a filter that hands on what a function makes of each event."""
+    """Return a filter that passes on the result of a function for each event."""
     return lambda sink: lambda event: sink(rewrite(event))
 
 
 def controller_hearing(through: Filter, **parts: Any) -> Callable[..., EndpointSliceController]:
-    """Return a controller that hears what comes through a filter."""
+    """Return a controller that receives filtered events."""
     return controller_through(partial(Filtering, through=through), **parts)
 
 
 def proxy_hearing(through: Filter) -> Callable[..., ServiceProxy]:
-    """Return a proxy that hears what comes through a filter."""
+    """Return a proxy that receives filtered events."""
     return lambda node, client, **options: ServiceProxy(node, Filtering(client, through), **options)

@@ -1,4 +1,4 @@
-"""DNS servers with one fault each: about where clients are (KEP-536), about names, and about messages."""
+"""DNS servers with one fault each: in locations of clients (KEP-536), names, or messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _dns(name: str, sentence: str, **options: Any) -> None:
 
 
 def _finds(name: str, sentence: str) -> Callable[[Find], Find]:
-    """Make a mutant that finds other records at the names of Services."""
+    """Make a mutant with other records at the names of Services."""
 
     def register(wrong: Find) -> Find:
         _dns(name, sentence, resolver=partial(Resolver, find=wrong))

@@ -1,4 +1,4 @@
-"""Proxies that are wrong only where several dimensions meet, and right wherever one of them is held still."""
+"""Proxies that are wrong only for combinations of several dimensions, for example UDP and IPv6."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.proxy.decision import Decision
 
 MUTANTS: list[Mutant] = []
 
-EITHER = f"{REACHED}|{NO_ANSWER}"  # an endpoint that must not answer, or whose answer comes back another way
+EITHER = f"{REACHED}|{NO_ANSWER}"  # an endpoint that must not answer, or whose reply takes a different path
 
 
 def _unhinted(asked: Question) -> Decision:

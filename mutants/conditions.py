@@ -1,4 +1,4 @@
-"""Controllers that write right slices, and tell users otherwise: in Events and conditions of Services."""
+"""Controllers that write correct slices, but wrong Events or conditions of Services."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ Conditions = list[Condition]
 
 
 class _Lying(StatusKeeper):
-    """Writes conditions that are not true."""
+    """Writes wrong conditions."""
 
     def __init__(self, *arguments: Any, lie: Callable[[Key, Conditions], Conditions]) -> None:
         super().__init__(*arguments)

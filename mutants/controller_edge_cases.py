@@ -1,4 +1,4 @@
-"""Controllers that are right until something happens: a Node goes, a slice empties, somebody writes, time passes."""
+"""Controllers that fail in edge cases: a missing Node, an emptied slice, a write by another client, elapsed time."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def hints_by_host_name(service: Object, pods: Pods, nodes: Nodes, *others: Any, 
 
 
 def _looks_away(sink: Sink) -> Sink:
-    """Tell nothing of slices that somebody changes."""
+    """Drop events of slices that another client changes."""
 
     def filtered(event: Event) -> None:
         if (event.resource, event.type) != ("endpointslices", "MODIFIED"):
@@ -237,7 +237,7 @@ LATER = 0.3  # seconds
 
 
 def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
-    """Return a controller that takes hints away a while after it wrote them, for good, and counts as up to date."""
+    """Return a controller that removes hints for good some time after it wrote them, and reports to be up to date."""
 
     def make(client: Client, **options: Any) -> EndpointSliceController:
         turned: set[str] = set()  # names of Services, which are never used twice in a test
@@ -252,7 +252,7 @@ def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
 
 
 class _TurnsLater(Wrapped):
-    """Writes slices, and takes the hints of their Services away later."""
+    """Writes slices, and removes the hints of their Services later."""
 
     def __init__(self, client: Client, seconds: float, turned: set[str]) -> None:
         super().__init__(client)
@@ -288,7 +288,7 @@ _faults.of_controller(
 
 
 class _Idle(Wrapped):
-    """Writes nothing, and believes that it did."""
+    """Writes nothing, and assumes that it did."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         if resource != "endpointslices":
@@ -308,7 +308,7 @@ _faults.of_controller("does-nothing", "The controller never writes a slice.", ""
 
 
 def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., EndpointSliceController]:
-    """Return a controller that gives no hints any more after so many changes of pods, in all or for all Services."""
+    """Return a controller that writes no hints after this many changes of pods, in total or over all Services."""
 
     def make(client: Client, **options: Any) -> EndpointSliceController:
         services = heard = 0

@@ -85,7 +85,7 @@ def leaves_out_what_does_not_fit(
 
 
 def _kind(each: Object) -> tuple[str, object]:
-    """Return what slices have in common that a pod may be in any of."""
+    """Return the key of slices that can hold the same pod."""
     return each["addressType"], each["ports"]
 
 

@@ -1,4 +1,4 @@
-"""Controllers that hint by CPU right (KEP-2433), and are wrong in the Events and metrics that they tell of it."""
+"""Controllers with correct hints by CPU (KEP-2433), but wrong Events or metrics about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers with one fault each about hints by CPU of Services that have some: thresholds, zones that go, slices."""
+"""Controllers with one fault each in existing hints by CPU: thresholds, removed zones, slices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MUTANTS: list[Mutant] = []
 
 
 def _by_cpu(plan: Planner) -> Planner:
-    """Return a planner that is right for all Services whose hints do not go by CPU."""
+    """Return a planner that is correct for all Services without hints by CPU."""
 
     def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
         asked = isinstance(mechanism(service, features), CpuHeuristic)
@@ -41,7 +41,7 @@ def _own_zone(service: Object) -> Object:
 
 
 def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool) -> None:
-    """Make a mutant that goes by this threshold for Services that have hints, or for those that have none."""
+    """Make a mutant that uses this threshold for Services with hints, or for those without."""
 
     def plan(service: Object, *others: Any, **options: Any) -> Plan:
         right = plan_service(service, *others, **options)
@@ -75,7 +75,7 @@ def forgets_hints_when_slices_change(service: Object, *others: Any, features: Fe
 
 
 def _sees(see: Callable[[], Callable[[Nodes], Nodes]]) -> Callable[[], Planner]:
-    """Return a maker of planners that weigh zones by other nodes than there are."""
+    """Return a factory of planners that weight zones by other nodes."""
 
     def make() -> Planner:
         seen = see()

@@ -25,7 +25,7 @@ MUTANTS: list[Mutant] = []
 
 
 def _planner(plan: Planner) -> Planner:
-    """Return a planner that is right for all Services whose hints do not go by CPU alone."""
+    """Return a planner that is correct for all Services except those with hints only by CPU."""
 
     def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
         by_cpu = isinstance(mechanism(service, features), CpuHeuristic) and not features.enabled(GATE)
@@ -40,7 +40,7 @@ _faults = PlanFaults(MUTANTS, about=_planner)
 def _miscounts(
     name: str, sentence: str, provenance: str = ""
 ) -> Callable[[Callable[[Nodes], Nodes]], Callable[[Nodes], Nodes]]:
-    """Make a mutant that weighs zones wrongly: the function returns the nodes that it weighs them by."""
+    """Make a mutant that weights zones wrongly: the function returns the nodes to use."""
 
     def register(see: Callable[[Nodes], Nodes]) -> Callable[[Nodes], Nodes]:
         def plan(
@@ -88,7 +88,7 @@ def _ready(endpoints: Iterable[Object]) -> int:
 
 
 def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
-    """Return whether this number of endpoints can be shared out to the zones."""
+    """Return whether this number of endpoints can be allocated to the zones."""
     features = options["features"]
     return not isinstance(allocate(options["zones"].shares, endpoints, rules(features).to_add), Refusal)
 
@@ -307,7 +307,7 @@ def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, *
 
 
 class _Deaf(EndpointSliceController):
-    """Looks at no Service when the CPU of a zone changes."""
+    """Syncs no Service when the CPU of a zone changes."""
 
     def _check_nodes(self) -> None:
         self._judged_nodes = self._index.zones.version, self._judged_nodes[1]
@@ -315,7 +315,7 @@ class _Deaf(EndpointSliceController):
 
 
 class _Rewriting(EndpointSliceController):
-    """Writes all slices of Services whose hints go by CPU when the CPU of a zone changes."""
+    """Writes all slices of Services with hints by CPU when the CPU of a zone changes."""
 
     _weighed: object = None
 

@@ -1,4 +1,4 @@
-"""Components that end, or do nothing any more, when they are given something odd that an API server stores."""
+"""Components that crash or hang on unusual objects that an API server stores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDED, HANGS = r"observed .* has ended", r"observed .* has stopped processing ch
 
 
 class _Hanging:
-    """A component that with `hangs` waits where else it ends, until it is stopped."""
+    """A component that crashes, or with `hangs` blocks until it is stopped."""
 
     def __init__(self, *arguments: Any, hangs: bool = False, **options: Any) -> None:
         self._hangs, self._over = hangs, threading.Event()
@@ -38,7 +38,7 @@ class _Hanging:
 
 
 class _Ending(_Hanging, ServiceProxy):
-    """Ends at an odd slice, or with `hangs` takes no event any more after it."""
+    """Crashes on an unusual slice, or with `hangs` processes no events after it."""
 
     def __init__(self, *arguments: Any, is_odd: IsOdd, **options: Any) -> None:
         self._is_odd = is_odd
@@ -53,7 +53,7 @@ class _Ending(_Hanging, ServiceProxy):
 
 
 class _EndingController(_Hanging, EndpointSliceController):
-    """Ends when it has worked on a pod whose node does not exist, or with `hangs` works on nothing any more."""
+    """Crashes after a pod whose node does not exist, or with `hangs` processes nothing after it."""
 
     def __init__(self, client: Client, **options: Any) -> None:
         super().__init__(client, plan=self._plan_and_end, **options)
@@ -67,7 +67,7 @@ class _EndingController(_Hanging, EndpointSliceController):
 
 
 class _EndingDns(_Hanging, DnsServer):
-    """Ends at a slice of type FQDN, or with `hangs` answers nothing any more after it."""
+    """Crashes on a slice of type FQDN, or with `hangs` answers nothing after it."""
 
     def _apply(self, event: Event) -> None:
         if event.resource == "endpointslices" and _of_names(event.object):
@@ -77,7 +77,7 @@ class _EndingDns(_Hanging, DnsServer):
 
 
 class _EndingLocators(_Hanging, PodLocatorController):
-    """Ends when it works on a pod whose node does not exist, or with `hangs` works on nothing any more."""
+    """Crashes on a pod whose node does not exist, or with `hangs` processes nothing after it."""
 
     def _sync(self, key: Key) -> None:
         super()._sync(key)
@@ -135,7 +135,7 @@ MUTANTS = [
     Mutant(
         "dns-crashes-on-slices-of-names",
         "The DNS server crashes on a slice of type FQDN.",
-        symptom=HANGS,  # it is in the suite's process, which sees that it works on nothing
+        symptom=HANGS,  # it runs in the suite's process, which sees that it is stuck
         dns=_EndingDns,
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Proxies that decide right and program wrong rules or chains, or forget the wrong connections."""
+"""Proxies with correct decisions that program wrong rules or chains, or delete the wrong conntrack entries."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class _Unswept(Table):
 
 
 class LeavesUdpFlows(State):
-    """Forgets no UDP flow to an endpoint that is gone."""
+    """Deletes no UDP flow to a removed endpoint."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -192,7 +192,7 @@ _register(
 
 
 class Flushing(KernelTable):
-    """Forgets all connections after each change of the rules."""
+    """Deletes all conntrack entries after each change of the rules."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -208,7 +208,7 @@ class Flushing(KernelTable):
         self.flush()
 
     def flush(self) -> None:
-        """Forget all connections."""
+        """Delete all conntrack entries."""
         everything = struct.pack(">BBH", socket.AF_UNSPEC, 0, 0)
         self._conntrack.send(pack(1 << 8 | 2, 1 | 4, 1, everything))
         self._conntrack.recv(1 << 16)

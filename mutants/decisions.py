@@ -1,7 +1,7 @@
-"""Makes proxies that decide wrongly, and those that give a right decision a wrong outcome.
+"""Makes proxies with wrong decisions, and proxies that give a correct decision a wrong outcome.
 
-A fault is a function that answers one question. Most give the right answer to a changed question, so that everything
-but the fault stays right.
+A fault is a function that answers one question. Most give the correct answer to a changed question, so that everything
+except the fault stays correct.
 """
 
 from __future__ import annotations

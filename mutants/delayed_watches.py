@@ -1,6 +1,6 @@
-"""Watches that tell of changes later: in order for each resource, whatever comes of the others meanwhile.
+"""Watches that deliver changes late: in order within a resource, in any order between resources.
 
-Components of Kubernetes watch each resource apart, so a change of one may overtake an earlier change of another.
+Kubernetes components watch each resource separately, so a change of one may overtake an earlier change of another.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Sink = Callable[[Event], None]
 
 
 class LateClient(Wrapped):
-    """A client whose watches are late, and with `resync` tell anew of all objects each time so many seconds are over.
+    """A client with late watches; with `resync` they repeat all objects at this interval in seconds.
 
-    What there is when a watch begins comes at once. With `by_object` objects do not wait for others.
+    Objects that exist when a watch begins come at once. With `by_object`, objects do not wait for others.
     """
 
     def __init__(self, client: Client, lateness: Lateness, *, resync: float = 0.0, by_object: bool = False) -> None:
@@ -42,7 +42,7 @@ class LateClient(Wrapped):
         return watch
 
     def is_idle(self) -> bool:
-        """Whether all events that came have been handed on."""
+        """Whether all received events have been delivered."""
         return all(watch.is_idle() for watch in self._watches)
 
 
@@ -68,7 +68,7 @@ class _LateWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End the watch; what has not come does not come any more."""
+        """End the watch, and drop pending events."""
         self._subscription.close()
         with self._changed:
             self._ended = True
@@ -76,7 +76,7 @@ class _LateWatch:
         self._thread.join()
 
     def is_idle(self) -> bool:
-        """Whether all events that came have been handed on."""
+        """Whether all received events have been delivered."""
         with self._changed:
             return self._handed_on == self._numbers
 

@@ -1,6 +1,6 @@
-"""What a component hears, instead of what came: for faults that read a new object rightly and miss its change.
+"""Filters of watch events, for faults that read a new object correctly and miss its change.
 
-A fault is a function of an object and of what was told of it before, and returns what is told of it now.
+A fault is a function of an object and its version delivered before, and returns the version to deliver now.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ SILENT = f"{NO_ANSWER}|{REFUSED}"
 ANY = f"{REACHED}|{SILENT}"
 
 Telling = Callable[[Object, Object], Object]
-"""Returns what is told of an object, given what was told of it before."""
+"""Returns the object to deliver, given the one delivered before."""
 
 
 def proxy_hears(
     mutants: list[Mutant], name: str, sentence: str, *, symptom: str = REACHED, provenance: str = ""
 ) -> Callable[[Filter], Filter]:
-    """Make a mutant of a filter of what a proxy hears."""
+    """Make a mutant from a filter of a proxy's events."""
 
     def register(through: Filter) -> Filter:
         mutants.append(Mutant(name, sentence, provenance, symptom, proxy=proxy_hearing(through)))
@@ -34,7 +34,7 @@ def proxy_hears(
 def proxy_is_told(
     mutants: list[Mutant], resource: str, name: str, sentence: str, **options: Any
 ) -> Callable[[Telling], Telling]:
-    """Make a mutant of a proxy that is told otherwise of the objects of a resource."""
+    """Make a mutant of a proxy that receives changed objects of a resource."""
 
     def register(tell: Telling) -> Telling:
         proxy_hears(mutants, name, sentence, **options)(told(resource, tell))
@@ -44,7 +44,7 @@ def proxy_is_told(
 
 
 def controller_is_told(mutants: list[Mutant], name: str, sentence: str) -> Callable[[Telling], Telling]:
-    """Make a mutant of a controller that is told otherwise of Services."""
+    """Make a mutant of a controller that receives changed Services."""
 
     def register(tell: Telling) -> Telling:
         controller = controller_hearing(told("services", tell))
@@ -55,7 +55,7 @@ def controller_is_told(mutants: list[Mutant], name: str, sentence: str) -> Calla
 
 
 def told(resource: str, tell: Telling, *, beyond_deletion: bool = False) -> Filter:
-    """Return a filter that tells this of the objects of a resource, from the second event of each on."""
+    """Return a filter that changes the objects of a resource, from the second event of each on."""
 
     def through(sink: Sink) -> Sink:
         before: dict[Key, Object] = {}

@@ -1,4 +1,4 @@
-"""Proxies that are wrong in one situation alone, and right in those that most requirements walk along."""
+"""Proxies that are wrong only in one edge case, and correct in the situations of most requirements."""
 
 from __future__ import annotations
 

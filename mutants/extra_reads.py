@@ -1,4 +1,4 @@
-"""Components that do all rightly, and ask the API server anew for what they are told anyhow."""
+"""Components that work correctly, but make unnecessary API reads for hints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference.proxy.state import State
 
 
 def _get_node(client: Client, name: str) -> None:
-    """Get a Node, and make nothing of it."""
+    """Get a Node, and ignore it."""
     try:
         client.get("nodes", "", name)
     except (ApiError, OSError):
@@ -54,7 +54,7 @@ class _GetsNodes(_ReadsAtHints):
 
 
 class _WatchesNamespaces(_ReadsAtHints):
-    """Begins to watch Namespaces when it first writes hints, and makes nothing of them."""
+    """Starts to watch Namespaces when it first writes hints, and ignores the events."""
 
     _watches = False
 
@@ -88,7 +88,7 @@ class _GetsItsNode(_ReadsWithHints):
 
 
 class _WatchesPods(_ReadsWithHints):
-    """Begins to watch pods with the first slice that has hints, and makes nothing of them."""
+    """Starts to watch pods with the first slice that has hints, and ignores the events."""
 
     def _read(self) -> None:
         if not self._watches:

@@ -1,4 +1,4 @@
-"""Proxies that route right and answer wrongly when they are asked for their health."""
+"""Proxies that route correctly, but answer health checks wrongly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reference.serving import Response
 MUTANTS: list[Mutant] = []
 
 COLLECTS = 5.0
-"""The seconds for which a lost health check node port waits for its heir."""
+"""Seconds to wait for a new owner of a lost health check node port."""
 
 Endpoints = Sequence[Mapping[str, Any]]
 
@@ -48,14 +48,14 @@ class _ChecksOnce(State):
 
 
 class _ClosesLast(State):
-    """The state of a proxy that closes what one Service has lost after another has got it."""
+    """The state of a proxy that closes a port that one Service lost after another Service got it."""
 
     def _has_gone_on(self, health_port: int, name: Name) -> bool:
         return False
 
 
 class _ClosesBehindTheHeir(ServiceProxy):
-    """A proxy that collects changes until a lost port has gone on, and closes it then."""
+    """A proxy that batches changes until a lost port has a new owner, and then closes it."""
 
     def _take(self, seconds: float | None) -> list[Event | None]:
         events = super()._take(seconds)
@@ -82,7 +82,7 @@ class _ClosesBehindTheHeir(ServiceProxy):
 
 
 class _ChecksOn(State):
-    """The state of a proxy that goes on with a health check that its Service has no use for any more."""
+    """The state of a proxy that still serves a health check that its Service no longer has."""
 
     def _check_health(self, name: Name, service: Any) -> None:
         if service.checked and service.ports:

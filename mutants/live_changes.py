@@ -1,4 +1,4 @@
-"""Components that read each value of a Service rightly when it is new, and miss its change."""
+"""Components that read a new Service correctly, but miss changes of a field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proxies that read each slice rightly when it is new, and miss or mistake what becomes of it."""
+"""Proxies that read a new slice correctly, but miss or misread its changes."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def relabelled_slices_are_of_both(sink: Sink) -> Sink:
 
 
 Change = Callable[[Object, Object], Object]
-"""Returns an endpoint as it is told, given what was told of its address in the slice before."""
+"""Returns the endpoint to deliver, given the one delivered before for its address in the slice."""
 
 
 def _of_endpoints(name: str, sentence: str, **options: Any) -> Callable[[Change], Change]:
-    """Make a mutant of a proxy that is told otherwise of an endpoint whose address it knows."""
+    """Make a mutant of a proxy that receives a changed endpoint if it knows the address."""
 
     def register(change: Change) -> Change:
         def tell(obj: Object, before: Object) -> Object:
@@ -172,7 +172,7 @@ def first_manager_alone(sink: Sink) -> Sink:
     return filtered
 
 
-# What a slice holds that no proxy looks at
+# Parts of a slice that no proxy uses
 
 
 def _names_as_addresses(event: Event) -> Event:
@@ -212,7 +212,7 @@ def deaf_to_changes_among_a_thousand(sink: Sink) -> Sink:
 
 
 class _LocalListsOfOneLength(KernelTable):
-    """Leaves a list for traffic from outside as it is while it has as many endpoints as before."""
+    """Does not update a list for traffic from outside if its number of endpoints is unchanged."""
 
     def apply(self, changes: Changes) -> None:
         super().apply(

@@ -1,4 +1,4 @@
-"""Components that work right and have wrong metrics."""
+"""Components that work correctly, but have wrong metrics."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Proxy(ServiceProxy):
 
 
 def _relabelled(name: str, label: str, values: Mapping[str, str]) -> Callable[[], Callable[[Samples], Samples]]:
-    """Give samples whose name ends so other values of a label; where two become one, it has the sum."""
+    """Change a label of samples whose name has this suffix; samples that become equal are added."""
 
     def change(samples: Samples) -> Samples:
         found: dict[str, Sample] = {}
@@ -119,7 +119,7 @@ def _only_growing() -> Callable[[Samples], Samples]:
 
 
 class _CountsAtFirstSight(_Controller):
-    """Counts a Service by its first value for ever."""
+    """Always counts a Service by its first value."""
 
     def _follow(self, key: Key, plan: Plan) -> None:
         if key not in self._plans_seen:

@@ -1,4 +1,4 @@
-"""Proxies that miss changes: after very many, in quick succession, or while they or the API server were away."""
+"""Proxies that miss changes: after very many, in quick succession, or during an outage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _hears = partial(proxy_hears, MUTANTS)
 
 
 def _after(changes: int) -> Filter:
-    """Return a filter that hands on so many events of a Service and its slices, and deletions."""
+    """Return a filter that passes this many events of a Service and its slices, and all deletions."""
 
     def through(sink: Sink) -> Sink:
         heard: Counter[tuple[str, str]] = Counter()
@@ -111,7 +111,7 @@ def misses_deletions_at_a_return(sink: Sink) -> Sink:
 
 
 class _OnTopOfFormerRules(KernelTable):
-    """Adds its rules to those that a former proxy of the node left."""
+    """Adds its rules to those of the previous proxy on the node."""
 
     def __init__(self, nft: NftSocket, family: Family, *, left: Mapping[Family, Ruleset]) -> None:
         super().__init__(nft, family)
@@ -125,7 +125,7 @@ class _OnTopOfFormerRules(KernelTable):
 
 
 class _LeavesRules(ServiceProxy):
-    """Starts with the rules that the proxy before it on its node left."""
+    """Starts with the rules of the previous proxy on its node."""
 
     def __init__(self, node_name: str, client: Client, *, left: Left, **options: Any) -> None:
         self._all_left, former = left, left.get(node_name, {})

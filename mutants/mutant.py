@@ -1,7 +1,7 @@
 """A mutant: a component of the reference with one fault, which the suite must find.
 
-A suite that has only ever seen right implementations proves nothing by passing them. So each requirement names mutants
-that it kills, and a test holds it to that. A benign variant is the same thing with no fault: odd, but right.
+A suite that never ran against a faulty implementation proves nothing when it passes. So each requirement names mutants
+that it kills, and a test checks this. A benign variant has no fault: it is unusual, but correct.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PARTS = frozenset({"proxy", "controller", "api_server", "pod_locators", "dns", 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One fault: its name in kebab case, a sentence that says it, and the real bug that it repeats, where there is one.
+    """One fault: its name in kebab case, a sentence that describes it, and the real bug that it repeats, if any.
 
-    `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are the components,
-    one of which is not the reference's own; they are called as those are. `kinds` are rules of the API server.
+    `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are factories of the
+    components, one of which is not the reference's own. `kinds` are validation rules of the API server.
 
-    A benign variant says what it `lacks`, by names of features, and which requirements it leaves `unmet` because these
-    hold to what others need not do.
+    A benign variant names the features that it `lacks`, and the requirements that it leaves `unmet` because they do not
+    bind all implementations.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Mutant:
 
     @property
     def changes(self) -> frozenset[str]:
-        """The names of the components that are not the reference's own."""
+        """The names of the components that differ from the reference's."""
         return frozenset(
             each.name for each in fields(self) if each.name in _PARTS and getattr(self, each.name) is not each.default
         )

@@ -1,4 +1,4 @@
-"""Proxies that are right as far as they look: at a first port, one namespace, or the beginning of a slice."""
+"""Proxies that read only part of the data: the first port, the name without namespace, or the beginning of a slice."""
 
 from __future__ import annotations
 

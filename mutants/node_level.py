@@ -54,7 +54,7 @@ def _configured(change: Callable[[NodeLevel], NodeLevel]) -> Callable[..., Plan]
 
 
 def _approach(wrong: str, right: str) -> Callable[..., Plan]:
-    """Return a planner that takes one approach for another."""
+    """Return a planner that uses one approach instead of another."""
     return _configured(lambda told: replace(told, approach=right) if told.approach == wrong else told)  # type: ignore[arg-type]
 
 
@@ -96,12 +96,12 @@ def _each_one(pods: Sequence[Object]) -> list[bool]:
 
 
 def _for_all(told: NodeLevel) -> NodeLevel:
-    """Every Service is taken to ask."""
+    """Every Service counts as annotated."""
     return NodeLevel("automatic", missing=None, daemon_set=False) if told.approach == "manual" else told
 
 
 def _remembering(client: Any, **options: Any) -> EndpointSliceController:
-    """Return a controller for which a Service that asked once asks for ever."""
+    """Return a controller for which a Service that was annotated once stays annotated."""
     asked: set[str] = set()
 
     def plan(service: Object, *others: Any, **more: Any) -> Plan:

@@ -1,7 +1,7 @@
-"""Right implementations of other families than the reference, by what sets them apart from kube-proxy.
+"""Correct proxies that differ from kube-proxy as other implementations do.
 
-Each stands for proxies that people run. What it does otherwise no document forbids to all. So it meets all requirements
-of what it claims, but for those (`unmet`) about what kube-proxy does where the API leaves others free.
+Each stands for proxies in real use. No document forbids the difference, so the variant passes all requirements of its
+features except those (`unmet`) about kube-proxy's own behaviour, which the API leaves open.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WhereAsked(State):
 
 
 def _asked(service: Object) -> str:
-    """The kinds of hints that a Service asks for, by its field or by an annotation of either name."""
+    """Return the kinds of hints that a Service requests, by its field or by either annotation."""
     annotations = service["metadata"].get("annotations") or {}
     value = service["spec"].get("trafficDistribution") or ""
     by_annotation = {annotations.get(key, "") for key in (ANNOTATION, DEPRECATED_ANNOTATION)} & {"Auto", "auto", "Node"}
@@ -59,7 +59,7 @@ FAMILIES = [
         "The proxy follows hints only on Services that ask for them, by trafficDistribution or an annotation.",
         "Cilium, OVN-Kubernetes",
         proxy=partial(ServiceProxy, state=WhereAsked),
-        lacks=frozenset({"NodeLevelTopology", "NodeLevelTopologyRouting"}),  # whose hints nobody asks for
+        lacks=frozenset({"NodeLevelTopology", "NodeLevelTopologyRouting"}),  # no Service requests such hints
         unmet=frozenset({"KEP-4444/proxy-follows-hints-whatever-the-service-says"}),
     ),
     Mutant(

@@ -20,11 +20,11 @@ from reference.proxy.ruleset import Entries, Sticky, render
 
 MUCH = 90  # open connections by the rules of a node
 SPILL = "one more under load"
-OWN_CHAIN = (1 << 17) - 1  # seconds of affinity that no Service can ask for, so that the chain is for these alone
+OWN_CHAIN = (1 << 17) - 1  # seconds of affinity that no Service can have, so that only these rules use the chain
 
 
 def _connections(*, over: bool) -> bytes:
-    """Return a match of more open connections than `MUCH`, or of fewer."""
+    """Return a match on more, or fewer, open connections than `MUCH`."""
     return nft.expression("connlimit", number(1, MUCH), number(2, int(over)))
 
 

@@ -1,4 +1,4 @@
-"""Controllers of PodLocators with one fault each (KEP-536)."""
+"""PodLocator controllers with one fault each (KEP-536)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class _ForNewPodsAlone(PodLocatorController):
 
 
 class _Renames(Wrapped):
-    """A client under whose hands objects get other names."""
+    """A client that renames objects on write."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         name = obj["metadata"]["name"]

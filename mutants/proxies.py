@@ -1,6 +1,6 @@
-"""Proxies that see or remember wrongly, while each decision for itself is right.
+"""Proxies that read or remember objects wrongly, while each single decision is correct.
 
-A fault in reading is a `State` that reads objects otherwise, a fault in memory one that keeps something.
+A reading fault is a `State` that reads objects differently; a memory fault is one that keeps old data.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _register(name: str, sentence: str, provenance: str, symptom: str, **parts: 
     MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
 
 
-# Objects read wrongly
+# Misread objects
 
 ReadEndpoint = Callable[[Object], Object]
 
 
 class _Rereading(State):
-    """Reads each endpoint of a slice otherwise."""
+    """Changes each endpoint of a slice."""
 
     def __init__(self, *arguments: Any, read: ReadEndpoint) -> None:
         super().__init__(*arguments)
@@ -131,7 +131,7 @@ class _IgnoresNodeUpdates(State):
 
 
 class _Remembering(State):
-    """Remembers the last version of each object that is there. kube-apiserver has null in a slice without endpoints."""
+    """Remembers the last version of each existing object. kube-apiserver writes null in a slice without endpoints."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -148,7 +148,7 @@ class _Remembering(State):
             del self.last[key]
 
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
-        """Take in an object; `before` is its last version."""
+        """Process an object; `before` is its last version."""
         super().receive(resource, obj, deleted=deleted)
 
 
@@ -229,7 +229,7 @@ class _OneUpdateLate(_Remembering):
         super().told(resource, before if late and before is not None else obj, before, deleted=deleted)
 
 
-# Objects that are decided together, or apart
+# Decisions with too much or too little data
 
 
 class _Knowing(_Remembering):
@@ -332,7 +332,7 @@ def _distribution(state: _Remembering, port: ServicePort) -> str:
 
 
 def _which(port: ServicePort) -> tuple[str, ...]:
-    """Return what tells a port of a Service, in one IP family, from all others."""
+    """Return the key of a port of a Service in one IP family."""
     return port.namespace, port.name, port.port_name, port.protocol, *port.cluster_ips
 
 

@@ -1,4 +1,4 @@
-"""Proxies that read, remember or program wrongly in one situation alone, while each decision for itself is right."""
+"""Proxies that read, remember or program wrongly in one edge case, while each single decision is correct."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = 
     MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
 
 
-# Endpoints that are read otherwise, by all that is known of their Service
+# Endpoints misread with all data of their Service
 
 Read = Callable[[list[Endpoint], list[Endpoint]], list[Endpoint]]
 
@@ -177,11 +177,11 @@ _register(
 )
 
 
-# Objects that are read otherwise
+# Misread objects
 
 
 class _OnceReady(State):
-    """Takes an endpoint for ready that was so once, as long as it stands in its slice."""
+    """Treats an endpoint that was ready once as ready while it is in its slice."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -207,7 +207,7 @@ _register(
 
 
 class _KeepsLast(State):
-    """Decides with policy Local as if the endpoints of a service port had not gone, if all have."""
+    """With policy Local, ignores the removal of the last endpoints of a service port."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self._wrongly))
@@ -229,7 +229,7 @@ _register(
 
 
 class _Starting(State):
-    """Reads objects of one resource otherwise while it starts."""
+    """Reads objects of one resource differently while it starts."""
 
     _resource: ClassVar[str]
     _begun = False
@@ -248,7 +248,7 @@ class _Starting(State):
 
 
 class _StartsWithoutInternalPolicies(_Starting):
-    """Reads internalTrafficPolicy of Services that come after it has started."""
+    """Reads internalTrafficPolicy only of Services that are created after it started."""
 
     _resource = "services"
 
@@ -264,7 +264,7 @@ _register(
 
 
 class _Restarted(_Starting):
-    """Reads the conditions of endpoints that terminate otherwise, in slices that are there when it starts."""
+    """Misreads the conditions of terminating endpoints in slices that exist when it starts."""
 
     _resource = "endpointslices"
     _conditions: ClassVar[Mapping[str, bool]]
@@ -323,7 +323,7 @@ _register(
 
 
 class _SkipsNodes(State):
-    """Uses no endpoint on a node of which this is true, given the Node and whether it was deleted."""
+    """Uses no endpoint on a node for which `skips` is true, given the Node and whether it was deleted."""
 
     def __init__(self, *arguments: Any, skips: Callable[[Object, bool], bool]) -> None:
         super().__init__(*arguments, decide=deciding(self._wrongly))
@@ -375,7 +375,7 @@ _register(
 
 
 class _Unswept(Table):
-    """Takes note of no stale connection of some kind."""
+    """Ignores stale connections of some kind."""
 
     def __init__(self, family: Family, left: Callable[[Family, Stale], bool]) -> None:
         super().__init__(family)
@@ -389,7 +389,7 @@ class _Unswept(Table):
 
 
 class _LeavesSome(State):
-    """Forgets no UDP flow of some kind."""
+    """Deletes no UDP flow of some kind."""
 
     def __init__(self, *arguments: Any, left: Callable[[Family, Stale], bool], **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -438,7 +438,7 @@ _register(
 
 
 def _cutting(cuts: Callable[[Changes], bool]) -> Callable[..., KernelTable]:
-    """Return a table that forgets all connections after some changes."""
+    """Return a table that deletes all conntrack entries after some changes."""
 
     class Cutting(Flushing):
         def apply(self, changes: Changes) -> None:

@@ -1,4 +1,4 @@
-"""Proxies that follow hints wrongly, or follow none."""
+"""Proxies that follow hints wrongly or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proxies that take conditions of endpoints, or traffic policies, wrongly."""
+"""Proxies that apply endpoint conditions or traffic policies wrongly."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def hints_on_top_of_local(asked: Question) -> Decision:
 
 
 def narrowed_on_top_of_local(asked: Question, here: str, hints: Callable[[Endpoint], Collection[str]]) -> Decision:
-    """Return the answer with what policy Local leaves narrowed to the endpoints hinted for here, if all are hinted."""
+    """Return the answer with policy Local's endpoints narrowed by hints, if all have hints."""
     right = asked.answer()
     hinted = asked.ready and all(map(hints, asked.ready))
     narrowed = [each for each in asked.endpoints if here in hints(each)] if hinted else asked.endpoints

@@ -1,4 +1,4 @@
-"""Controllers and proxies that behave as another release than they should, or mix up the changes of releases."""
+"""Controllers and proxies that behave as a different release, or mix up the changes of releases."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _field_first_from_1_30(service: Object, *others: Any, features: Features, **
 
 
 def _close_is_same_node(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
-    """As `plan_service`; where PreferSameNode is known, PreferClose is taken for it."""
+    """As `plan_service`; in releases that know PreferSameNode, PreferClose means the same."""
     spec = service["spec"]
     if spec.get("trafficDistribution") == "PreferClose" and features.enabled("PreferSameTrafficDistribution"):
         service = {**service, "spec": {**spec, "trafficDistribution": "PreferSameNode"}}

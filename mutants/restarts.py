@@ -1,4 +1,4 @@
-"""Components that come back wrongly, or bear it badly when another one is away."""
+"""Components that restart wrongly, or mishandle the outage of another one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from reference.proxy import ServiceProxy
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Ruleset
 
-LOOK = 0.02  # seconds between two looks at whether the API server is there
+LOOK = 0.02  # seconds between checks of the API server
 
 
 def _from_the_first_change_on(sink: Sink) -> Sink:
-    """Drop the events of objects that are there already, except nodes."""
+    """Drop the events of existing objects, except nodes."""
     listed = False
 
     def filtered(event: Event) -> None:
@@ -92,7 +92,7 @@ def _touched(obj: Object) -> Object:
 
 
 class _Flushing(KernelTable):
-    """Deletes all rules before it loads all rules anew."""
+    """Deletes all rules before it reloads them."""
 
     def load(self, ruleset: Ruleset) -> None:
         self.delete()
@@ -108,7 +108,7 @@ class _LoadsNoExternalPolicy(KernelTable):
 
 
 class _Dependent(ServiceProxy):
-    """Deletes its rules while its API server is away."""
+    """Deletes its rules while its API server is down."""
 
     def __init__(self, node_name: str, client: Client, **options: Any) -> None:
         super().__init__(node_name, client, **options)
@@ -127,7 +127,7 @@ class _Dependent(ServiceProxy):
         super().stop()
 
     def synced(self) -> bool:
-        """As if the rules that it has taken away were there."""
+        """Act as if the deleted rules still existed."""
         with self._lock:
             return self._complete and self._worked == self._delivered
 
@@ -140,7 +140,7 @@ class _Dependent(ServiceProxy):
 
 
 class _Incurious(ServiceProxy):
-    """Does not look through the UDP connections that are older than its rules."""
+    """Does not check UDP conntrack entries that are older than its rules."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,7 +1,7 @@
-"""Proxies that share connections out wrongly: a fault here is a rate, not a set of endpoints.
+"""Proxies with a wrong distribution of connections: the fault is in rates, not in the set of endpoints.
 
-A share is the part of the slots that an endpoint has, so an endpoint stands in several. The reference's own table would
-lose that at a change, because it keeps slots by endpoint; these tables have the slots that were rendered.
+An endpoint's share is its part of the slots, so an endpoint can have several. The reference's own table would lose that
+at a change, because it keeps slots by endpoint; these tables keep the rendered slots.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reference.proxy.ruleset import MOST_ENDPOINTS, RuleAction
 from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Table
 
-LEAK = 20  # one connection in so many
+LEAK = 20  # one in this many connections
 NOBODY = 1  # a port on which no pod listens
 
 MUTANTS: list[Mutant] = []

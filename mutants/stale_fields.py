@@ -1,7 +1,6 @@
-"""Proxies that take a field of an object when they first see it, and never again; and some that never take it back.
+"""Proxies that keep the first value of a field, or never accept an earlier value again.
 
-What was right when a Service was created, and goes on to be right as long as nobody changes it, looks like a right
-proxy to whoever asks each Service once.
+Such a proxy passes every test that uses each Service without changing it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _KEYS: Mapping[str, Callable[[Object], Any]] = {
 }
 
 Value = tuple[bool, Any]
-"""Whether a field is there, and its value."""
+"""Whether a field exists, and its value."""
 
 Choose = Callable[[list[Value], Value], Value]
 """Chooses among the values that a field has had, oldest first, and the one that it has now."""
@@ -45,7 +44,7 @@ def _first_given(seen: list[Value], now: Value) -> Value:
 
 
 def _never_again(seen: list[Value], now: Value) -> Value:
-    """A value that was there before does not come back."""
+    """An earlier value is never used again."""
     return seen[-1] if now in seen else now
 
 
@@ -84,7 +83,7 @@ class _Frozen(State):
 
 
 class _FrozenWhereAsked(_Frozen, WhereAsked):
-    """The same of a proxy that follows hints where the Service asks for them."""
+    """The same, for a proxy that follows hints only if the Service requests them."""
 
 
 def _register(

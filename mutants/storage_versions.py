@@ -1,4 +1,4 @@
-"""API servers that behave as another release than they should, or treat objects wrongly that another one stored."""
+"""API servers that behave as a different release, or mishandle objects that another release stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _other_reading(features: Features, **options: Any) -> ApiServer:
 
 
 class _ServesAllThatIsStored(ApiServer):
-    """Takes over a store as if it knew every field in it."""
+    """Serves a store as if it knew every field in it."""
 
     def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
         super().__init__(features)
@@ -37,7 +37,7 @@ class _ServesAllThatIsStored(ApiServer):
 
 
 class _WritesAllAnew(ApiServer):
-    """Writes every object once when it takes over a store, without fields that it does not know."""
+    """Rewrites every object of a store on start, without fields that it does not know."""
 
     def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
         super().__init__(features, predecessor=predecessor)

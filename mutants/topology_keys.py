@@ -36,7 +36,7 @@ def _with_keys(asked: Question, *keys: str) -> Decision:
 
 
 def _matched(asked: Question, *keys: str) -> tuple[Endpoint, ...]:
-    """Return the endpoints that traffic under no policy Local would get if these were the keys."""
+    """Return the endpoints for traffic without policy Local if these were the keys."""
     port = replace(asked.port, topology_keys=keys, internal_local=False)
     action = asked.answer(port=port).cluster_ip
     return action.endpoints if isinstance(action, Forward) else ()
@@ -206,7 +206,7 @@ def topology_keys_end_policy_local(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
 
 
-# Objects read wrongly, or remembered
+# Misread or remembered objects
 
 Name = tuple[str, str]
 Rewrite = Callable[["_Rewriting", Name, list[str]], list[str]]
@@ -214,7 +214,7 @@ Rewrite = Callable[["_Rewriting", Name, list[str]], list[str]]
 
 
 class _Rewriting(State):
-    """Reads other keys than a Service has. `known` are the keys that were read before, the newest last."""
+    """Changes the keys of a Service. `known` are the keys read before, the newest last."""
 
     def __init__(self, *arguments: Any, rewrite: Rewrite) -> None:
         super().__init__(*arguments)

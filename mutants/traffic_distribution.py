@@ -1,4 +1,4 @@
-"""EndpointSlice controllers with one fault each in the hints that trafficDistribution asks for."""
+"""EndpointSlice controllers with one fault each in the hints for trafficDistribution."""
 
 from __future__ import annotations
 

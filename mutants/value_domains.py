@@ -1,4 +1,4 @@
-"""Controllers and API servers that treat values with a domain wrongly."""
+"""Controllers and API servers that mishandle values with a domain prefix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLE = "trafficdist.dev/PreferNextZone"
 
 
 class _RefusesDomains(Services):
-    """Refuses values with a domain, as released Kubernetes does."""
+    """Rejects values with a domain prefix, as released Kubernetes does."""
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         value = obj["spec"].get("trafficDistribution") or ""
@@ -30,7 +30,7 @@ class _RefusesDomains(Services):
 
 
 class _TakesAnySlash(Services):
-    """Takes any value with a slash in it for a domain and a name."""
+    """Accepts any value with a slash as a domain and a name."""
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         found = super().validate(obj, features)
@@ -39,7 +39,7 @@ class _TakesAnySlash(Services):
 
 
 def _unknown_is_close(service: Object, *others: Any, **options: Any) -> Plan:
-    """Plan as `plan_service`, with any value of a domain taken for PreferClose."""
+    """Plan as `plan_service`, treating any value with a domain prefix as PreferClose."""
     spec = service["spec"]
     if "/" in (spec.get("trafficDistribution") or ""):
         service = {**service, "spec": {**spec, "trafficDistribution": "PreferClose"}}
@@ -47,7 +47,7 @@ def _unknown_is_close(service: Object, *others: Any, **options: Any) -> Plan:
 
 
 class _OwnZoneOnly(PreferNextZone):
-    """Lends no endpoint to other zones."""
+    """Gives no endpoint to other zones."""
 
     def hints(self, endpoints: Any, nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
         return {each: Hints(zones=given.zones[:1]) for each, given in super().hints(endpoints, nodes).items()}

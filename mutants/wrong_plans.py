@@ -1,4 +1,4 @@
-"""Makes EndpointSlice controllers that plan wrongly: each fault is a function in place of `plan_service`."""
+"""Makes EndpointSlice controllers with wrong plans: each fault is a function in place of `plan_service`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Write = Callable[[Object, Object], Object]
 
 @dataclass(frozen=True, slots=True)
 class PlanFaults:
-    """Adds mutants to a list. `about` makes a planner right for the Services that the fault is not about."""
+    """Adds mutants to a list. `about` makes a planner correct for Services that the fault does not concern."""
 
     mutants: list[Mutant]
     about: Callable[[Planner], Planner] = lambda plan: plan
@@ -87,7 +87,7 @@ def rewritten(plan: Plan, change: Callable[[Object], Object]) -> Plan:
 
 
 def with_spec(service: Object, **spec: Any) -> Object:
-    """Return the Service with other fields of its spec; `None` takes one away."""
+    """Return the Service with other fields of its spec; `None` removes one."""
     changed = {name: value for name, value in {**service["spec"], **spec}.items() if value is not None}
     return {**service, "spec": changed}
 

@@ -251,11 +251,11 @@ def why_impossible(life: Life) -> str:
     if life.address == "cluster-ip" and life.client == "external":
         return "a cluster IP has no route from outside"
     if life.address == "node-port" and life.family == "IPv6":
-        return "a proxy may serve node ports at addresses of one family alone (--nodeport-addresses)"
+        return "a proxy may serve node ports only at addresses of one family (--nodeport-addresses)"
     if why := next((why for state in life.states for why in _of_state(life, state)), ""):
         return why
     if not any(told(life, life.states[0], node) for node in life.nodes):
-        return "the silence of a Service that has not answered yet says nothing"
+        return "silence proves nothing for a Service that has not answered yet"
     return ""
 
 
@@ -263,21 +263,21 @@ def _of_state(life: Life, state: State) -> Iterator[str]:
     unasked = {"zones", "nodes"} - {*hints_asked(state)}
     members = [member for each in state.slices for member in each.members]
     if state.type == "ClusterIP" and (state.external == "Local" or state.external_ips):
-        yield "the API takes externalTrafficPolicy for addresses that face outwards alone"
+        yield "the API accepts externalTrafficPolicy only for external addresses"
     if any(getattr(member, name) for member in members for name in unasked):
-        yield "a proxy may ignore hints of a kind that the Service does not ask for"
+        yield "a proxy may ignore hints of a kind that the Service does not request"
     if any(len({member.server % PORTS for member in each.members}) > 1 for each in state.slices):
         yield "the endpoints of a slice have its ports"
     if any(len({member.server for member in each.members}) < len(each.members) for each in state.slices):
-        yield "a slice has each address once"
+        yield "a slice has each address only once"
     if not state.dual and any(each.of == OF[2] for each in state.slices):
         yield "a Service of one family has no slices of the other"
     own = {member for each in asked_slices(state) for member in each.members}
     if len({member.server for member in own}) < len(own):
-        yield "no document says what an address is that two slices describe in two ways"
+        yield "no document covers an address that two slices describe differently"
     for node in life.nodes:
         found = outcome(life, state, node)
         if isinstance(found, oracle.LeftOpen):
             yield f"left open: {found.why}"
         elif found != outcome(life, state, node, "released"):
-            yield "the text of KEP-3015 and released Kubernetes differ where endpoints without hints are not ready"
+            yield "the text of KEP-3015 and released Kubernetes differ on unready endpoints without hints"

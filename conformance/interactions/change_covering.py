@@ -42,13 +42,13 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
         {"changes": ["hints", "distribution"], "conditions": ["all leave"]},
     ),
     (
-        "internalTrafficPolicy and the second cluster IP are for the cluster IP",
+        "internalTrafficPolicy and the second cluster IP apply only at the cluster IP",
         {"changes": ["internal", "stack"], "address": _OTHERS - {"cluster-ip"}},
     ),
     ("a cluster IP has no route from outside", {"changes": ["internal", "stack"], "client": ["external"]}),
-    ("externalTrafficPolicy is for clients outside", {"changes": ["external"], "client": ["pod", "node"]}),
+    ("externalTrafficPolicy applies only to clients outside", {"changes": ["external"], "client": ["pod", "node"]}),
     ("a cluster IP has no route from outside", {"changes": ["external"], "address": ["cluster-ip"]}),
-    ("one endpoint is all there is, hints or not", {"changes": ["hints"], "endpoints": [1]}),
+    ("there is only one endpoint, with hints or without", {"changes": ["hints"], "endpoints": [1]}),
     ("one endpoint is kept by all", {"changes": ["affinity"], "endpoints": [1]}),
 )
 _SHOWN_BY = ("internal", "external", "address", "client", "endpoints", "conditions", "distribution", "hints")

@@ -33,7 +33,7 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
         {"address": ["node-port"], "client": ["pod", "node"], "external": ["Local"]},
     ),
     (
-        "a proxy may serve node ports at addresses of one family alone (--nodeport-addresses)",
+        "a proxy may serve node ports only at addresses of one family (--nodeport-addresses)",
         {"address": ["node-port"], "family": ["IPv6"]},
     ),
     (

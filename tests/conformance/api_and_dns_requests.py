@@ -1,4 +1,4 @@
-"""What servers answer to requests, and where an answer is wrong: tags say what each request is about."""
+"""Requests to API and DNS servers, and the wrong answers to them; tags describe each request."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mutants import Mutant
 
 REFERENCE = Mutant("reference", "It is the reference.")
 KEYS = {"ServiceTopology": True}
-"""The gate by which servers look at topology keys."""
+"""The gate of topology keys in servers."""
 
 Tags = AbstractSet[str]
 Where = Callable[[Tags], bool]
 Answers = Mapping[tuple[str, frozenset[str]], object]
-"""What was answered, by the name and the tags of a request."""
+"""The answers, by the name and the tags of a request."""
 
 
 def has(*every: str) -> Where:
@@ -23,17 +23,17 @@ def has(*every: str) -> Where:
 
 
 def either(*some: Where) -> Where:
-    """The requests that any of these means."""
+    """The requests that any of these selects."""
     return lambda tags: any(each(tags) for each in some)
 
 
 def wrong_at(right: Answers, answers: Answers) -> list[tuple[str, frozenset[str]]]:
-    """The requests that are answered wrongly."""
+    """The requests with wrong answers."""
     return [each for each in right if right[each] != answers[each]]
 
 
 def judge(where: Where, right: Answers, answers: Answers) -> None:
-    """Fail unless some requests are answered wrongly, and none but those that are meant."""
+    """Fail unless some of the expected requests get wrong answers, and no others do."""
     wrong = wrong_at(right, answers)
     assert wrong, "it is right everywhere"
     misplaced = [each for each in wrong if not where(each[1])]

@@ -1,4 +1,4 @@
-"""The requirements that each benign variant runs against: all that it claims at night, a sample at each change."""
+"""The requirements that each benign variant runs against: all that it claims in nightly runs, otherwise a sample."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PARTS = {
 
 
 def profiles(variant: Mutant) -> set[Profile]:
-    """The profiles that judge what a variant has of its own."""
+    """The profiles that judge the parts that a variant replaces."""
     return set().union(*(of for part, of in _PARTS.items() if _replaces(variant, part)))
 
 
@@ -32,7 +32,7 @@ def _replaces(variant: Mutant, part: str) -> bool:
 
 
 def claimed(variant: Mutant, reading: str) -> list[str]:
-    """The requirements that a variant claims to meet, or leaves unmet by name, where it follows one reading."""
+    """The requirements of the features of a variant in one reading, including those that it names as unmet."""
     return sorted(
         name
         for name, scenario in SCENARIOS.items()
@@ -49,17 +49,16 @@ _READS = {
 }
 """The parts whose behaviour depends on the reading, and the profiles where that can show.
 
-A proxy reads it for topology keys alone, DNS server and PodLocator controller never.
+A proxy uses it only for topology keys, DNS server and PodLocator controller never.
 """
 _KEYS = {"TopologyKeys", "TopologyKeysRouting"}
 
 
 def tried(variant: Mutant, reading: str) -> list[str]:
-    """The requirements that a variant is tried with in one reading: what it claims, but the same thing not twice.
+    """The requirements that a variant runs against in one reading: all that it claims, without repetition.
 
-    What is the same in both readings is tried in that of released Kubernetes too only where a part that the variant
-    replaces reads which one it follows. What else the reading changes there is done by the reference, which is
-    certified in both.
+    A requirement that is the same in both readings also runs with the reading of released Kubernetes only if a part
+    that the variant replaces depends on the reading. Other differences are the reference's, which is certified in both.
     """
     asked = claimed(variant, reading)
     if reading == READINGS[0]:
@@ -79,12 +78,12 @@ def features(requirement: str) -> set[str]:
 
 
 def is_late(name: str) -> bool:
-    """True of a variant that takes seconds for each change: its sample is tried by night."""
+    """True for a variant that takes seconds for each change: its sample runs only in nightly runs."""
     return bool(re.search(r"(?<!-0)-[13]-s-late$|ten-seconds-late$", name))
 
 
 def sample(name: str) -> tuple[str, ...]:
-    """The requirements that what is odd about a variant touches most."""
+    """The requirements that a variant's differences affect most."""
     if name in SAMPLES:
         return SAMPLES[name]
     return OF_WATCHES["controller" if name.startswith("controller-") else "proxy"]
@@ -238,4 +237,4 @@ TRIED = {
     for reading in READINGS
     if (found := tried(BENIGN[name], reading))
 }
-"""What each variant is tried with at night, by its name and reading; first those that wait for much of an hour."""
+"""The requirements of each variant in nightly runs, by name and reading; slow variants first."""

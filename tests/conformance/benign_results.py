@@ -1,4 +1,4 @@
-"""What benign variants were seen to do, trial by trial: a run that was ended goes on where it was, on the same code.
+"""Results of benign variants, by requirement: an interrupted run continues where it stopped, on the same code.
 
 `python -m tests.conformance.benign_results` lists the variants that have run completely, their readings, and failures.
 """
@@ -19,7 +19,7 @@ FOLDER = ROOT / ".pytest_cache/d"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of one trial: passed, failed or inconclusive; what it cost, and what was said."""
+    """The result of one requirement: passed, failed or inconclusive; its duration, and its text."""
 
     requirement: str
     verdict: str
@@ -29,7 +29,7 @@ class Outcome:
 
 
 class Seen:
-    """The trials of one variant in one reading. What could not be told is not kept: the next run tries it again."""
+    """The results of one variant in one reading. Inconclusive ones are not kept: the next run repeats them."""
 
     def __init__(self, folder: Path, name: str, reading: str) -> None:
         self._path = folder / f"{name}.{reading}.jsonl"
@@ -43,18 +43,18 @@ class Seen:
                 continue
 
     def note(self, outcome: Outcome) -> None:
-        """Keep an outcome, at once on disk."""
+        """Write a result to disk."""
         self.outcomes[outcome.requirement] = outcome
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(outcome)) + "\n")
 
     def left(self, requirements: Collection[str]) -> list[str]:
-        """Return those that have not been tried, or could not be told."""
+        """Return the requirements without a conclusive result."""
         told = {name for name, each in self.outcomes.items() if each.verdict != "inconclusive"}
         return sorted(set(requirements) - told)
 
     def texts(self, verdict: str, requirements: Collection[str]) -> dict[str, str]:
-        """Return what was said of those with this verdict."""
+        """Return the texts of the results with this verdict."""
         return {
             name: each.text
             for name, each in sorted(self.outcomes.items())
@@ -63,14 +63,14 @@ class Seen:
 
 
 def folder(of: Path = FOLDER) -> Path:
-    """Return the folder for what the code as it is now was seen to do; it is made if there is none."""
+    """Return the folder of results for the present code, creating it if necessary."""
     made = of / f"benign-{digest()}"
     made.mkdir(parents=True, exist_ok=True)
     return made
 
 
 def digest() -> str:
-    """Return a digest of all code that a trial runs."""
+    """Return a digest of all code that affects a result."""
     found = hashlib.sha256()
     for path in sorted(each for room in CODE for each in (ROOT / room).rglob("*.py")):
         found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
@@ -78,7 +78,7 @@ def digest() -> str:
 
 
 def summary(all_of: Mapping[tuple[str, str], Collection[str]], seen_in: Path) -> Iterator[str]:
-    """Say what was seen of each variant in each reading, and what is left; `all_of` are their requirements."""
+    """Return the results of each variant and reading, and what is left; `all_of` are their requirements."""
     whole, trials, failed, seconds, cpu_seconds = 0, 0, 0, 0.0, 0.0
     for (name, reading), requirements in all_of.items():
         seen = Seen(seen_in, name, reading)

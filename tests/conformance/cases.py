@@ -1,4 +1,4 @@
-"""A trial: a requirement's test, run on a cluster that has a mutant in it."""
+"""Run the test of a requirement on a cluster with a mutant."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Scenario:
 
 
 def scenarios() -> Mapping[str, Scenario]:
-    """All of the suite's, by requirement id."""
+    """All scenarios of the suite, by requirement id."""
     found = {}
     for module in pkgutil.walk_packages(conformance.__path__, "conformance."):
         if module.name.rpartition(".")[2].startswith("test_"):
@@ -53,7 +53,7 @@ def scenarios() -> Mapping[str, Scenario]:
 
 
 def _cases(marks: Iterable[pytest.Mark]) -> list[Mapping[str, Any]]:
-    """All combinations of what a test is parametrized by; one argument each."""
+    """All combinations of a test's parameters."""
     axes = [[{mark.args[0]: value} for value in mark.args[1]] for mark in marks if mark.name == "parametrize"]
     return [{name: value for each in case for name, value in each.items()} for case in itertools.product(*axes)]
 
@@ -61,7 +61,7 @@ def _cases(marks: Iterable[pytest.Mark]) -> list[Mapping[str, Any]]:
 SCENARIOS = scenarios()
 
 DECLARED = 0.0
-"""The seconds in which what is tried declares to take up changes; 0: none."""
+"""The declared seconds for taking up changes; 0 if none are declared."""
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def time_scaled(factor: float) -> Iterator[None]:
 
 @contextmanager
 def fewer_probes(leak: float = 0.25) -> Iterator[None]:
-    """Checks that state no error rates of their own see faults of this share in here, with fewer probes."""
+    """Checks without their own error rates detect faults of this share in this context, with fewer probes."""
     before = DEFAULT_RATES.leak
     object.__setattr__(DEFAULT_RATES, "leak", leak)
     try:
@@ -87,7 +87,7 @@ def fewer_probes(leak: float = 0.25) -> Iterator[None]:
 
 
 class Rereading(NetnsBackend):
-    """An embedded cluster that follows one reading of the KEPs now and another one later."""
+    """An embedded cluster that can switch between readings of the KEPs."""
 
     def follow(self, reading: str) -> None:
         """Let all components follow the KEP texts or released Kubernetes."""
@@ -121,7 +121,7 @@ class Trial:
 
     @contextmanager
     def cluster(self, test: str) -> Iterator[Cluster]:
-        """A namespace of the cluster, for the test of this name. Later ones know which component has ended in it."""
+        """A namespace of the cluster, for the test of this name. Later ones know which components ended in it."""
         made = Cluster(
             self._backend,
             f"trial-{next(self._numbers)}",
@@ -138,9 +138,9 @@ class Trial:
                 raise
 
     def outcome(self, requirement_id: str, reading: str = "kep") -> Outcome:
-        """How a requirement's test ends, and what that cost.
+        """Return the result of a requirement's test, and its duration.
 
-        What the harness could not tell is inconclusive; any other error than that counts as a failure.
+        An inconclusive result of the harness stays inconclusive; any other error counts as a failure.
         """
         begin, cpu = time.monotonic(), time.process_time()
         try:
@@ -154,10 +154,10 @@ class Trial:
         return Outcome(requirement_id, verdict, round(seconds, 3), round(cpu_seconds, 3), text)
 
     def failure(self, requirement_id: str, reading: str = "kep") -> str:
-        """The text with which a requirement's test fails; "" if it passes.
+        """Return the text of the failure of a requirement's test; "" if it passes.
 
-        A failure is a judgement. Errors that are none are raised, an assertion that judges nothing among them: a wait
-        in vain while a scenario prepares says nothing of what it is about.
+        Only a judgement is a failure. Other errors are raised, including assertions during the preparation of a
+        scenario.
         """
         try:
             self.run(requirement_id, reading)

@@ -1,4 +1,4 @@
-"""Boots clusters for trials."""
+"""Boots clusters with mutants."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Stories of an EndpointSlice controller: Services, pods and nodes that come, change and go; and what it then writes.
+"""Cases for an EndpointSlice controller: changes of Services, pods and nodes, and the slices that it then writes.
 
-A story is told to a controller without threads or a server, and by a clock that is only ever moved to what is due next.
+A case runs without threads or a server, with a clock that only moves to the next due time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NODE_LEVELS = (
     NodeLevel("opt-out", Missing(50, percent=True), daemon_set=False),
 )
 RESTART, SERVED = "RESTART", "SERVED"
-"""A new controller takes the place of this one; the server serves an object otherwise, in the same version."""
+"""A new controller replaces this one; the server serves an object differently, in the same version."""
 
 Seen = Mapping[tuple[object, ...], object]
 
@@ -73,7 +73,7 @@ class Story:
     steps: Sequence[Sequence[tuple[str, str, Object]]]
 
 
-# Generated stories
+# Generated cases
 
 
 class _Teller:
@@ -217,7 +217,7 @@ class _Teller:
         return {"metadata": metadata, "spec": spec}
 
     def foreign(self) -> Object:
-        """A slice of the Service that somebody else manages."""
+        """A slice of the Service with another manager."""
         labels = {SERVICE_NAME: "web", MANAGED_BY: "somebody"}
         hints = {"forZones": [{"name": "b"}]}
         endpoint = {"addresses": ["10.9.9.9"], "conditions": {"ready": True}, "hints": hints}
@@ -230,7 +230,7 @@ class _Teller:
 
 
 def _node_without_endpoint_comes() -> Story:
-    """One node of two may be without endpoint, and one more comes that has none."""
+    """One of two nodes may lack an endpoint, and another node without one is added."""
     teller = _Teller(random.Random(1))
     teller.tidy, teller.owned = True, False
     nodes = [teller.node(name) for name in ("a1", "a2", "b1")]
@@ -245,17 +245,17 @@ def _node_without_endpoint_comes() -> Story:
 
 
 def stories(count: int, *, steps: int = 5) -> list[Story]:
-    """Stories, always the same: one that is told by hand, and generated ones."""
+    """Deterministic cases: one written by hand, and generated ones."""
     chance = random.Random(2433)
     return [_node_without_endpoint_comes(), *(_Teller(chance).tell(steps) for _ in range(count - 1))]
 
 
-# A controller that is told a story
+# Running a case on a controller
 
 
 @dataclass
 class _Store:
-    """As much of an API server as a controller needs."""
+    """A fake API server with what a controller needs."""
 
     objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     version: int = 0
@@ -264,7 +264,7 @@ class _Store:
     events: list[Object] = field(default_factory=list)
 
     def do(self, verb: str, resource: str, obj: Object) -> None:
-        """Do what a story says."""
+        """Apply the steps of a case."""
         metadata = obj["metadata"]
         key = resource, metadata.get("namespace", ""), metadata["name"]
         if resource == "leases":
@@ -353,7 +353,7 @@ def _clock() -> Iterator[_Clock]:
 
 
 def keep(make: Callable[..., EndpointSliceController], story: Story, *, counted: bool) -> list[Seen]:
-    """Tell a controller a story. Returns what it has written after each step, and if `counted` its metrics."""
+    """Run a case on a controller. Returns what it has written after each step, and if `counted` its metrics."""
     store, seen = _Store(), []
 
     def begin() -> tuple[EndpointSliceController, deque[Event]]:

@@ -1,10 +1,10 @@
-"""Says which requirements find a mutant out though they do not name it: what failures have in common is told by that.
+"""List the requirements that detect a mutant without naming it.
 
     python -m tests.conformance.detectors ignores-external-local       # seconds for each requirement that is tried
     python -m tests.conformance.detectors ignores-external-local 'KEP-2086/*'
 
-Each line is a requirement to whose `kills` the mutant can be added. Grids and what takes long are left out: they find
-most mutants, and say little of any.
+Each line is a requirement to whose `kills` the mutant can be added. Grids and slow requirements are left out: they
+detect most mutants, and say little about each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.conformance.test_mutants import DEAR, SECONDS
 
 
 def asked(mutant: Mutant, patterns: Sequence[str]) -> list[str]:
-    """Return the requirements that may find a mutant, and do not name it: those of its component, seconds each."""
+    """Return the requirements that may detect a mutant and do not name it: those of its component, seconds each."""
     profile = Profile.SERVICE_PROXY if "proxy" in mutant.changes else Profile.ENDPOINTSLICE_CONTROLLER
     return [
         each
@@ -44,7 +44,7 @@ def asked(mutant: Mutant, patterns: Sequence[str]) -> list[str]:
 
 
 def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield those that find a mutant out with its symptom, with the first line of the failure."""
+    """Yield those that detect a mutant by its symptom, with the first line of the failure."""
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(History(Path(folder) / "history.jsonl")) as history,

@@ -1,8 +1,8 @@
-"""Literal tables of the suite, as its scenarios say them: what each expects, and the state that it expects it of.
+"""Literal tables of expected values from the suite's scenarios, each with the state of the cluster.
 
-A scenario is played on a stage: a cluster of dictionaries, without packets, that has Services, slices and nodes. What
-the scenario expects is noted beside the slices of that moment. A scenario that does what the stage does not know, such
-as a restart, stops there; what it said before holds.
+A scenario runs on a stage: a fake cluster of dictionaries, without packets, with Services, slices and nodes. The stage
+records each expectation with the slices of that moment. If a scenario does something that the stage does not support,
+such as a restart, it stops there; earlier records count.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Said:
 
 
 _PATCHED = {"internalTrafficPolicy", "externalTrafficPolicy", "trafficDistribution", "sessionAffinity"}
-"""The fields of a living Service that the stage knows."""
+"""The fields of an existing Service that the stage supports."""
 
 
 class _Offstage(Exception):  # noqa: N818  it is no error
-    """The scenario does what the stage does not know."""
+    """The scenario does something that the stage does not support."""
 
 
 class Stage:
-    """As much of a `Cluster` as tables are about."""
+    """A fake `Cluster` with what tables need."""
 
     def __init__(self) -> None:
         self.said: list[Said] = []
@@ -127,7 +127,7 @@ class Stage:
             del self._slices[service.name, name, family]
 
     def settle(self) -> None:
-        """There is nobody to wait for."""
+        """Nothing to wait for."""
 
     def say(
         self,
@@ -196,7 +196,7 @@ class _Beside:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """What a table does not say."""
+    """Raised for a case that a table leaves open."""
 
 
 def _stop(*_: Any, **__: Any) -> None:

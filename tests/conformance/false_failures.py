@@ -1,11 +1,11 @@
-"""How often the suite holds against a right implementation what is not its fault: `failed` must never be seen.
+"""Count false failures: runs against a correct implementation must never have the verdict `failed`.
 
     python -m tests.conformance.false_failures [--runs 100] [--of 20] [--workers 2] [--into FILE]
 
-Each run judges the reference by requirements of each profile, drawn by the number of the run; every second one goes
-beside a busy loop on each core. A line of FILE is a run: what is there already is not done again, so an interrupted
-series is taken up where it stopped, and `--runs 10` a night makes a hundred in ten. Ends with exit code 1 if any run
-of FILE has a failure.
+Each run judges the reference by requirements of each profile, drawn by the number of the run; every second run shares
+the machine with a busy loop on each core. Each line of FILE is a run, and existing runs are not repeated, so an
+interrupted series continues where it stopped, and `--runs 10` per night makes a hundred in ten nights. The exit code is
+1 if any run of FILE has a failure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BUSY = "while True: pass"
 
 
 def main() -> int:
-    """Do the runs that are missing, print each and their sum. Returns the exit code."""
+    """Make the missing runs, print each and their sum. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=4, help="further runs, until there are a hundred")
     parser.add_argument("--of", type=int, default=20, help="requirements of each profile in a run")
@@ -61,7 +61,7 @@ def runs_in(file: Path) -> list[dict[str, Any]]:
 
 
 def one_run(number: int, of: int, workers: int) -> dict[str, Any]:
-    """Judge the reference by this run's requirements. Returns what came of it."""
+    """Judge the reference by this run's requirements. Returns the result."""
     busy = number % 2 == 1
     ids = drawn(number, of)
     with tempfile.TemporaryDirectory() as folder, busy_loops(os.cpu_count() or 1 if busy else 0):
@@ -102,7 +102,7 @@ def drawn(number: int, of: int) -> list[str]:
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """So many processes do nothing but use a core."""
+    """Run this many busy loops, one per process."""
     loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         yield
@@ -113,7 +113,7 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def as_text(run: dict[str, Any]) -> str:
-    """Return a run in one line, and each that was not met in another."""
+    """Return a run in one line, and each unmet requirement in another."""
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(run["verdicts"].items()))
     beside = ", beside busy loops" if run["busy"] else ""
     unmet = [f"  {name}: {said}" for name, said in run["unmet"].items()]
@@ -121,7 +121,7 @@ def as_text(run: dict[str, Any]) -> str:
 
 
 def summary(runs: list[dict[str, Any]]) -> str:
-    """Return the sum of all runs, apart for those beside busy loops."""
+    """Return the sum of all runs, separately for those with busy loops."""
     lines = []
     for busy in (False, True):
         some = [each for each in runs if each["busy"] is busy]

@@ -1,6 +1,6 @@
-"""Stories of a proxy: objects that are there when it starts and what becomes of them; and what the proxy then does.
+"""Cases for a proxy: objects that exist when it starts, their changes, and what the proxy then does.
 
-A story is told to a proxy without kernel, sockets or threads of others, so that many mutants hear many of them.
+A case runs without kernel, sockets or other threads, so that many cases can run on many mutants.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ Seen = Mapping[tuple[object, ...], object]
 
 @dataclass(frozen=True)
 class Story:
-    """A release, and steps: events that come together. The first are of the objects that are there at the start."""
+    """A release, and steps of simultaneous events. The first step has the objects that exist at the start."""
 
     features: Features
     steps: Sequence[Sequence[Event]]
 
 
-# Generated stories
+# Generated cases
 
 
 class _Teller:
@@ -202,16 +202,16 @@ class _Teller:
 
 
 def stories(count: int, *, steps: int = 5) -> list[Story]:
-    """Generated stories, always the same."""
+    """Deterministic generated cases."""
     chance = random.Random(536)
     return [_Teller(chance).tell(steps) for _ in range(count)]
 
 
-# A proxy that is told a story
+# Running a case on a proxy
 
 
 class _Server:
-    """As much of a client as a proxy needs: what is there, and then what a story tells."""
+    """A fake client with what a proxy needs: existing objects, and then the events of a case."""
 
     def __init__(self) -> None:
         self.tell: Callable[[Event], None] = lambda event: None
@@ -258,7 +258,7 @@ def _no_system() -> Iterator[None]:
 
 
 def hear(proxy: Callable[..., ServiceProxy], story: Story) -> list[Seen]:
-    """Tell a proxy a story. Returns what it does after each step."""
+    """Run a case on a proxy. Returns what it does after each step."""
     server = _Server()
     seen: list[Seen] = []
     with _no_system():

@@ -1,4 +1,4 @@
-"""Stories of a controller with something taken out, by what mutants say that they need."""
+"""Cases for a controller with something removed, by the conditions that mutants need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Done = tuple[str, str, Object]
 
 
 def _each(change: Callable[[str, str, Object], Done | None]) -> Without:
-    """Change all that is done in a story, or leave it out."""
+    """Change or drop each action of a case."""
     return lambda story: replace(
         story, steps=[[new for one in step if (new := change(*one)) is not None] for step in story.steps]
     )
@@ -149,7 +149,7 @@ def _many_pods(story: Story) -> Story:
 
 
 def _empty(story: Story) -> Story:
-    """Nothing is there at the start, and no controller starts anew."""
+    """Nothing exists at the start, and no controller restarts."""
     later = [[each for each in step if each[0] != RESTART] for step in story.steps[1:]]
     nodes = [each for each in story.steps[0] if each[1] == "nodes"]
     return replace(story, steps=[nodes, [each for each in story.steps[0] if each[1] != "nodes"], *later])
@@ -270,4 +270,4 @@ WITHOUT: Mapping[str, Without] = {
     ),
     "a criterion of DaemonSets": lambda story: replace(story, node_level=replace(story.node_level, daemon_set=False)),
 }
-"""Takes something out of a story, by what it is called where mutants need it."""
+"""Removes something from a case, by the name of the condition that mutants need."""

@@ -1,4 +1,4 @@
-"""Stories of a proxy with something taken out, by what mutants say that they need."""
+"""Cases for a proxy with something removed, by the conditions that mutants need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Without = Callable[[Story], Story]
 
 
 def _events(change: Callable[[Event], Event | None]) -> Without:
-    """Change each event of a story, or leave it out."""
+    """Change or drop each event of a case."""
 
     def without(story: Story) -> Story:
         steps = [[new for each in step if (new := change(each)) is not None] for step in story.steps]
@@ -52,7 +52,7 @@ def _no(resource: str, kind: str, *, of: Callable[[str], bool] = lambda _: True)
 
 
 def _no_deletes(resource: str) -> Without:
-    """What is deleted stays, and does not come back."""
+    """Deleted objects stay, and are not recreated."""
 
     def without(story: Story) -> Story:
         there: set[str] = set()
@@ -84,7 +84,7 @@ def _gate(name: str, *, on: bool) -> Without:
 
 
 def _stays(story: Story) -> Story:
-    """No endpoint comes or goes: those of other versions of a slice are there, and can never be used."""
+    """Endpoints are never added or removed: those of other versions of a slice exist, and can never be used."""
     pools: dict[str, dict[str, Object]] = {}
     for step in story.steps:
         for event in step:
@@ -211,4 +211,4 @@ WITHOUT: Mapping[str, Without] = {
     "gate of topology keys off": _gate("ServiceTopology", on=True),
     "gate NodeLevelTopology": _gate("NodeLevelTopology", on=False),
 }
-"""Takes something out of a story, by what it is called where mutants need it."""
+"""Removes something from a case, by the name of the condition that mutants need."""

@@ -1,4 +1,4 @@
-"""The seconds of each requirement in the published run of the reference: tests try the quick ones more often."""
+"""The seconds of each requirement in the published run of the reference, so that tests can prefer quick ones."""
 
 from __future__ import annotations
 

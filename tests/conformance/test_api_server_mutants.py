@@ -1,7 +1,7 @@
-"""A mutant of an API server answers wrongly what its sentence names, and all else rightly.
+"""A mutant of an API server gives wrong answers to the requests that its sentence describes, and to no others.
 
-Each is asked the same requests as the reference. What a request is about is said by its tags: `SERVER_SAID` tells by
-them which requests a mutant answers wrongly.
+Each gets the same requests as the reference. Tags describe each request, and `SERVER_SAID` selects by tags the requests
+with wrong answers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NEWEST = "newest"
 
 @dataclass(frozen=True)
 class Request:
-    """An object to create, and what it then is changed to, if it is."""
+    """An object to create, and its update, if any."""
 
     tags: AbstractSet[str]
     resource: str
@@ -144,7 +144,7 @@ REQUESTS: Mapping[str, Request] = {
 }
 
 STORED = ("PreferClose", "PreferSameNode", "keys", "both hints", "plain")
-"""What a server stores whose place another one takes."""
+"""Objects stored by a server before another one replaces it."""
 
 SERVER_SAID: Mapping[str, Where] = {
     "loses-the-field": has("field"),
@@ -203,7 +203,7 @@ RIGHT_IN_ALL = {
     "update-wipes-the-status": "these requests have no status",
     "status-comes-with-the-spec": "these requests have no status",
 }
-"""Mutants of API servers that answer all of these requests rightly, and why."""
+"""Mutants of API servers that answer all of these requests correctly, and why."""
 
 
 def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None = None) -> ApiServer:
@@ -214,7 +214,7 @@ def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None
 
 
 def _asked(server: ApiServer, name: str, request: Request) -> list[object]:
-    """What is answered to a request: objects, or why it is refused; and warnings."""
+    """The answer to a request: objects, or the reason of the rejection; and warnings."""
     call = Call()
     obj = {**request.obj, "metadata": {**request.obj["metadata"], "name": _named(name)}}
     try:
@@ -273,7 +273,7 @@ def _right_of_servers() -> Answers:
 
 
 def _with_refusals(right: Answers, answers: Answers) -> tuple[Answers, Answers]:
-    """Tag what the reference refuses."""
+    """Tag requests that the reference rejects."""
 
     def tagged(key: tuple[str, frozenset[str]]) -> tuple[str, frozenset[str]]:
         answer = right[key]

@@ -1,4 +1,4 @@
-"""What is odd but right passes; what does nothing passes nothing."""
+"""Benign variants pass their requirements; a component that does nothing passes none."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ SILENT = (
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
     "KEP-1669/established-connections-outlive-the-choice",
 )
-"""Most of these expect silence or a refusal, which a proxy that does nothing could seem to give."""
+"""Most of these expect silence or a rejection, which a proxy that does nothing could seem to give."""
 
 
 def _patience(variant: Mutant, requirement: str) -> float:
-    """The part of all patience that is enough: what will not be met need not be waited for, but by who is late."""
+    """The time scale that is enough: only late variants need longer waits."""
     return 0.2 if requirement in variant.unmet and not is_late(variant.name) else 1
 
 
 def _expect_met(variant: Mutant, cluster: Trial, requirements: Iterable[str]) -> None:
-    """A variant fails just those that it says it does not meet."""
+    """A variant fails exactly the requirements that it names as unmet."""
     failures = {}
     for each in sorted(requirements):
         with time_scaled(_patience(variant, each)):
@@ -96,7 +96,7 @@ def test_variant_meets_what_it_touches_most(name: str, trial: Callable[[Mutant],
 def test_variant_meets_all_that_it_claims(
     name: str, reading: str, first: int, trial: Callable[[Mutant], Trial]
 ) -> None:
-    """What has been seen of this code is not tried again. Workers share a variant by so many requirements."""
+    """Results of the same code are not repeated. Workers share a variant in groups of this many requirements."""
     variant, asked = BENIGN[name], _chosen(TRIED[name, reading][first : first + AT_ONCE])
     seen = Seen(folder(), name, reading)
     cluster: Trial | None = None
@@ -106,7 +106,7 @@ def test_variant_meets_all_that_it_claims(
             outcome = cluster.outcome(each, reading)
         seen.note(outcome)
         if outcome.verdict == "inconclusive":
-            cluster = None  # what could not be told may be the cluster's fault
+            cluster = None  # an inconclusive result may be the cluster's fault
     failures = seen.texts("failed", asked)
     assert failures.keys() == variant.unmet.intersection(asked), failures
     assert seen.texts("inconclusive", asked) == {}
@@ -149,7 +149,7 @@ def test_each_benign_variant_stands_for_a_family() -> None:
 
 
 def test_no_proxy_or_dns_server_reads_which_text_it_follows_but_for_topology_keys() -> None:
-    """Else what they claim would have to be tried in both readings."""
+    """Otherwise their requirements would have to run in both readings."""
     rooms = [ROOT / "reference" / each for each in ("proxy", "dns", "pod_locator")]
     lines = [line.strip() for room in rooms for file in room.rglob("*.py") for line in file.read_text().splitlines()]
     assert [each for each in lines if ".follows" in each] == ['alone = keys and features.follows == "released"']

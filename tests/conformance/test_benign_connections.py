@@ -1,4 +1,4 @@
-"""What is said of where a variant translates connections is so."""
+"""A variant translates connections where its sentence says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However late one watch is against another, what is right passes: no outcome rests on which of two tells first."""
+"""Correct components pass with any delay between watches: no outcome depends on which watch is first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OF_OTHERS = (
 
 
 def _of(mutant: Mutant) -> list[str]:
-    """The requirements on what is odd of this variant."""
+    """The requirements that this variant's differences affect."""
     of = profiles(mutant) - {Profile.CLUSTER}
     return sorted(each for each, scenario in SCENARIOS.items() if scenario.requirement.profile in of)
 

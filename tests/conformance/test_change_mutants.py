@@ -1,7 +1,7 @@
-"""A mutant that misses a change of a living object misses the changes that its sentence names, and no others.
+"""A mutant that misses changes misses those that its sentence names, and no others.
 
-`CHANGES` are stories of a Service and a slice in which one thing changes; `MISSED` says in which of them a mutant does
-otherwise than the reference.
+`CHANGES` are cases of a Service and a slice in which one thing changes; `MISSED` lists the cases in which a mutant
+differs from the reference.
 """
 
 from __future__ import annotations

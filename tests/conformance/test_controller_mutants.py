@@ -1,7 +1,7 @@
-"""A mutant of a controller writes wrongly what its sentence names, where it names it, and all else rightly.
+"""A mutant of a controller is wrong where its sentence says, and correct otherwise.
 
-`SAID` names what each one needs in a story to be wrong, and what it then writes wrongly: where any of it is taken out
-of a story, the controller writes what the reference writes, in every step.
+`SAID` names the conditions in a case that make each mutant wrong, and what it then writes wrongly: without any one of
+them, the controller writes the same as the reference in every step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOLLOWING = {
 
 @dataclass(frozen=True)
 class Said:
-    """What a mutant needs to be wrong, and what it then writes wrongly."""
+    """The conditions that make a mutant wrong, and what it then writes wrongly."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = HINTS
@@ -235,13 +235,13 @@ def _all() -> list[Story]:
 
 @cache
 def _told(number: int, need: str = "", *, counted: bool) -> tuple[Story, list[Seen]]:
-    """A story without this one thing, and what the reference writes."""
+    """A case without one condition, and what the reference writes."""
     story = WITHOUT[need](_all()[number]) if need else _all()[number]
     return story, keep(REFERENCE.controller, story, counted=counted)
 
 
 def _counts(name: str) -> bool:
-    """Whether a mutant may be wrong in its metrics, which take longer to look at than all else."""
+    """Whether a mutant may have wrong metrics, which take longest to compare."""
     return "metrics" in SAID[name].at
 
 

@@ -1,4 +1,4 @@
-"""`coverage.yaml` is complete and alive: no statement without a place, no requirement without a statement."""
+"""`coverage.yaml` is complete: every section has statements or a reason, and every requirement has a statement."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A mutant that decides wrongly is wrong in what its sentence names, and right in all else.
+"""A mutant with wrong decisions is wrong where its sentence says, and correct otherwise.
 
-`SAID` names what each one needs to be wrong: where any of it is taken out of a situation, the decision is the
-reference's. What it needs is there in some of the situations, and there it is another one.
+`SAID` names the conditions that make each mutant wrong: without any one of them, its decision equals the reference's.
+Some situations have all of them, and there it differs.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ WITHOUT: Mapping[str, Without] = {
         endpoints=[*asked.endpoints, Endpoint("10.244.9.9", 80)],
     ),
 }
-"""Takes something out of a situation, by what it is called in `SAID`."""
+"""Removes a condition from a situation, by its name in `SAID`."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a mutant needs to be wrong, and at which addresses it is."""
+    """The conditions that make a mutant wrong, and the addresses where it is."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = ADDRESSES
@@ -251,7 +251,7 @@ DECIDING = [name for name in MUTANTS if _decides(name)]
 
 @cache
 def situations() -> list[Question]:
-    """Generated situations, always the same. The first are for all mutants, the others for what these do not show."""
+    """Deterministic generated situations. The first are for all mutants, the others for rarer faults."""
     chance = random.Random(18)
     return [_situation(chance) for _ in range(MOST)]
 
@@ -296,7 +296,7 @@ def _situation(chance: random.Random) -> Question:
 
 @cache
 def _answered(need: str = "") -> list[tuple[Question, Decision]]:
-    """All situations without this one thing, and the right answers."""
+    """All situations without one condition, and the correct answers."""
     changed = map(WITHOUT[need], situations()[:SITUATIONS]) if need else situations()
     return [(each, each.answer()) for each in changed]
 

@@ -1,7 +1,7 @@
-"""A mutant of a DNS server answers wrongly what its sentence names, and all else rightly.
+"""A mutant of a DNS server gives wrong answers to the queries that its sentence describes, and to no others.
 
-Each is asked the same questions as the reference. What a question is about is said by its tags: `DNS_SAID` tells by
-them which questions a mutant answers wrongly.
+Each gets the same queries as the reference. Tags describe each query, and `DNS_SAID` selects by tags the queries with
+wrong answers.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ DNS_OTHERWISE: Mapping[str, str] = {
     "dns-crashes-on-slices-of-names": "it ends in its thread, which is not here",
     "dns-hangs-on-slices-of-names": "it hangs in its thread, which is not here",
 }
-"""Mutants that answer all of these questions rightly, and why."""
+"""Mutants that answer all of these queries correctly, and why."""
 
 
 def _dns_answers(mutant: Mutant) -> Answers:
@@ -202,7 +202,7 @@ def _right_of_dns() -> Answers:
 
 
 def _aligned(right: Answers, answers: Answers) -> Answers:
-    """The same answers, with the tags that the right ones have."""
+    """The same answers, with the tags of the correct ones."""
     by_name = {name: answer for (name, _), answer in answers.items()}
     return {(name, tags): by_name[name] for name, tags in right}
 

@@ -1,7 +1,6 @@
-"""What a failure of each kind leaves behind holds what somebody needs who was not there: stated facts, not just files.
+"""The evidence of each kind of failure has the facts that a reader needs, not just files.
 
-Each row is a mutant, a requirement that it does not meet, and what stands in the files, as regular expressions over
-several lines.
+Each row is a mutant, a requirement that it fails, and regular expressions that match the evidence over several lines.
 """
 
 from __future__ import annotations

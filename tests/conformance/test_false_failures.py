@@ -1,4 +1,4 @@
-"""A series of runs is taken up where it stopped, and one failure in it is not forgotten."""
+"""An interrupted series of runs continues where it stopped, and keeps its failures."""
 
 from __future__ import annotations
 

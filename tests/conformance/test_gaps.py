@@ -1,4 +1,4 @@
-"""The time for which a proxy drops connections is reported as it was, and so is how soon it takes up a change."""
+"""Reports state the real time for which a proxy drops connections, and the real time for taking up a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lives that a program makes: what they may hold, that a seed means the same ones anywhere, how they get smaller."""
+"""Generated lives: their limits, the same lives for the same seed everywhere, and shrinking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grid covers what it says: every possible pair, and every possible triple of those that are asked."""
+"""The grid covers every possible pair, and every possible requested triple."""
 
 from __future__ import annotations
 

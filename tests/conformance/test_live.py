@@ -1,4 +1,4 @@
-"""Live changes cover what they say: every ordered pair of values, each beside every value of the other dimensions."""
+"""Live changes cover every ordered pair of values, with every value of the other dimensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of a mutant cannot be taken for anything else."""
+"""A run of a mutant is always recognizable as one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Every requirement fails for the mutants that it names, and for the right reason.
 
-Failing takes time, since a check waits before it gives up. Here limits are short: what a mutant does wrong it does at
-once. Where a mutant lives through that, or the failure is not its fault's own, the machine may have been too slow for
-such limits, and they are normal.
+A failing check takes time, because it waits before it gives up. Limits here are short, because a mutant's faults show
+at once. If a mutant survives, or fails for another reason, the machine may have been too slow, and the test repeats it
+with normal limits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AT_ONCE = 2
 
 SECONDS = seconds()
 DEAR = 3.0
-"""Seconds of a requirement that is tried with one mutant at each change, and by night with all that name it."""
+"""From this duration in seconds, a requirement runs with one mutant, and with all that name it only in nightly runs."""
 
 
 TABLES = (
@@ -50,14 +50,14 @@ TABLES = (
     "conformance.interactions.test_live",
     "conformance.generated.test_generated",
 )
-"""Modules whose requirements are played by one function, each with rows of its own.
+"""Modules whose requirements share one function, each with its own rows.
 
-That the rows have every combination is shown without a cluster, in test_grid.py and test_live.py.
+test_grid.py and test_live.py show without a cluster that the rows have every combination.
 """
 
 
 def _rows(table: str) -> list[str]:
-    """The dear requirements of a table, the cheapest first."""
+    """The slow requirements of a table, the fastest first."""
     return sorted(
         (each for each in SCENARIOS if _is_row(each, table) and SECONDS[each] >= DEAR), key=SECONDS.__getitem__
     )
@@ -68,13 +68,13 @@ def _is_row(requirement: str, table: str) -> bool:
 
 
 BY_NIGHT = {each for table in TABLES for each in _rows(table)[1:]}
-"""Of the dear requirements of a table one is tried at each change: it shows that what plays them all sees a fault."""
+"""One slow requirement of each table always runs: it shows that the shared function detects a fault."""
 
 
 def _some(pairs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The requirements for each mutant, at most `AT_ONCE`: those that no mutant before it was given, else a cheap one.
+    """The requirements for each mutant, at most `AT_ONCE`: those not yet given to another mutant, else a fast one.
 
-    A mutant has none if only dear ones name it, and another mutant was given each, or they are left to the night.
+    A mutant has none if only slow ones name it, and each was given to another mutant or is left to nightly runs.
     """
     given: set[str] = set(BY_NIGHT)
     chosen = {}
@@ -86,7 +86,7 @@ def _some(pairs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 SOME = _some(ALONE)
-"""What each change is tested with; the rest of the pairs is for the night."""
+"""The pairs of normal runs; nightly runs have the rest."""
 
 REST = {name: rest for name in ALONE if (rest := [each for each in ALONE[name] if each not in SOME.get(name, ())])}
 
@@ -138,7 +138,7 @@ def test_mutant_is_killed(name: str, trial: Callable[[Mutant], Trial]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # forty requirements, which wait for who does not answer
+@pytest.mark.timeout(600)  # forty requirements, which wait for clients without answers
 @pytest.mark.parametrize("name", REST)
 def test_mutant_is_killed_by_all_that_name_it(name: str, trial: Callable[[Mutant], Trial]) -> None:
     assert _survived(name, REST[name], trial) == {}
@@ -151,7 +151,7 @@ def test_mutant_is_killed_by_the_cluster_as_a_whole(name: str, trial: Callable[[
 
 
 def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], Trial]) -> dict[str, str]:
-    """The requirements that did not find a mutant out, or not for its fault, with what they said."""
+    """The requirements that did not kill a mutant, or not for its fault, with their texts."""
     mutant = MUTANTS[name]
     cluster = trial(mutant)
     failures = {each: _failure(cluster, mutant, each) for each in killers}

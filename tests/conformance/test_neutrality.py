@@ -1,4 +1,4 @@
-"""The suite does without the reference."""
+"""The suite works without the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of the grid says what every literal table of the suite says, and keeps the rules that need no table."""
+"""The oracle of the grid agrees with every literal table of the suite, and keeps the rules that need no table."""
 
 from __future__ import annotations
 

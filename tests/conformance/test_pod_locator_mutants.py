@@ -1,6 +1,6 @@
-"""A mutant that keeps PodLocators does wrongly what its sentence says, and at no other step.
+"""A mutant of a PodLocator controller is wrong where its sentence says, and at no other step.
 
-Each sees one cluster change step by step, without threads; `SAID` tells after which steps it has written otherwise.
+Each sees one cluster change step by step, without threads; `SAID` lists the steps after which its writes differ.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ STEPS: Mapping[str, Step] = {
 }
 
 OF_WEB = tuple(STEPS)[2:-1]
-"""The steps in which pod `web` is there."""
+"""The steps in which pod `web` exists."""
 
 SAID: Mapping[str, tuple[str, ...]] = {
     "locator-has-one-address": OF_WEB[OF_WEB.index("it has two") :],
@@ -94,7 +94,7 @@ OTHERWISE: Mapping[str, str] = {
 
 
 def _kept(mutant: Mutant) -> Mapping[str, object]:
-    """What PodLocators say after each step, and how often one was written."""
+    """The PodLocators after each step, and the number of writes."""
     api, events = ApiServer(), deque[Event]()
     writes: list[str] = []
     api.subscribe(["podlocators"], lambda event: writes.append(event.type))

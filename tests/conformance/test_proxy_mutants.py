@@ -1,7 +1,7 @@
-"""A mutant of a proxy that sees, remembers, renders or tells wrongly does so where its sentence says, and nowhere else.
+"""A mutant of a proxy that reads, remembers, renders or reports wrongly does so only where its sentence says.
 
-`SAID` names what each one needs in a story to be wrong, and what it then does wrongly: where any of it is taken out of
-a story, the proxy does what the reference does, in every step.
+`SAID` names the conditions in a case that make each mutant wrong, and what it then does wrongly: without any one of
+them, the proxy does the same as the reference in every step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHECK = "health check port"
 
 @dataclass(frozen=True)
 class Said:
-    """What a mutant needs to be wrong, and what it then does wrongly."""
+    """The conditions that make a mutant wrong, and what it then does wrongly."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = EVERYWHERE
@@ -143,7 +143,7 @@ CHAINS: Mapping[str, tuple[str, str]] = {
     "affinity-is-not-renewed": ("affinity-.*", "update @affinity"),
     "sheds-under-load": ("(affinity|lb)-.*", "ct count over"),
 }
-"""The chains that mutants change, and what is in each rule there that they have more, less, or otherwise."""
+"""The chains that mutants change, and the content of each rule that they add, drop or change."""
 
 OTHERWISE: Mapping[str, str] = {
     "cuts-open-connections": "it changes the kernel's table of connections, and no rule",
@@ -183,7 +183,7 @@ OTHERWISE: Mapping[str, str] = {
     "looks-for-no-older-flows": "connections of a proxy before it are in the kernel alone",
     "keeps-what-went-while-it-was-away": "rules of a proxy before it are in the kernel alone",
 }
-"""Mutants of proxies whose difference is in time, in the kernel, or in what no story has: packets alone show it."""
+"""Mutants of proxies whose difference is in timing, in the kernel, or in what no case has: only packets show it."""
 
 
 def _answers(mutant: Mutant, story: Story) -> list[Seen]:
@@ -197,7 +197,7 @@ def _all() -> list[Story]:
 
 @cache
 def _told(number: int, need: str = "") -> tuple[Story, list[Seen]]:
-    """A story without this one thing, and what the reference does."""
+    """A case without one condition, and what the reference does."""
     story = WITHOUT[need](_all()[number]) if need else _all()[number]
     return story, _answers(REFERENCE, story)
 

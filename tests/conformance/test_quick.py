@@ -1,4 +1,4 @@
-"""A quick run of the suite: the same everywhere, half a minute by estimates, and most of what mutants there are."""
+"""A quick run of the suite: deterministic, half a minute by estimate, and enough to kill most mutants."""
 
 from __future__ import annotations
 

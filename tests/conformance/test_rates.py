@@ -1,6 +1,6 @@
-"""Mutants with a rate have just that rate, in every order of arrival and after every change.
+"""Mutants with a rate have exactly that rate, in every order of arrival and after every change.
 
-Shares are read off the kernel's maps as the changes leave them, and a few are counted by packets.
+Shares are read from the kernel's maps after the changes, and a few are counted by packets.
 """
 
 from __future__ import annotations

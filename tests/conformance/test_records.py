@@ -1,4 +1,4 @@
-"""What stands beside the tests of requirements is written by one command, and what is missing is said all at once."""
+"""One command writes the entries of a requirement, and one check lists all missing entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A skew matrix has an outcome for every cell, or it is not collected; and its routes are those that hints ask for."""
+"""A skew matrix without an outcome for every cell fails collection, and its routes follow the hints."""
 
 from __future__ import annotations
 

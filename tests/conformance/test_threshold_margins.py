@@ -1,8 +1,8 @@
-"""No requirement judges hints where some zone is overloaded by just 20 or 30 %.
+"""No requirement judges hints with a zone overloaded by exactly 20 or 30 %.
 
-There the KEP and releases part, and the floating point of kube-controller-manager from arithmetic (see
-`reference.endpointslice.allocation`): whoever is on an edge is judged by its rounding. On the way to what is judged,
-while pods come one by one, a scenario may pass an edge.
+At a threshold, the KEP and releases differ, and floating point in kube-controller-manager differs from arithmetic (see
+`reference.endpointslice.allocation`), so rounding would decide. While pods are added one by one, a scenario may pass a
+threshold before the state that it judges.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JUDGING = ("expect_equal", "expect_within", "window")
 
 
 def _shared_out(cluster: Cluster) -> set[Shared]:
-    """What is to be shared out at this moment: for each Service with the annotation and each family."""
+    """The current allocation problem of each Service with the annotation and each family."""
     nodes = {each["metadata"]["name"]: each for each in cluster.api.list("nodes")}
     follows: Literal["kep", "released"] = "kep" if cluster.release.follows == "kep" else "released"
     shares = ZoneTable(Features(follows=follows), nodes).shares

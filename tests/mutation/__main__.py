@@ -1,12 +1,12 @@
-"""Tries mutants that nobody wrote: does the suite find them out?
+"""Run generated mutants: does the suite kill them?
 
     make mutation ARGS="--sample 500 --seed 1"
 
-Mutations are drawn from the modules by the seed, one of each module in turn. Each is tried by the requirements of the
-profile that judges its component, until one fails. What is in the file of results is not tried again, so a run that was
-killed goes on where it was, and a larger sample of the same seed goes on from a smaller one. Those that live are told
-with their difference, except those that `survivors.yaml` has: equivalent, outside or open. The first two are settled,
-and not tried. Ends with exit code 1 if there is another.
+The seed draws mutations from the modules, one of each module in turn. Each runs against the requirements of the profile
+that judges its component, until one fails. Results in the file are not repeated, so an interrupted run continues where
+it stopped, and a larger sample of the same seed extends a smaller one. Survivors are printed with their diff, except
+those in `survivors.yaml`: equivalent, outside or open. The first two are settled, and do not run. The exit code is 1 if
+there is any other survivor.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MODULES = (
     *(f"reference.pod_locator.{name}" for name in ("location", "index", "controller")),
     *(f"reference.dns.{name}" for name in ("records", "zone")),
 )
-"""What is drawn from, unless a run names others: pure cores and controllers."""
+"""The default modules to mutate: pure cores and controllers."""
 
 
 def drawn(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
@@ -68,7 +68,7 @@ def drawn(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
 
 
 class Results:
-    """What became of mutants, in a file: a line each, written at once."""
+    """A file with the results of mutants, one per line, written immediately."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._lock = file, threading.Lock()
@@ -82,14 +82,14 @@ class Results:
             self.lines[tuple(told["name"])] = told
 
     def note(self, mutation: Mutation, sentence: evaluation.Sentence) -> None:
-        """Keep the end of a mutant."""
+        """Write the result of a mutant."""
         told = {"name": mutation.name, "kind": mutation.kind, **asdict(sentence)}
         with self._lock, self._file.open("a", encoding="utf-8") as file:
             self.lines[mutation.name] = told
             file.write(f"{json.dumps(told)}\n")
 
     def lived(self, mutation: Mutation) -> bool:
-        """Return whether no requirement has found a mutant out."""
+        """Return whether no requirement killed the mutant."""
         return self.lines[mutation.name]["end"] in {evaluation.LIVED, evaluation.UNTOLD}
 
     def killers(self, module: str, function: str) -> Counter[str]:
@@ -103,7 +103,7 @@ class Results:
 
 
 class Judge:
-    """Orders the requirements for each mutation, the likeliest killers for their time first, and has it tried."""
+    """Orders the requirements for each mutation, those most likely to kill it per second first, and runs them."""
 
     def __init__(self, results: Results, reached: line_coverage.Reach, *, cluster: bool = False) -> None:
         self._results, self._reached, self._cluster = results, reached, cluster
@@ -131,7 +131,7 @@ class Judge:
         return sorted(((name, reading) for name in able for reading in line_coverage.readings_of(name)), key=cost)
 
     def __call__(self, mutation: Mutation) -> evaluation.Sentence:
-        """Try a mutation, and keep its end."""
+        """Run a mutation, and write its result."""
         text = mutation.apply(text_of(mutation.module))
         sentence = evaluation.judge(mutation.module, text, self.order(mutation))
         self._results.note(mutation, sentence)
@@ -141,7 +141,7 @@ class Judge:
 
 
 def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
-    """Return what became of a sample, in two lines; `known` says how many survivors are listed, by kind."""
+    """Return the results of a sample in two lines; `known` is the number of listed survivors, by kind."""
     ends = Counter(each["end"] for each in told)
     dead = len(told) - ends[evaluation.LIVED] - ends[evaluation.UNTOLD]
     median = statistics.median(each["seconds"] for each in told)
@@ -155,7 +155,7 @@ def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try what of the sample has not been tried, and tell of all of it. Returns the exit code."""
+    """Run the rest of the sample, and report all results. Returns the exit code."""
     parser = argparse.ArgumentParser(
         "make mutation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,7 +1,7 @@
-"""Tries a mutation by the requirements of its profile, in a process of its own, until one of them finds it out.
+"""Run the requirements of a profile on a mutation in a separate process, until one of them kills it.
 
-The process is forked from a server that has loaded the suite, and has not imported the reference. An alarm of the
-kernel ends it when a trial takes too long, whatever became of the process that asked.
+The process is forked from a server that has loaded the suite but has not imported the reference. An alarm ends it when
+a requirement takes too long, even if the parent process is gone.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from tests.conformance.cases import Rereading, Trial, fewer_probes, time_scaled
 from tests.mutation.patched_import import instead
 
 TRIAL_SECONDS = 120
-"""A trial that takes longer hangs, unless the machine is crowded; the longest takes 22 s."""
+"""A longer run counts as hung, unless the machine is busy; the longest takes 22 s."""
 SILENT = 6
-"""So many requirements in a row that nothing can be told of: nothing works at all."""
+"""After this many inconclusive requirements in a row, nothing works at all."""
 MEMORY = 8 * 2**30
 """Bytes of address space; a cluster needs less than one tenth of it in memory."""
 
 KILLED, BROKE, HUNG, SILENCED = "killed", "broke", "hung", "silenced"
-"""The ends of a mutant: by a judgement on its fault; at import or boot; in a trial; by working for nobody."""
+"""Results of a mutant: killed by a judgement; broken at import or boot; hung; inconclusive for every requirement."""
 LIVED, UNTOLD = "lived", "untold"
-"""No requirement found it out: all that were tried were met; or some could not be told, so a run is no certificate."""
+"""No requirement killed it: all passed; or some were inconclusive."""
 
 
 @dataclass(slots=True)
 class Sentence:
-    """The end of a mutant: the requirement that it ended at, what was said, and what the trials before it left open."""
+    """The result of a mutant: the requirement that killed it, the text, and the inconclusive ones before it."""
 
     end: str
     by: str = ""
@@ -55,14 +55,14 @@ ApiRequest = tuple[str, str]
 """A requirement, and the reading of the KEPs that the cluster follows, unless the requirement is about one of them."""
 
 _STOPPED = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
-"""Exit codes of a process that somebody else has ended, which says nothing of the mutant."""
+"""Exit codes of a process that was ended from outside, which say nothing about the mutant."""
 
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 
 
 def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentence:
-    """Return the end of a mutant: this text of a module, tried by requirements in this order."""
+    """Return the result of a mutant: this text of a module, run against the requirements in this order."""
     begin, at, tried = time.monotonic(), "", 0
     sentence: Sentence | None = None
     receiver, sender = FORKS.Pipe(duplex=False)
@@ -77,7 +77,7 @@ def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentenc
                         tried += 1
                     case dict(told):
                         sentence = Sentence(**told)
-        except EOFError:  # it has ended before it told
+        except EOFError:  # it ended before it reported
             process.join()
             if process.exitcode in _STOPPED:
                 raise RuntimeError(f"the trial was ended by signal {-process.exitcode}") from None
@@ -112,7 +112,7 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
 
 @contextmanager
 def booted(folder: Path) -> Iterator[Trial]:
-    """A cluster of the reference, as this process imports it, which is tried hastily."""
+    """A cluster of the reference as imported by this process, with short time limits."""
     sandbox.enter()
     cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     with (
@@ -132,7 +132,7 @@ def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connectio
         sender.send(each)
         is_judged, text = _trial(cluster, each, reading)
         if text:
-            with time_scaled(1.0):  # a second time, with all patience: a machine may be slow, a fault stays
+            with time_scaled(1.0):  # a second time, with normal limits: the machine may be slow, but a fault stays
                 is_judged, text = _trial(cluster, each, reading)
         if is_judged:
             return Sentence(KILLED, each, _first(text), untold=untold)
@@ -145,7 +145,7 @@ def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connectio
 
 
 def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
-    """Return whether a requirement judged the mutant's fault, and what was said; "" if it is met."""
+    """Return whether a requirement judged the mutant's fault, and its text; "" if it passes."""
     try:
         text = cluster.failure(requirement, reading)
     except Exception as error:  # noqa: BLE001  whatever it is, it judges nothing

@@ -1,8 +1,8 @@
-"""Which requirements run which lines of the reference: what does not run a mutant's line cannot find it out.
+"""The lines of the reference that each requirement runs: a requirement that does not run a mutant's line cannot kill
+it.
 
-Coverage.py says it of one run of the unchanged reference, by the requirement that was tried meanwhile. The map is kept
-beside the results. What it does not know is run: a module that has changed, a requirement that is new, and lines that
-run at import or boot.
+Coverage.py measures one run of the unchanged reference, by requirement. The map is stored with the results.
+Requirements always run for unknown cases: a changed module, a new requirement, and lines that run at import or boot.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EVERYONE = ""
 
 
 def readings_of(requirement: str) -> tuple[str, ...]:
-    """Return the readings of the KEPs in which a requirement is tried; only controllers and API servers go by them."""
+    """Return the readings of the KEPs for a requirement; they matter only for controllers and API servers."""
     about = SCENARIOS[requirement].requirement
     if about.as_:
         return (about.as_,)
@@ -61,7 +61,7 @@ class Reach:
 
 
 def known(file: Path, *, anew: bool = False) -> Reach:
-    """Return the map from a file, or else measured, which takes minutes; without modules that are not as they were."""
+    """Return the map from a file, or measure it, which takes minutes; without changed modules."""
     if anew or not file.exists():
         sys.stdout.write("measuring which requirements run which lines of the reference\n")
         sys.stdout.flush()

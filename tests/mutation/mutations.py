@@ -1,7 +1,7 @@
-"""All small faults that a program can put into a module: a mutation is one edit of its text.
+"""All small faults that can be generated in a module: a mutation is one edit of its text.
 
-Operators look at the syntax tree and edit the text, so that the difference of a mutation shows nothing but the fault.
-They leave alone what a program does not act on: annotations, docstrings, sentences for a person, assertions.
+Operators use the syntax tree and edit the text, so that the diff of a mutation shows only the fault. They skip code
+without effect on behaviour: annotations, docstrings, messages, assertions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPARISONS = {
 _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list", "set": "list", "frozenset": "list"}
 _PROSE = re.compile(r"\s")
 _FOR_A_PERSON = {"__repr__", "__str__", "reasons", "describe", "explain", "table"}
-"""Functions that say things to a person; a table is what `kubectl get` prints."""
+"""Functions that produce messages; a table is what `kubectl get` prints."""
 
 Edit = tuple[int, int, str]
 """The bytes of the text from the first to before the second become the third."""
@@ -37,10 +37,10 @@ Edit = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One edit: the kind of its operator, the function that it is in ("" outside of all), and the lines it changes.
+    """One edit: the kind of its operator, its function ("" at module level), and the lines it changes.
 
-    `lines` are the first and the last line of its statement, or of the head of one. `number` counts those that are
-    otherwise the same. What names a mutation has no line number, so that a change elsewhere leaves the name as it is.
+    `lines` are the first and the last line of its statement, or of the statement's head. `number` counts equal edits.
+    The name of a mutation has no line number, so that changes elsewhere do not change it.
     """
 
     module: str
@@ -129,7 +129,7 @@ class _Finder(ast.NodeVisitor):
         """States what the types cannot."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """A text, mostly for a person; Python 3.11 does not know the places of its parts."""
+        """An f-string, mostly a message; Python 3.11 does not know the positions of its parts."""
 
     def visit_arg(self, node: ast.arg) -> None:
         """An annotation."""
@@ -180,7 +180,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> None:
-        self._replace("statement", node, "pass")  # the text of an error is for a person
+        self._replace("statement", node, "pass")  # the text of an error is a message
 
     def visit_Delete(self, node: ast.Delete) -> None:
         self._replace("statement", node, "pass")
@@ -317,7 +317,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _drop(self, kind: str, parts: Sequence[ast.AST], part: ast.AST) -> None:
-        """Leave one of several parts out, with the comma beside it."""
+        """Remove one of several parts, with its comma."""
         number = next(number for number, each in enumerate(parts) if each is part)
         begin, end = self._span(part)
         if number + 1 < len(parts):

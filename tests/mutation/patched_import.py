@@ -1,4 +1,4 @@
-"""Has a module imported with a fault in it; no file changes."""
+"""Import a module with a fault, without changing files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_of(module: str) -> str:
 
 
 def instead(module: str, text: str) -> None:
-    """Have this process import `module` from a text. Raises `RuntimeError` if it has been imported."""
+    """Import `module` from a text in this process. Raises `RuntimeError` if it is already imported."""
     if module in sys.modules:
         raise RuntimeError(f"{module} has been imported already")
     sys.meta_path.insert(0, _Finder(module, text))

@@ -1,7 +1,7 @@
-"""Mutants that no requirement finds out, and why.
+"""Mutants that no requirement kills, and why.
 
-`survivors.yaml` has those that are equivalent; those that break what the suite does not judge, as the map of the
-documents says, or no document asks for; and those for which a requirement is missing.
+`survivors.yaml` lists equivalent mutants; mutants outside the suite's scope according to `coverage.yaml`, or required
+by no document; and mutants for which a requirement is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FILE = Path(__file__).with_suffix(".yaml")
 Name = tuple[str, str, str, str, int]
 
 SETTLED = ("equivalent", "outside")
-"""The kinds of those that no requirement is to find out."""
+"""The kinds of survivors that no requirement needs to kill."""
 KINDS = (*SETTLED, "open")
 
 

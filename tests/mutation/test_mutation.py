@@ -1,4 +1,4 @@
-"""A series goes on where it was stopped; only a judgement kills; what is listed as a survivor exists."""
+"""An interrupted series continues; only a judgement kills a mutant; listed survivors exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HINTS = "reference.endpointslice.hints"
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[evaluation.ApiRequest]]:
-    """The requirements by which mutants were tried; every second one lives."""
+    """The requirements that ran on mutants; every second mutant lives."""
     asked: list[Sequence[evaluation.ApiRequest]] = []
 
     def judge(module: str, text: str, requirements: Sequence[evaluation.ApiRequest]) -> Sentence:
