@@ -1,4 +1,4 @@
-"""`trafficdist cluster`: starts, lists, enters and stops clusters that run in the background."""
+"""`trafficdist cluster`: start, list, enter and stop clusters that run in the background."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _start(name: str, folder: Path, settings: Settings) -> None:
         raise UnavailableError(
             f"cluster {name!r} did not start: {answer or tail or 'it ended without an error message'}"
         )
-    process.returncode = 0  # it outlives this process: keep Popen from warning that nobody waits for it
+    process.returncode = 0  # it outlives this process: keep Popen from warning that its exit is not awaited
 
 
 def _give_up(process: subprocess.Popen[bytes], folder: Path) -> None:

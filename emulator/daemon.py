@@ -1,8 +1,8 @@
-"""The process that keeps an embedded cluster running in the background, until it gets SIGTERM, SIGHUP or SIGINT.
+"""The process that keeps an embedded cluster running in the background, until SIGTERM, SIGHUP or SIGINT.
 
-Its API server is reachable from outside, and a kubelet runs the pods that clients create there. Everything that the
-cluster consists of belongs to this process, so that nothing is left when it ends, however it ends.
-Started by `trafficdist cluster up` with a pipe, to which it says `ready`, or what went wrong.
+Its API server is reachable from outside, and a kubelet runs the pods that clients create there. The whole cluster
+belongs to this process, so nothing is left when it ends, however it ends. `trafficdist cluster up` starts it with a
+pipe, to which it writes `ready` or the error.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _EVERY = 1.0  # seconds between checks of the threads of the cluster
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Boot, report that, wait for a signal, and close. Arguments: name, folder, settings (JSON), pipe descriptor.
+    """Boot, report the result, wait for a signal, and close. Arguments: name, folder, settings (JSON), pipe descriptor.
 
-    Returns 0 after a signal, 1 if it did not boot, and 12 if a part of the cluster has failed; the log has the reason.
+    Returns 0 after a signal, 1 if the cluster did not boot, and 12 if a part of it has failed; the log has the reason.
     """
     name, folder, settings, descriptor = arguments
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before there are threads, which inherit this
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _signal_to_end() -> threading.Event:
-    """Return an event that is set by a signal to end.
+    """Return an event that is set by a terminating signal.
 
     A thread waits without a timeout: after SIGSTOP and SIGCONT, Python's sigtimedwait returns a signal that was never
     sent, if the timeout has passed.
@@ -157,7 +157,7 @@ class _Record:
 
 
 def _reachable(backend: NetnsBackend) -> dict[str, Any]:
-    """Serve also on the machine's loopback, which this process has left; return the kubeconfig for it."""
+    """Serve also on the machine's loopback, outside this process's own netns; return the kubeconfig for it."""
     listening = sandbox.outside_socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -174,7 +174,7 @@ def _write_privately(path: Path, text: str) -> None:
 
 
 def _run_example(backend: NetnsBackend) -> dict[str, Any]:
-    """Run a pod on each node, and a Service that prefers the zone, as an example; return how to reach it."""
+    """Run a pod on each node and a Service that prefers its zone, as an example; return how to reach it."""
     for node in backend.topology.nodes:
         pod = manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"})
         for container in pod["spec"]["containers"]:
@@ -192,7 +192,7 @@ def _run_example(backend: NetnsBackend) -> dict[str, Any]:
 
 
 def _prefer_the_zone(api: Api) -> Object:
-    """Create a Service that prefers the zone, by the value that this release knows."""
+    """Create a Service that prefers its zone, with this release's value of trafficDistribution."""
     wanted = manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferSameZone")
     try:
         return api.create("services", "default", wanted)

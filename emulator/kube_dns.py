@@ -1,4 +1,4 @@
-"""The DNS with which pods of an embedded cluster find Services: at a cluster IP, as in any cluster.
+"""The DNS server through which pods of an embedded cluster resolve Services, behind the usual cluster IP.
 
 It is not judged. It is a client of the API, so it works with a real control plane too. Only clusters of `cluster up`
 have it, so no scenario waits for it.
@@ -24,7 +24,7 @@ _PORTS = (
     Port(name="dns", protocol="UDP", port=PORT, target=PORT),
     Port(name="dns-tcp", protocol="TCP", port=PORT, target=PORT),
 )
-_TENTH = 10  # of the addresses of Services, as with kubeadm
+_TENTH = 10  # the number of the DNS address in the Service CIDR, as with kubeadm
 
 
 class KubeDns:

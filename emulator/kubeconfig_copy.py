@@ -1,7 +1,7 @@
-"""The kubeconfig of a cluster in the background, written to a file that a person named.
+"""The kubeconfig of a background cluster, copied to a file that the user named.
 
-It is a file of its own. kind merges into the file that kubectl uses by default, and so changes the cluster of `kubectl`
-in the next shell; nothing here does. A file with other clusters is left alone.
+It is a separate file. kind merges into kubectl's default file and so changes the current cluster of every shell; this
+module does not. A file with other clusters is left alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOTE = "kubeconfig-copy"  # in the folder of a cluster: the path of the copy
 
 
 def check(path: Path) -> None:
-    """Check that `path` can be written: it does not exist, or is such a file. Raises `UsageError`."""
+    """Check that `path` can be written: it does not exist, or is an earlier copy. Raises `UsageError`."""
     if fault := fault_of_path(str(path)):
         raise UsageError(f"--kubeconfig {str(path)[:100]!r}: is no path: {fault}")
     if not path.parent.is_dir():
@@ -35,7 +35,7 @@ def check(path: Path) -> None:
 
 
 def write(path: Path, source: Path, folder: Path) -> None:
-    """Copy `source` to `path`, readable by its owner alone, and note `path` in the cluster's `folder`.
+    """Copy `source` to `path`, readable by its owner alone, and record `path` in the cluster's `folder`.
 
     Raises `UsageError` if `path` cannot be written.
     """

@@ -26,9 +26,9 @@ from harness.errors import UnavailableError, UsageError
 from harness.netns.process import start_time
 from harness.run.folder import write_whole
 
-READY = "ready"  # what the process of a cluster writes when it is up
+READY = "ready"  # written by a cluster's process when it is up
 
-_OTHERS = 100  # times that other commands may remove the folder while this one makes it
+_OTHERS = 100  # retries if another command removes the folder meanwhile
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -42,7 +42,7 @@ class ClusterState:
     topology: str
     zones: dict[str, str]
     places: dict[str, str]
-    user_namespace: str  # path, where the cluster is in a user namespace of its own
+    user_namespace: str  # the path; set if the cluster is in its own user namespace
     service: dict[str, Any]
 
     @property
@@ -72,7 +72,7 @@ def root() -> Path:
 
 
 def _made(path: Path) -> os.stat_result:
-    """Make a folder unless it exists, and return its status. Commands that end remove it, even in between."""
+    """Make a folder unless it exists, and return its status; retry if an ending command removes it meanwhile."""
     for _ in range(_OTHERS):
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -95,7 +95,7 @@ def save(folder: Path, state: ClusterState) -> None:
 
 
 def load(name: str) -> ClusterState | None:
-    """Return the running cluster of that name, or None. Removes the remains of a killed one."""
+    """Return the running cluster of that name, or None. Remove the remains of a killed one."""
     folder = folder_of(name)
     try:
         state = ClusterState(**json.loads((folder / "state.json").read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""One Service of a cluster, with what the search for causes needs, and the commands that change it."""
+"""One Service of a cluster, with the data for the search for causes, and the commands that change the Service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Case:
 
     @property
     def ends(self) -> str:
-        """The cause why kube-proxy does not route the Service; "" if it does."""
+        """The cause why kube-proxy does not route the Service; "" if it routes it."""
         if self.spec.get("type") == "ExternalName":
             return "external-name"
         if is_headless(self.service):
@@ -61,18 +61,18 @@ class Case:
 
     @property
     def touch(self) -> str:
-        """The command that makes the controller process the Service again."""
+        """Return the command that makes the controller sync the Service again."""
         return self.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
 
     @property
     def log(self) -> str:
-        """The command that shows the controller's log about the Service."""
+        """Return the command that shows the controller's log about the Service."""
         pods = "-l component=kube-controller-manager --tail=-1"
         return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}; if it does not run, start it"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Events, conditions, the controller's Lease, and when it last wrote the slices."""
+        """Return Events, conditions, the controller's Lease, and the time of its last write of the slices."""
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
 
     @property
@@ -84,14 +84,14 @@ class Case:
 
     @property
     def _written(self) -> str:
-        """When the controller last wrote the slices, by managedFields; "" if unknown."""
+        """Return the time of the controller's last write of the slices, by managedFields; "" if unknown."""
         fields = [each for one in self.slices for each in one["metadata"].get("managedFields") or ()]
         last: Object = max(fields, key=lambda each: str(each.get("time", "")), default={})
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
     @property
     def workload(self) -> str:
-        """The owner of the pods, like "deployment/web"; "" if unknown."""
+        """Return the owner of the pods, like "deployment/web"; "" if unknown."""
         for pod in self.pods or ():
             for owner in pod["metadata"].get("ownerReferences") or ():
                 kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))

@@ -1,4 +1,4 @@
-"""Why connections of a Service do not stay near: the known causes, and findings, which are causes seen in a cluster."""
+"""The known causes why connections of a Service leave their zone, and findings, which are causes seen in a cluster."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import yaml
 
 SHOWN = 6
-"""The most names in a sentence."""
+"""The maximum number of names in a sentence."""
 
 _FILE = Path(__file__).with_name("causes.yaml")
 
 
 class Weight(enum.IntEnum):
-    """The effect of a cause: connections fail, or leave the preferred zone, or all is as the Service requests."""
+    """The effect of a cause: connections fail, or leave the preferred zone, or go where the Service requests."""
 
     FAILS = 0
     CROSSES = 1
@@ -31,7 +31,7 @@ FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause: its effect, what it means in general, its remedy, and a document that describes it."""
+    """A cause: its effect, a general description, its remedy, and a document that describes it."""
 
     id: str
     weight: Weight
@@ -53,7 +53,7 @@ def _weight(text: str) -> Weight:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause as it was found, in a sentence with names and numbers. Without `nodes` it affects all of them."""
+    """A cause found in the cluster, in a sentence with names and numbers. Without `nodes` it affects all of them."""
 
     cause: Cause
     says: str

@@ -1,7 +1,8 @@
-"""Probes a Service of any cluster from client pods, with the precautions of a run.
+"""Probe a Service of any cluster from client pods, with the same precautions as a run.
 
-It holds the Lease, works in its own namespace, and removes both. The next run or `trafficdist cleanup` removes what a
-`kill -9` left. It only connects to the pods of the Service; those of the standard test image also return their name.
+The probe holds the Lease, works in its own namespace, and removes both at its end. After a `kill -9`, the next run or
+`trafficdist cleanup` removes them. It only connects to the pods of the Service; pods with the standard test image also
+return their name.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from harness.run.signals import Signals
 CONNECTIONS = 10
 """Connections to servers that do not return their name."""
 RATES = Rates(leak=0.2)
-"""Connections to servers that return their name suffice to find 20 % of wrong endpoints."""
+"""Connections to servers that return their name: enough to find 20% of wrong endpoints."""
 
 Say = Callable[[str], None]
 
@@ -88,7 +89,7 @@ def _asked(api: Api, wanted: Plan, run_id: str, registry: str, held: Hold) -> li
 
 
 def _require_addresses(api: Api, wanted: Plan) -> None:
-    """Raise `UsageError` if an address no longer belongs to the Service: another one may have it."""
+    """Raise `UsageError` if an address no longer belongs to the Service, since another Service may have it."""
     metadata = wanted.service["metadata"]
     now = api.get("services", metadata["namespace"], metadata["name"])
     addresses = set(now["spec"].get("clusterIPs") or ())

@@ -1,4 +1,4 @@
-"""A cluster as an explanation uses it: its objects, indexed, and everything that does not depend on a Service."""
+"""The objects of a cluster, indexed, and the facts that do not depend on one Service."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ServiceName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: its zone ("" without), the release of its proxy, and its part in hints in proportion to CPU.
+    """A node: its zone ("" without), the release of its proxy, and its share in CPU-based hints.
 
-    `counts`: it is ready, and not of the control plane. `milli_cpu` is 0 if unknown. `proxy` is the source of the
+    `counts`: the node is ready and not of the control plane. `milli_cpu` is 0 if unknown. `proxy` is the source of the
     release: the image of its proxy, or its kubelet.
     """
 
@@ -60,7 +60,7 @@ class LateLabel:
 
 
 class Cluster:
-    """The objects of a cluster, indexed. `features` are those of its controller, with the gates that were read."""
+    """The objects of a cluster, indexed. `features` are the controller's, with the gates from its metrics."""
 
     def __init__(self, objects: Objects, follow: Reading) -> None:
         self.objects = objects
@@ -78,7 +78,7 @@ class Cluster:
 
     @property
     def _keys(self) -> dict[str, bool]:
-        """The gate of topology keys, which only an API server with that gate stores; assumed for all components."""
+        """Return gate ServiceTopology from the API server's metrics; assumed to be the same in all components."""
         return {name: on for name, on in self.objects.gates.get(API_SERVER, {}).items() if name == "ServiceTopology"}
 
     @cached_property
@@ -217,7 +217,7 @@ class Cluster:
 
 
 def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
-    """Return the features of a component with these gates, ignoring gates that cannot be set in the release."""
+    """Return the features of a component with these gates, without gates that cannot be set in the release."""
     usual, gates = Features(version, follows=follow), {}
     for name, value in seen.items():
         if name in GATES and usual.enabled(name) != value:
@@ -243,7 +243,7 @@ def _label_written(node: Object) -> Object:
 
 
 def version_of(text: str) -> Version | None:
-    """Return the Kubernetes release in "v1.34.2", or the nearest known one; None if there is none."""
+    """Return the Kubernetes release in "v1.34.2", or the nearest known release; None if there is none."""
     match = re.match(r"v?(\d+)\.(\d+)", text)
     return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
 

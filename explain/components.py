@@ -26,7 +26,7 @@ Gates = Mapping[str, Mapping[str, bool]]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The path of a component's metrics ("" if there is none), and what would make them readable."""
+    """The path of a component's metrics ("" if there is none), and the remedy if they are not readable."""
 
     component: str
     path: str
@@ -36,7 +36,7 @@ class _Source:
 def read_gates(
     api: Api, version: str, proxies: Sequence[Object], managers: Sequence[Object]
 ) -> tuple[dict[str, Mapping[str, bool]], dict[str, str]]:
-    """Return the gates that were read, and for the others what would make them readable.
+    """Return the gates from readable metrics, and for other components the remedy.
 
     `version` is the API server's; `proxies` and `managers` are the pods of kube-proxy and kube-controller-manager.
     """
@@ -54,7 +54,7 @@ def read_gates(
 def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]) -> Iterator[_Source]:
     if _minor(version) < _PERMANENT:
         yield _Source(API_SERVER, "/metrics", "permission to get /metrics (nonResourceURLs) would show them")
-    if _minor(version) <= _PERMANENT:  # it may be a minor version older
+    if _minor(version) <= _PERMANENT:  # the component may be a minor version older
         if managers:
             would = "--bind-address other than 127.0.0.1 and --authorization-always-allow-paths=/metrics"
             yield _of_pod(CONTROLLER, managers[0], "https:{}:10257", would)

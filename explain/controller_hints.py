@@ -1,4 +1,4 @@
-"""Does the controller write hints, and the ones that the Service requests?"""
+"""Check whether the controller writes hints, and whether they match the Service's request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reference.objects.endpoints import has_hints, name_of
 
 
 def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Yield why ready endpoints have no hints, or others than the Service requests."""
+    """Yield the reasons why ready endpoints have no hints, or hints that the Service does not request."""
     yield from _of_former_zones(case, ready)
     without = [(each, one) for each, one in ready if not has_hints(each)]
     if isinstance(case.decided_by, CpuHeuristic):
@@ -40,7 +40,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Yield endpoints whose node has another zone by now: the controller has not updated them."""
+    """Yield endpoints whose node has a new zone that the controller has not yet written."""
     nodes = case.cluster.nodes
     former = [
         each
@@ -59,7 +59,7 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
 
 
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
-    """Return why endpoints have no hints, although they should."""
+    """Return the reason why endpoints lack hints that the Service requests."""
     of_all = f"{len(without)} of {many(len(ready), 'ready endpoint')}"
     said = f"{of_all} {'has' if len(without) == 1 else 'have'} no hints, so proxies use no hints at all"
     if len(without) == len(ready):
@@ -103,7 +103,7 @@ def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
 
 
 def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | None:
-    """Return why hints in proportion to CPU are impossible; None if they are possible."""
+    """Return the reason why CPU-based hints are impossible; None if they are possible."""
     cluster, shares = case.cluster, case.cluster.zones.shares
     threshold = rules(cluster.features).to_keep if hinted else rules(cluster.features).to_add
     refusal = allocate(shares, len(ready), threshold)
@@ -157,7 +157,7 @@ def _cpu(shares: ZoneShares) -> str:
 
 
 def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:
-    """Return the two remedies: a number of pods that can be distributed, or the field."""
+    """Return the two remedies: a number of pods that zones can share evenly, or trafficDistribution."""
     number = enough(shares, endpoints, rules(case.cluster.features).to_add)
     key, _ = topology_annotation(case.service, case.cluster.features)
     field = f"{case.kubectl(f'annotate {key}-')}; {case.set_field()}"
@@ -165,7 +165,7 @@ def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:
 
 
 def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
-    """Yield hints that do not match the field."""
+    """Yield hints that do not match trafficDistribution."""
     decided_by = case.decided_by
     assert isinstance(decided_by, SamePlace)
     other = [each for each in ready if zones_of(each["hints"]) != zones_of(endpoint_hints(each, decided_by) or {})]

@@ -1,7 +1,7 @@
-"""Finds why connections to a Service do not stay near: the causes in its objects, each with evidence and a remedy.
+"""Find why connections to a Service leave their zone: the causes in its objects, each with evidence and a remedy.
 
-Pure: it knows only the objects. The questions follow the way of a hint: does the Service request topology, which pods
-does it select, does the controller write hints, does each node use them?
+Pure: it uses only the objects. The questions follow a hint from its request to its use: does the Service request
+topology, which pods does it select, does the controller write hints, does each node use them?
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _UNREADABLE = "an EndpointSlice has an address that no proxy can parse, so no pr
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Where connections to a Service go, and why. Findings are in the order of their weight.
+    """The destinations of connections to a Service, and the reasons. Findings are in the order of their weight.
 
-    `asks` names what decides about hints; `hints` counts them by IP family. `crossing` and `failing` are the nodes
-    whose connections may leave their zone, or fail.
+    `asks` names the field or annotation that requests hints; `hints` counts them by IP family. `crossing` and `failing`
+    are the nodes whose connections may leave their zone, or fail.
     """
 
     service: Object
@@ -44,7 +44,7 @@ class Diagnosis:
 
     @property
     def wanting(self) -> bool:
-        """True if some node does not get what the Service requests."""
+        """True if the Service's request is not met on some node."""
         return bool(self.findings) and self.findings[0].cause.weight <= CROSSES
 
 

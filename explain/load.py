@@ -1,6 +1,6 @@
-"""The load of each endpoint of a Service, by where its clients are.
+"""The load of each endpoint of a Service, by the location of its clients.
 
-Clients are distributed equally over nodes, in proportion to their CPU, or by a table of zones. Preferring near
+Clients are distributed equally over nodes, in proportion to CPU, or by a table of zones. A preference for near
 endpoints may overload some of them (KEP-4444, Risks and Mitigations).
 """
 
@@ -22,7 +22,7 @@ from reference.proxy.objects import canonical
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Endpoints of a zone with the same load: the share of all connections of each, and that of an even spread."""
+    """Endpoints of a zone with the same load: the share of all connections that each gets, and an equal share."""
 
     zone: str
     endpoints: int
@@ -31,7 +31,7 @@ class Share:
 
     @property
     def load(self) -> float:
-        """The share as a multiple of an even one."""
+        """The share as a multiple of an equal one."""
         return self.share / self.even
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic of hints in proportion to CPU: the overload of a zone, and the number of endpoints that avoids it."""
+"""Arithmetic of CPU-based hints: the overload of a zone, and the number of endpoints that avoids it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from reference.endpointslice.allocation import Threshold, allocate
 from reference.endpointslice.allocation import floating_point_refuses as refuses
 from reference.endpointslice.zones import Refusal, ZoneShares
 
-_THRESHOLDS = (20, 30)  # per cent of overload (KEP-2433)
+_THRESHOLDS = (20, 30)  # percent of overload (KEP-2433)
 _FAR = 1_000
-"""The most additional pods that a remedy may suggest."""
+"""The maximum number of additional pods that a remedy suggests."""
 
 
 def overloads(shares: ZoneShares, endpoints: int) -> str:
@@ -43,7 +43,7 @@ def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
 
 
 def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
-    """Return the next number of endpoints for which every controller writes hints; 0 if none is near."""
+    """Return the next larger number of endpoints with which every controller writes hints; 0 if none is near."""
     for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
         refused = isinstance(allocate(shares, number, threshold), Refusal) or refuses(shares, number)
         if not refused and number != endpoints:

@@ -1,7 +1,7 @@
-"""The objects of a cluster that an explanation reads: from its API, or from files of `kubectl get -o json`.
+"""Read the objects of a cluster for an explanation: from its API, or from files of `kubectl get -o json`.
 
-Services, EndpointSlices and Nodes are needed. The rest is evidence: where a permission is missing, it is left out, and
-the permission is named. Files have no Secrets, and of pods only the fields that an explanation uses.
+Services, EndpointSlices and Nodes are required. The rest is evidence: without permission it is left out, and the
+missing permission is named. Files have no Secrets, and only the pod fields that an explanation uses.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def read(folder: Path) -> Objects:
     """
     found: dict[str, list[Object]] = {}
     unread: dict[str, str] = {}
-    for name in (*EVIDENCE, *NEEDED):  # pods first, while nothing else takes memory
+    for name in (*EVIDENCE, *NEEDED):  # pods first, so that the largest file is parsed while memory is free
         path = folder / f"{name}.json"
         if path.is_file():
             found[name] = [*map(_without_status, _items(path))] if name == "pods" else _items(path)
@@ -254,7 +254,7 @@ def _version(path: Path, nodes: Sequence[Object]) -> tuple[str, str]:
 
 
 def kubelet_version(node: Object) -> str:
-    """Return the version of a node's kubelet, like "v1.34.2"; "" if it does not say."""
+    """Return the version of a node's kubelet, like "v1.34.2"; "" if it is not reported."""
     return str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion", ""))
 
 

@@ -1,4 +1,4 @@
-"""All Services of a cluster that request topology, one per line: which do not get it, and why."""
+"""All Services of a cluster that request topology, one per line: those whose request is not met, and why."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Services with a request, those with most misses first; `silent` is the number of the others."""
+    """Services with a request, those with most affected nodes first; `silent` is the number of other Services."""
 
     rows: tuple[Row, ...]
     silent: int
@@ -160,4 +160,4 @@ FORMATS: dict[str, Callable[[Overview], str]] = {
     "md": _markdown,
     "html": _html,
 }
-"""The ways to write an overview."""
+"""The output formats of an overview."""

@@ -1,7 +1,8 @@
-"""What client pods observed at a Service, compared with what its objects predict.
+"""Compare what client pods observed at a Service with the prediction from its objects.
 
-Pure: `explain.clients` sends the probes. One node stands for all with the same prediction, and the others are listed as
-not asked. Servers with the standard test image return their name; for other servers only the connection is known.
+Pure: `explain.clients` sends the probes. One node stands for all nodes with the same prediction, and the others are
+listed as not probed. Servers with the standard test image return their name; for other servers only the connection is
+known.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from reference.objects.endpoints import name_of
 from reference.proxy.objects import canonical
 
 MOST_CLIENTS = 24
-"""The most nodes that probe a Service."""
+"""The maximum number of nodes that probe a Service."""
 
 _TEST_IMAGE = "agnhost"
 
@@ -81,7 +82,7 @@ class Seen:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the outcomes match the prediction. "connects": the server is unknown."""
+        """Return whether the outcomes match the prediction. "connects": the server is unknown."""
         expected = set(self.question.expected)
         reached = {each.pod for each in self.outcomes if isinstance(each, Reached)}
         lost = any(isinstance(each, Refused | TimedOut) for each in self.outcomes)
@@ -132,7 +133,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
 
 
 def _of_each_zone(questions: Sequence[Question]) -> list[str]:
-    """Return the nodes, the first of each zone before the second of any."""
+    """Return the nodes in an order with the first node of each zone before the second node of any zone."""
     zones: dict[str, str] = {each.node: each.zone for each in questions}
     held = Counter[str]()
     turns = {}
@@ -147,7 +148,7 @@ def _nobody(route: Route) -> str:
 
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
-    """Return the node of a route that probes, preferably one that probes already; "" if none accepts pods."""
+    """Return the probing node of a route, preferably a node that probes already; "" if none accepts pods."""
     usable = [each for each in route.nodes if each in ready]
     return next((each for each in usable if each in asked), usable[0] if usable else "")
 

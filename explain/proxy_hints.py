@@ -1,4 +1,4 @@
-"""Does each node use the hints?"""
+"""Check whether each node uses the hints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reference.proxy.decision import Behaviour
 
 
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield why some nodes use endpoints of other zones in spite of hints."""
+    """Yield the reasons why some nodes use endpoints of other zones in spite of hints."""
     anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
     alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
@@ -60,7 +60,7 @@ def _gate_off(case: Case, node: Node) -> str:
 
 
 def _uses(behaviour: Behaviour, case: Case) -> int:
-    """Return how many kinds of hints a proxy uses for the Service."""
+    """Return how many kinds of hints (zone, node) a proxy uses for the Service."""
     _, value = topology_annotation(case.service, case.cluster.features)
     asked = behaviour.annotation == "unused" or value in {"Auto", "auto"}
     return (behaviour.zone_hints and asked) + behaviour.node_hints
@@ -92,7 +92,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
 
 
 def _one_by_one(case: Case) -> str:
-    """Return the command that makes a Deployment start new pods before old ones end; "" for other workloads."""
+    """Return the command that makes a Deployment start new pods before it stops old ones; "" for other workloads."""
     if not case.workload.startswith("deployment/"):
         return ""
     patch = '{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0}}}}'

@@ -1,4 +1,4 @@
-"""Where connections to a Service go from each node, as the proxies of that release decide.
+"""The endpoints of connections to a Service from each node, by the decisions of that release's proxy.
 
 Nodes with the same decision are computed once: those of one zone and release, unless the node itself matters. So a
 thousand nodes cost as much as their zones.
@@ -48,7 +48,7 @@ class Route:
 
 
 def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> list[Route] | None:
-    """Return the routes of a Service, by node; None if proxies cannot parse a slice, and so make no rules."""
+    """Return the routes of a Service, by node; None if proxies cannot parse a slice and therefore make no rules."""
     labels = _labels(service, cluster)
     try:
         zones = zones_of_endpoints(slices)
@@ -74,7 +74,7 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tu
 
 
 def _matter(service: Object, slices: Iterable[Object]) -> Callable[[str], bool]:
-    """Return a function that tells whether the node itself matters: by a policy, node hints, or topology keys."""
+    """Return a function that returns whether the node itself matters: by a policy, node hints, or topology keys."""
     spec = service["spec"]
     if topology_keys(service):
         return lambda _: True

@@ -1,6 +1,6 @@
-"""`trafficdist explain`: why connections to a Service stay in their zone, or do not, on any cluster.
+"""`trafficdist explain`: why connections to a Service stay in their zone, or leave it, on any cluster.
 
-It computes what the reference's controller and proxy would decide.
+It computes the decisions of the reference's controller and proxy.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
 
 
 def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
-    """Print the overview of one namespace or all; return True if some Service does not get what it requests."""
+    """Print the overview of one namespace or all; return True if a Service's request is not met."""
     with gc_paused():  # millions of objects, none of them garbage
         cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         view = overview(cluster, namespace)

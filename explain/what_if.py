@@ -1,7 +1,7 @@
-"""Predicts the effect of a change on a Service, before anybody makes it.
+"""Predict the effect of a change on a Service before it is made.
 
-The reference controller computes the hints, and each node decides by them. It assumes that pods are ready, that the
-scheduler spreads them evenly over the zones and then over their nodes, and that all components have the same release.
+The reference controller computes the hints, and each node decides by them. The prediction assumes that pods are ready,
+that the scheduler spreads them evenly over zones and then over nodes, and that all components have the same release.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _without(endpoint_slice: Object, gone: set[str]) -> Object:
 
 
 def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
-    """Return the objects with this number of pods: added where there are fewest, removed where there are most."""
+    """Return the objects with this number of pods: added where there are fewest pods, removed where there are most."""
     nodes = {each["metadata"]["name"]: node_zone(each) for each in objects.nodes if counts(each, features)}
     if not nodes:
         raise UsageError("--if scale: no node is ready")

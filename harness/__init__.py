@@ -1,4 +1,4 @@
-"""The harness of a run: clusters, adapters for what is judged, probes, verdicts and reports.
+"""The harness of a run: clusters, adapters for the judged components, probes, verdicts and reports.
 
-Authors of scenarios import `trafficdist`; nothing outside imports a room of this package.
+Authors of scenarios import `trafficdist`; no code outside imports a subpackage of this package.
 """

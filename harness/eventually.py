@@ -1,4 +1,4 @@
-"""Waits for conditions, with errors that explain a time-out: the condition, the last value, and since when it was so.
+"""Wait for conditions, with errors that explain a time-out: the condition, the last value, and since when it holds.
 
 The caller chooses the error. A proxy that does not converge violates its requirement (`NotYetError`, an
 `AssertionError`). A cluster that does not boot proves nothing about the proxy (`error=InconclusiveError`).
@@ -101,7 +101,7 @@ def crowding() -> float:
 def last_value(
     look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
 ) -> V:
-    """Call `look` until its value is right or time is up, and return the last value: the caller compares it.
+    """Call `look` until its value is right or time is up, and return the last value, which the caller compares.
 
     `within`, `every` and `describe` are those of `eventually`. `look` may raise `AssertionError` if there is no value
     yet; raises `NotYetError` if its last call did.

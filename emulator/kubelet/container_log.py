@@ -29,13 +29,13 @@ class LogLine:
 
     @property
     def time(self) -> str:
-        """Its time as in a log file: `2026-11-24T02:00:00.123456789Z`."""
+        """The time as in a log file: `2026-11-24T02:00:00.123456789Z`."""
         seconds, nanoseconds = divmod(self.at, 10**9)
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
 
     @property
     def cri(self) -> bytes:
-        """Return it as a line of a log file: time, stream, F or P, text, and the end of the line."""
+        """Return the line as in a log file: time, stream, F or P, text, and a newline."""
         return b"%s %s %s %s\n" % (self.time.encode(), self.stream.encode(), b"F" if self.whole else b"P", self.text)
 
     def shown(self, *, timestamps: bool = False) -> bytes:
@@ -57,7 +57,7 @@ class ContainerLog:
         self._ended = False
 
     def write(self, data: bytes, stream: str = "stdout") -> None:
-        """Take bytes that a container wrote to `stream`, "stdout" or "stderr"."""
+        """Append bytes that a container wrote to `stream`, "stdout" or "stderr"."""
         with self._lock:
             *whole, rest = (self._open.get(stream, b"") + data).split(b"\n")
             at = time.time_ns()
@@ -89,7 +89,7 @@ class ContainerLog:
             return list(self._chosen(tail, since))
 
     async def follow(self, *, tail: int | None = None, since: float | None = None) -> AsyncGenerator[LogLine, None]:
-        """Yield these lines and then those that come, until the container has ended."""
+        """Yield these lines and then new ones, until the container has ended."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:

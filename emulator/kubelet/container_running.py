@@ -1,4 +1,4 @@
-"""One container of a pod from its start to its end: its command, its state, its readiness, and its restarts."""
+"""One container of a pod from start to end: its command, state, readiness and restarts."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of programs that run beside it, 
 _NEVER = "1970-01-01T00:00:00Z"  # the start of a container whose program could not be started
 _NOT_SEEN = 1.0  # seconds until a kubelet looks again at a container that could not be started
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds between restarts, as in kubelet 1.37
-_WELL = 2 * _LONGEST_PAUSE  # a container that ran for so long begins anew with the pauses
+_WELL = 2 * _LONGEST_PAUSE  # a container that ran for this long starts again with the shortest pause
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a pod's containers share; `files` are texts that their programs see in place of the machine's.
+    """The environment that a pod's containers share; `files` are texts that replace the machine's own files.
 
-    `wake` queues the pod for another look, and is thread-safe.
+    `wake` queues the pod for another sync, and is thread-safe.
     """
 
     fields: FieldValues
@@ -67,11 +67,11 @@ class Running(Protocol):
         """Send SIGKILL."""
 
     def drop(self) -> None:
-        """End it at once, without a report."""
+        """Stop it at once, without a report."""
 
 
 class Restarts:
-    """The restarts of one container: by its pod's policy, at once for the first time, then after growing pauses."""
+    """The restarts of one container by its pod's policy: the first one is immediate, later ones have growing delays."""
 
     def __init__(self, policy: str) -> None:
         """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
@@ -83,7 +83,7 @@ class Restarts:
         return self._policy == "Always" or (self._policy == "OnFailure" and code != 0)
 
     def pause(self, ran: float) -> float:
-        """Return the seconds until the next start of a container that ran for `ran` seconds."""
+        """Return the delay in seconds before the next start of a container that ran for `ran` seconds."""
         if ran >= _WELL:
             self._next = 0.0
         pause, self._next = self._next, min(2 * self._next, _LONGEST_PAUSE) or _FIRST_PAUSE
@@ -96,7 +96,7 @@ def now() -> str:
 
 
 class RunningContainer:
-    """One container. Methods belong to one thread at a time; the loop's thread only notes exits and probes."""
+    """One container. Methods are for one thread at a time; the loop's thread only records exits and probes."""
 
     def __init__(self, spec: Object, around: Surroundings, *, policy: str, waits: str = "ContainerCreating") -> None:
         """`policy` is its restartPolicy: Always, OnFailure or Never; `waits` is the reason why it does not run yet."""
@@ -117,7 +117,7 @@ class RunningContainer:
         self._hook: bool | None = None  # the preStop hook: None before its start, True after its end
         self._terminated = False
         self._id = ""
-        self._seen = 0.0  # when a failed start is seen again
+        self._seen = 0.0  # when a failed start is retried
         self._backing_off = ""
         self._log: ContainerLog | None = None
         self._previous_log: ContainerLog | None = None
@@ -194,7 +194,7 @@ class RunningContainer:
                 self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backing_off}}
 
     def end(self) -> None:
-        """Send SIGTERM after the preStop hook, and do not start it again. Each call takes the next step."""
+        """Run the preStop hook, send SIGTERM, and do not restart it. Each call takes the next step."""
         self._due = float("inf")
         if self._hook is None:
             self._hook = self._begun_hook() if self.runs else True

@@ -1,9 +1,9 @@
 """The emulator's own image: the part of `agnhost netexec` that a cluster needs on a machine without Go.
 
-It serves in the pod's netns without a process, so a pod is ready in milliseconds. It has what the backend `kubeconfig`
-asks of its pods: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of `/shell`, and names over UDP.
-Errors contain the words of Go's network libraries, because clients read them. The rest of agnhost is in agnhost, which
-pods of its image run. `tests/emulator/kubelet/test_emulated_agnhost.py` asks both the same questions.
+It serves in the pod's netns without a process, so a pod is ready in milliseconds. It has the endpoints that the backend
+`kubeconfig` uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of `/shell`, and names over UDP.
+Errors contain the words of Go's network libraries, because clients parse them. Pods with the real agnhost image have
+the rest. `tests/emulator/kubelet/test_emulated_agnhost.py` compares both.
 
 `/dial` closes its connections with RST, so that thousands of them leave no ports in TIME_WAIT. It resolves no names.
 """
@@ -34,7 +34,7 @@ from harness.probes.probe import RESET_ON_CLOSE
 from harness.probes.server import bound
 
 TRY_SECONDS = 5.0
-"""The time limit of one try of `/dial`, as agnhost has it."""
+"""The time limit of one try of `/dial`, as in agnhost."""
 
 _LATE = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 _READABLE = {
@@ -61,7 +61,7 @@ class EmulatedAgnhost:
         self._future: Future[None] = Future()
 
     def start(self, families: Sequence[Family], ended: Callable[[int], None]) -> None:
-        """Open its ports for these families, and serve. Raises `OSError` if a port is taken."""
+        """Open the ports for these families, and serve. Raises `OSError` if a port is taken."""
         command, opened = self._command, list[socket.socket]()
         ports = {"TCP": command.http_port, "UDP": command.udp_port} if command.serves else {}
         try:
@@ -74,7 +74,7 @@ class EmulatedAgnhost:
         self._future = self._loop.spawn(self._serve(opened, ended))
 
     def terminate(self) -> None:
-        """End as with SIGTERM: after the delay of its command."""
+        """Stop as on SIGTERM, after the delay in its command."""
         self._loop.after(0, self._terminated.set)
 
     def kill(self) -> None:
@@ -103,7 +103,7 @@ class EmulatedAgnhost:
         ended(KILLED if self._killed.is_set() else 0)
 
     def _names(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
-        """Return the answers that a client gets at either port."""
+        """Return the answers to a client at either port."""
         return {"hostname": self._hostname, "clientip": _joined(*peer[:2])}
 
     def _answer(self, target: str, peer: tuple[Any, ...]) -> Answer | Coroutine[Any, Any, Answer]:
@@ -197,7 +197,7 @@ class EmulatedAgnhost:
 
 
 class _FailedError(Exception):
-    """A try failed; the text is Go's."""
+    """A failed try; the text is Go's."""
 
 
 class _Connection(asyncio.Protocol):
@@ -240,7 +240,7 @@ class _Connection(asyncio.Protocol):
         return self._task is not None  # then the answer is still to come
 
     def abort(self) -> None:
-        """Close the connection, and cancel what its client waits for."""
+        """Close the connection, and cancel its pending request."""
         if self._task is not None:
             self._task.cancel()
         self._transport.abort()
@@ -276,7 +276,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 async def _end(connections: set[_Connection]) -> None:
-    """Close all connections, also those that were just accepted: asyncio takes three turns until it has made them."""
+    """Close all connections, including those just accepted, which asyncio sets up over three loop iterations."""
     for _ in range(3):
         await asyncio.sleep(0)
     for each in list(connections):
@@ -284,7 +284,7 @@ async def _end(connections: set[_Connection]) -> None:
 
 
 async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> bytes:
-    """Send a question, and return the answer: at most so many chunks."""
+    """Send a request, and return the answer of at most this number of chunks."""
     loop, answer = asyncio.get_running_loop(), b""
     with _as("write"):
         await loop.sock_sendall(sock, question)
@@ -298,7 +298,7 @@ async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> byte
 
 @contextlib.contextmanager
 def _as(call: str) -> Iterator[None]:
-    """Raise `_FailedError` for an `OSError` of this call, in Go's words; but a `TimeoutError` as it is."""
+    """Convert an `OSError` of this call to `_FailedError` in Go's words, but not a `TimeoutError`."""
     try:
         yield
     except TimeoutError as error:
@@ -315,5 +315,5 @@ def _json(value: object) -> str:
 
 
 def _joined(host: str, port: int) -> str:
-    """Return host and port in one: "10.0.0.1:80", "[fd00::1]:80"."""
+    """Return host and port joined: "10.0.0.1:80", "[fd00::1]:80"."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

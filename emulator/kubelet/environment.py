@@ -1,4 +1,4 @@
-"""The environment of a container: variables with values and from fields of its pod, and `$(NAME)` in them.
+"""The environment of a container: variables with values or from fields of its pod, with `$(NAME)` expanded.
 
 Pure. Sources: the API reference of Container (`env`, `command`, `args`) and of EnvVarSource.
 """
@@ -50,7 +50,7 @@ class FieldValues:
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Replace each `$(NAME)` by its variable, if there is one, and `$$` by `$`."""
+    """Replace each `$(NAME)` by its variable, if defined, and `$$` by `$`."""
     return _REFERENCE.sub(
         lambda found: "$" if found["name"] is None else variables.get(found["name"], found[0]),
         text,

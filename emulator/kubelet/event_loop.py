@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """A context manager. Its methods belong to other threads than its own, except `after` and `spawn`."""
+    """A context manager. Other threads call its methods, except `after` and `spawn`, which any thread may call."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -47,7 +47,7 @@ class EventLoop:
             return over
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
-        """Call a function on the loop's thread after that time, unless the loop ends before. It must not block."""
+        """Call a function on the loop's thread after that time, unless the loop ends earlier. It must not block."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, call)
 

@@ -1,6 +1,6 @@
-"""Images by name: an embedded cluster pulls none. It has agnhost, busybox, pause, and an emulated agnhost of its own.
+"""Images by name: an embedded cluster pulls none. It has agnhost, busybox, pause, and an emulated agnhost.
 
-agnhost is the real one, compiled into the cache of components. busybox stands for the programs of this machine.
+agnhost is the real one, compiled into the component cache. busybox stands for the programs of this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.binaries import find
 from harness.errors import UnavailableError
 
 REGISTRY = "emulator.trafficdist.dev"
-"""The registry of the emulated agnhost: an address of the emulator, at which nothing is."""
+"""The registry of the emulated agnhost: a name under which no registry exists."""
 
 EMULATED_AGNHOST = f"{REGISTRY}/agnhost"
 TOOLS = "/opt/agnhost"
@@ -46,12 +46,12 @@ FILES: Mapping[str, str] = {f"{TOOLS}/nc": _NC}
 
 
 class CommandError(ValueError):
-    """The container ends as soon as it is started, and logs this text."""
+    """The container exits right after its start, and logs this text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The command `netexec`: its ports (a UDP port of -1: none), and how many seconds it goes on after SIGTERM."""
+    """The command `netexec`: its ports (UDP port -1: none), and the seconds that it keeps running after SIGTERM."""
 
     http_port: int = 8080
     udp_port: int = 8081
@@ -77,7 +77,7 @@ class Command:
 
 
 class MissingImageError(Exception):
-    """An image cannot be had; the text is that of a kubelet that cannot pull it."""
+    """The image is not available; the text is that of a kubelet that cannot pull it."""
 
 
 def programs_of(image: str) -> dict[str, Path]:

@@ -1,10 +1,10 @@
 """The kubelet of an embedded cluster: runs pods that clients create through the API, on all of its nodes.
 
-One kubelet serves all nodes, since they are all in this process. It is a client of the API server like any other, over
-HTTPS, and works with the reference and a real one. After an outage of the server it lists all pods again. A cluster has
-either this kubelet or pods of `NetnsBackend.run_pod`.
+One kubelet serves all nodes, since they are all in this process. It is an ordinary HTTPS client of the API server, and
+works with the reference and a real one. After an outage of the server it lists all pods again. A cluster has either
+this kubelet or pods of `NetnsBackend.run_pod`.
 
-There is no scheduler: a pod names its node. No volumes, no liveness probes, and no evictions. Images are names
+There is no scheduler: a pod names its node. There are no volumes, liveness probes or evictions. Images are names
 (`emulator.kubelet.images`), and programs run in a sandbox.
 """
 
@@ -40,9 +40,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WorkQueue(Generic[K]):
-    """Keys for workers: each is queued once, and is with one worker at a time. Thread-safe.
+    """Keys for workers: each key is queued once, and processed by one worker at a time. Thread-safe.
 
-    A key that is added while a worker has it is queued again.
+    A key that is added while a worker processes it is queued again.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class WorkQueue(Generic[K]):
                     self._condition.notify()
 
     def take(self) -> K | None:
-        """Return the next key, or None if the queue was closed. Blocks. The worker then calls `done`."""
+        """Return the next key, or None if the queue is closed. Blocks. The worker then calls `done`."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed or self._waiting)
             if self._closed:
@@ -86,7 +86,7 @@ class WorkQueue(Generic[K]):
 
 
 class Kubelet:
-    """A context manager. `close` ends all processes and netns of pods, and leaves the objects."""
+    """A context manager. `close` stops all processes and netns of pods, but leaves the objects."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Kubelet:
         self._dns = dns
         self._loop = EventLoop()
         self._queue: WorkQueue[Key] = WorkQueue()
-        self._lock = threading.Lock()  # guards the three that follow
+        self._lock = threading.Lock()  # guards the next three
         self._wanted: dict[Key, Object] = {}
         self._running: dict[Key, RunningPod] = {}
         self._hosts: dict[Key, Host] = {}
@@ -179,7 +179,7 @@ class Kubelet:
             self._api.patch("nodes", "", name, {"status": endpoint}, subresource="status")
 
     def _follow(self) -> None:
-        """List and watch pods, again whenever a watch has ended."""
+        """List and watch pods; restart when a watch ends."""
         while not self._closing.is_set():
             try:
                 version = self._list()
@@ -196,7 +196,7 @@ class Kubelet:
                 self._watch = None
 
     def _list(self) -> str:
-        """Replace the wanted pods by those of the API server. Returns the version of the list."""
+        """Replace the wanted pods by those of the API server. Return the resource version of the list."""
         response = self._api.request("GET", "/api/v1/pods")
         if response.code >= 400:
             raise RefusedError("GET", "/api/v1/pods", response)
@@ -272,7 +272,7 @@ class Kubelet:
         )
 
     def _placed(self, key: Key, host: Host | None) -> None:
-        """Record the host of a pod, or None before its netns is closed, and call `changed`."""
+        """Record the host of a pod (None before its netns is closed), and call `changed`."""
         with self._lock:
             if self._closing.is_set() or self._hosts.get(key) is host:
                 return

@@ -1,6 +1,6 @@
 """One pod on a node from its first event to its end.
 
-`look` compares the object with the running containers, and takes the next step. Each event causes another call.
+`look` compares the object with the running containers, and takes the next step. Each event triggers another call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ZONE = "cluster.local"
 
 
 class RunningPod:
-    """One pod. All methods belong to one thread at a time."""
+    """One pod. All methods are for one thread at a time."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RunningPod:
         self._dns = dns
         self._node = network.nodes[pod["spec"]["nodeName"]]
         self._since = now()
-        self._init: list[RunningContainer] = []  # before the others; sidecars, which last, among them
+        self._init: list[RunningContainer] = []  # started before the others; includes sidecars
         self._containers: list[RunningContainer] = []
         self._reported: Object = {}
         self._begun = False
@@ -127,7 +127,7 @@ class RunningPod:
         if not over and not self._pod["metadata"].get("deletionTimestamp"):
             try:
                 self._host = self._host or (self._node if self._on_node else self._add())
-            except UsageError as error:  # the node has no address left
+            except UsageError as error:  # the node has no free address
                 self._refuse(str(error))
                 return
             self._make_containers(self._host)

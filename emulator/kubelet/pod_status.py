@@ -1,6 +1,6 @@
-"""The status that a kubelet reports for a pod, as a function of the pod and of its containers' states.
+"""The status that a kubelet reports for a pod, computed from the pod and its containers' states.
 
-Pure. The conditions and reasons that clients read are those of a kubelet of Kubernetes 1.37 (pkg/kubelet/status).
+Pure. The conditions and reasons that clients use are those of a kubelet of Kubernetes 1.37 (pkg/kubelet/status).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def status_of(
     before: Object,
     now: str,
 ) -> Object:
-    """Return the status. `before` is the last one ({} at first): conditions that stay keep their times."""
+    """Return the status. `before` is the previous one ({} at first): unchanged conditions keep their times."""
     failed = any(each.exit_code for each in init if not each.lasts)
     phase = "Failed" if failed else phase_of(containers)
     conditions = _conditions(pod, phase, [*(each for each in init if each.lasts), *containers], _initialized(init))
@@ -88,7 +88,7 @@ def status_of(
 
 
 def _of_init(container: ContainerState) -> Object:
-    """Return the entry of initContainerStatuses: one that has succeeded is ready."""
+    """Return the entry of initContainerStatuses; a container that has succeeded is ready."""
     succeeded = not container.lasts and container.exit_code == 0
     return {**container.manifest(), **({"ready": True} if succeeded else {})}
 
@@ -134,7 +134,7 @@ def _containers_ready(phase: str, containers: Sequence[ContainerState]) -> Objec
 
 
 def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Object:
-    """Return condition Ready: containers are ready, and the condition of each readiness gate is True."""
+    """Return condition Ready: containers are ready, and every readiness gate has a condition that is True."""
     all_ready = _containers_ready(phase, containers)
     if all_ready["status"] == "False":
         return all_ready

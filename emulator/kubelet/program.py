@@ -1,4 +1,4 @@
-"""The program of a container while it runs: what it writes goes to the container's log, until it ends."""
+"""The running program of a container: its output goes to the container's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.sandbox import SandboxProcess
 
 _CHUNK = 1 << 16
-_MOST = 64  # chunks that are still read of each output after the end
+_MOST = 64  # chunks to read from each output after the program's end
 
 
 async def exit_code(process: SandboxProcess) -> int:
@@ -40,7 +40,7 @@ class RunningProgram:
         loop: EventLoop,
         ended: Callable[[int], None],
     ) -> None:
-        """Take over the process and the readable ends of its `outputs`, descriptors with the stream of each."""
+        """Take over the process and the readable ends of its `outputs`: descriptors, with the name of the stream."""
         self._process = process
         self._future = loop.spawn(self._follow(outputs, log, ended))
 

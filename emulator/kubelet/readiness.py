@@ -1,4 +1,4 @@
-"""Readiness probes of a container: sent from its node, as by a kubelet, until the container ends."""
+"""Readiness probes of a container, sent from its node until the container ends, as by a kubelet."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Readiness:
             await asyncio.sleep(self._number("periodSeconds", 10))
 
     async def _succeeds(self, probe: Object) -> bool:
-        """Send one probe. An embedded cluster has httpGet, tcpSocket and exec; gRPC never succeeds."""
+        """Send one probe and return its success. Supported are httpGet, tcpSocket and exec; gRPC never succeeds."""
         seconds = float(self._number("timeoutSeconds", 1))
         if (program := probe.get("exec")) is not None:
             return await self._run(program["command"], seconds) == 0
@@ -87,11 +87,11 @@ class Readiness:
         try:
             async with asyncio.timeout(seconds):
                 return await self._answers(asked.get("host") or self._address, port, path)
-        except (OSError, HarnessError):  # a timeout, too; or no descriptor is left, or the netns is gone
+        except (OSError, HarnessError):  # includes a timeout, no free descriptor, and a deleted netns
             return False
 
     async def _answers(self, host: str, port: int, path: str) -> bool:
-        """Return whether a connection can be made, and whether GET `path` succeeds, unless that is empty."""
+        """Return whether a connection succeeds, and also GET `path` unless that is empty."""
         loop = asyncio.get_running_loop()
         with self._node.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as sock:
             sock.setblocking(False)

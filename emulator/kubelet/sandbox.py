@@ -1,4 +1,4 @@
-"""The sandbox of one container: programs of this machine in a pod's netns, which can change nothing outside.
+"""The sandbox of one container: programs of this machine run in a pod's netns, and can change nothing outside.
 
 A program has its own mounts, process ids, host name and IPC. It sees programs, libraries and /etc of this machine, all
 read-only; /tmp, /run and /dev/shm are its own. It runs as nobody without capabilities (or as the ordinary user who runs
@@ -27,18 +27,18 @@ from harness.netns.namespace import Namespace
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The search path for programs."""
 
-KILLED = 137  # the exit code of a process that SIGKILL ended
+KILLED = 137  # the exit code of a process killed by SIGKILL
 _SECONDS = 20.0  # to make a sandbox
 _INIT = Path(__file__).with_name("sandbox_init.py")
 _NAMELESS = {"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n"}
 
 
 class NoProgramError(Exception):
-    """The sandbox has no such program, or it cannot run; the text is that of a container runtime."""
+    """The sandbox has no such program, or cannot run it; the text is that of a container runtime."""
 
 
 class SandboxProcess:
-    """A program that was started in a sandbox. Thread-safe."""
+    """A program started in a sandbox. Thread-safe."""
 
     def __init__(self, pid: int, reports: int, control: socket.socket) -> None:
         """Take over `reports`, a descriptor from which its exit code is read."""
@@ -57,7 +57,7 @@ class SandboxProcess:
         return self.wait(0)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Wait for its end, at most `seconds`, and return what `poll` does."""
+        """Wait for its end, at most `seconds`, and return the result of `poll`."""
         poll = select.poll()
         with self._lock:
             if self._code is not None or self._reports < 0:
@@ -152,7 +152,7 @@ class Sandbox:
         if control is not None:
             control.close()
         if keeper is not None:
-            keeper.kill()  # which ends the first process of the sandbox, and that ends all others
+            keeper.kill()  # this ends the sandbox's first process, and so all others
             keeper.wait()
 
     def _made(self) -> socket.socket:
@@ -167,7 +167,7 @@ class Sandbox:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # keeps Ctrl-C away
+                    start_new_session=True,  # protects it from Ctrl-C
                     env={},
                 )
             ours.settimeout(_SECONDS)

@@ -1,13 +1,13 @@
 """The first process of a sandbox: makes it, and starts programs in it. A standalone script of the standard library.
 
-Its arguments are a socket, and the sandbox as JSON: host name, files (texts by path) and programs. It answers with
-an empty line, or the error. Then each message is a program to start, with four descriptors (stdin, stdout, stderr,
-report), or a signal for one. It writes to the report a line with the process id, or `!` and the error, and then the
+Its arguments are a socket, and the sandbox as JSON: host name, files (texts by path) and programs. It answers with an
+empty line, or the error. Each later message is a program to start, with four descriptors (stdin, stdout, stderr,
+report), or a signal for one. To the report it writes a line with the process id, or `!` and the error, and then the
 exit code.
 
 It ends when the other side of the socket is closed, and the kernel kills all processes of its PID namespace with it.
 
-The root is a new tmpfs rather than the machine's root with mounts over it, so nothing is visible by omission.
+The root is a new tmpfs rather than the machine's root with mounts over it, so that a forgotten mount exposes nothing.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def show_file(path: str, name: str) -> None:
 
 
 def enter_root() -> None:
-    """Make the working directory the root, detach the old one, and make all of it read-only except for some tmpfs."""
+    """Make the working directory the root, detach the old root, and make everything read-only except some tmpfs."""
     number = _PIVOT_ROOT.get(platform.machine(), 41)
     insist("change the root", libc.syscall(number, b".", b"."))
     insist("detach the old root", libc.umount2(b".", _DETACH))
@@ -122,7 +122,7 @@ def enter_root() -> None:
 
 
 def give_up_rights() -> None:
-    """Drop all capabilities for good, and become nobody if this process is root."""
+    """Drop all capabilities permanently, and become nobody if this process is root."""
     with_errors = [libc.prctl(24, number, 0, 0, 0) for number in range(64)]  # PR_CAPBSET_DROP
     insist("drop capabilities", with_errors[0])
     if os.getuid() == 0:
@@ -146,7 +146,7 @@ def begin(told: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         for each in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the kubelet's process blocks some
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the kubelet's process blocks some signals
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         give_up_rights()
         os.chdir(told["folder"])
@@ -213,7 +213,7 @@ class Init:
             write(reports, b"%d\n" % pid)
 
     def _reap(self) -> None:
-        """Wait for ended children, and for orphans."""
+        """Reap ended children and orphans."""
         os.read(self._woken, 4096)
         while True:
             try:
@@ -229,7 +229,7 @@ class Init:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write, unless the reader has gone."""
+    """Write, unless the reader is gone."""
     with contextlib.suppress(OSError):
         os.write(descriptor, data)
 

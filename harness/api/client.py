@@ -104,9 +104,9 @@ class Api:
     ) -> None:
         """Requests may take `timeout` seconds; `connections` are kept open for parallel requests.
 
-        New Services get the fields of `services` that they do not have. A request that is answered by 429 with
-        Retry-After is repeated, within `timeout` in all. The latest requests are appended to `asked`, which several
-        clients may share. Raises `UsageError` if the files cannot be used.
+        New Services get the fields of `services` that they lack. After a 429 response with Retry-After a request is
+        repeated, within `timeout` in total. The latest requests are appended to `asked`, which several clients may
+        share. Raises `UsageError` if the files cannot be used.
         """
         # The official client is slow to import, and not needed by users of this module's errors and names.
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
@@ -117,7 +117,7 @@ class Api:
         self._configuration = self._client.configuration
         self._timeout = timeout
         self._services = services or {}
-        self.writes = 0  # requests so far that may have changed something
+        self.writes = 0  # requests so far that may have changed an object
         self.asked: deque[ApiRequest] = new_record() if asked is None else asked
 
     @property

@@ -1,4 +1,4 @@
-"""Shows the API requests of one scenario in kubectl's words: `+1,645 ms  create endpointslice web-1 -n td-3`.
+"""Show the API requests of one scenario in kubectl's words: `+1,645 ms  create endpointslice web-1 -n td-3`.
 
 API clients record their requests. The requests of a scenario are those in its Kubernetes namespace, and those that
 changed cluster-scoped objects.
@@ -39,7 +39,7 @@ class ApiRequest:
 
     @property
     def read(self) -> str:
-        """The read as a text: "get nodes", "list services", "watch pods"; "" for writes, and for other paths."""
+        """The read as text: "get nodes", "list services", "watch pods"; "" for writes, and for other paths."""
         place = _place(self.path)
         if self.method != "GET" or not place.resource:
             return ""

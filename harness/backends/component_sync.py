@@ -1,6 +1,6 @@
-"""Waits for the judged components of a cluster, and reports which one has crashed or stopped processing changes.
+"""Wait for the judged components of a cluster, and report which one has crashed or stopped processing changes.
 
-After one wait in vain, later scenarios do not wait for that component again: they end at once with its name.
+After one wait has timed out, later scenarios do not wait for that component again: they end at once with its name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from harness.errors import EndedError, InconclusiveError
 from harness.model.release import PROXY
 
 AGAIN = 1.0
-"""Seconds, before the time scale, for a wait after one in vain; the component may have been slow."""
+"""Seconds, before the time scale, for a wait after one that timed out; the component may have been slow."""
 
 CHECK_SECONDS = 10.0
 """Seconds, before the time scale, between two checks of proxies that do not process changes."""

@@ -1,4 +1,4 @@
-"""Explains what the objects of a Service require, with the installed package that does that, if any.
+"""Explain the routing that a Service's objects require, with the installed package for that, if any.
 
 It registers in entry-point group `trafficdist.explanations` under the name `service`.
 """

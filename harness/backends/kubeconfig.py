@@ -81,7 +81,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._without_proxy: set[str] = set()  # subclasses that change the cluster set this and the next two
         self._off: dict[str, list[tuple[str, str]]] = {}  # stopped nodes, and the pods that were ready there
         self._has_replaced = False
-        self._moved: set[str] = set()  # nodes whose zone has changed since the barrier was passed
+        self._moved: set[str] = set()  # nodes whose zone has changed since the last barrier
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
@@ -92,7 +92,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._asked = plain_api.asked  # the requests of both clients
 
     def start(self) -> Self:
-        """Run the client pods, and pass the barrier. Raises `UnavailableError` with the remedy."""
+        """Run the client pods, and wait for the barrier. Raises `UnavailableError` with the remedy."""
         with self._begun.pop_all() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
             self.api: Api = TranslatingApi(
@@ -267,7 +267,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
                 self._zone_canary.wait(*self._canary(name))
         self._moved.clear()
         self._slices.wait()
-        return 0.0  # unknown: most of the time is the barrier's own
+        return 0.0  # unknown: most of the time is the barrier's
 
     def _await_late_kubelets(self) -> None:
         """Wait for pods now if a component was replaced: a later wait of the scenario would be too short."""

@@ -86,7 +86,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         )
         self._without_proxy: set[str] = set()  # nodes whose proxy a scenario has stopped
         self._proxy_liveness = ProxyLiveness(self)
-        self._hung = HungWatch({}, 0)  # of no node until boot
+        self._hung = HungWatch({}, 0)  # no node before boot
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
@@ -124,12 +124,12 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return not isinstance(dns, KeepsLocators) or dns.locators_synced()
 
     def _lacking(self, component: str) -> str:
-        """Return why a component is not done; "" if it does not report that."""
+        """Return why a component is not done; "" if it does not report a reason."""
         part = {Component.PROXY: self.proxy, Component.CONTROLLER: self.control_plane}.get(component)  # type: ignore[call-overload]
         return part.lacking if isinstance(part, TellsWhatLacks) else ""
 
     def _silent(self, within: float) -> str:
-        """Return which running proxies do not process changes."""
+        """Return the running proxies that do not process changes."""
         return self._proxy_liveness.unresponsive(self._present(), within)
 
     def _hangs(self) -> str:
@@ -327,7 +327,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self.control_plane.metrics()
 
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return what a component has read since then. Raises `UnavailableError` if the API server keeps no record."""
+        """Return the component's reads since then. Raises `UnavailableError` if the API server keeps no record."""
         asked = self.control_plane.asked()
         if asked is None:
             raise UnavailableError(f"control plane {self.control_plane.name} does not record which client reads what")
@@ -406,7 +406,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
 
 
 def _component(client: str) -> str:
-    """Return which component a client of the API server is, by its user agent: proxies have many."""
+    """Return the component behind a client of the API server, by its user agent; proxies have several."""
     if client.startswith("kube-controller-manager/"):
         return Component.CONTROLLER
     return client if client in (Component.CONTROLLER, LOCATOR_CONTROLLER, DNS_SERVER) else Component.PROXY

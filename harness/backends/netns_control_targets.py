@@ -43,7 +43,7 @@ class NetnsControlTargets:
             each.close()
 
     def leave_out_external(self) -> None:
-        """Send no control probes from outside: there is no direct path to pods."""
+        """Send no control probes from the external client: it has no direct path to pods."""
         self._external = None
 
     def who(self, client: SocketSource) -> str:

@@ -1,4 +1,4 @@
-"""Reports a silent node and its pods as the node lifecycle controller does.
+"""Report a silent node and its pods as the node lifecycle controller does.
 
 That controller waits for 40 to 50 s without a report (--node-monitor-grace-period); then it sets the node's conditions
 to Unknown, and its pods to not ready. Here this happens at once.

@@ -166,7 +166,7 @@ class ControllerMetrics(Protocol):
 @runtime_checkable
 class RecordsReads(Protocol):
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return what a component has read since then (monotonic seconds), like "get nodes"; Leases are left out.
+        """Return a component's reads since then (monotonic seconds), like "get nodes", without Leases.
 
         Raises `UnavailableError` if the API server keeps no record.
         """
@@ -257,4 +257,4 @@ class EveryAbility(
     SeesIdleProxies,
     Protocol,
 ):
-    """What the embedded cluster can do."""
+    """All abilities, which the embedded cluster has."""

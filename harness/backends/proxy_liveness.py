@@ -1,8 +1,8 @@
-"""Checks whether proxies process changes at all, in a cluster in which a requirement has just failed.
+"""Check whether proxies process changes at all, in a cluster in which a requirement has just failed.
 
-A proxy that hangs may claim to have processed everything: its progress report runs on, or was never right. Each
-requirement would then wait in vain, and seem to have a fault of its own. So a plain Service with an endpoint on each
-node is created. If Services were reached before, and this one is not, the node's proxy has stopped processing changes.
+A hung proxy may claim to have processed everything: its progress report may go on, or may never have been right. Each
+requirement would then time out, and seem to have a fault of its own. So a plain Service with an endpoint on each node
+is created. If Services were reached before, and this one is not, the node's proxy has stopped processing changes.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ class ProxyLiveness:
         return self._reached_before and not self._asking and any(isinstance(each, TimedOut) for each in observed)
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Return on which of these nodes a new Service is not reached within so many (scaled) seconds.
+        """Return the nodes from which a new Service is not reachable within this number of (scaled) seconds.
 
-        "" if it is reached on all, or if that is unknown: no Service was reached before, or something else is broken.
+        "" if it is reachable from all, or if that is unknown: no Service was reached before, or something else is
+        broken.
         """
         if not self._reached_before or not nodes:
             return ""

@@ -1,9 +1,9 @@
-"""The releases that scenarios set components to, and the restoring of those at boot.
+"""The releases that scenarios set for components, and the restoring of the releases at boot.
 
-A scenario begins with the releases at boot. Other releases that the previous scenario left stay until this one does
-anything but set releases of its own with `take_over`, which may be there already.
+A scenario begins with the releases at boot. Other releases that the previous scenario left stay until the scenario does
+anything else than set releases with `take_over`; the wanted release may be there already.
 
-Pure but for the backend, which replaces components.
+Pure except for the backend, which replaces components.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
-"""The release of each component, by node, where it differs from boot; None: it is stopped, or did not start."""
+"""The release of each component, by node, where it differs from the boot; None: it is stopped, or failed to start."""
 
 RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,
@@ -38,7 +38,7 @@ class ComponentReleases:
 
         Without it `end` restores all.
         """
-        self.changes = 0  # begun by the scenario
+        self.changes = 0  # operations that the scenario has begun
         self._backend = backend
         self._is_last = releases is None
         self._others: Releases = {} if releases is None else releases
@@ -54,7 +54,7 @@ class ComponentReleases:
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Start a component, and note its release."""
-        self._note(component, nodes, None)  # until it has started
+        self._note(component, nodes, None)  # unset until it has started
         self._control(component).start_component(component, release, nodes)
         self._note(component, nodes, release)
 
@@ -110,7 +110,7 @@ class ComponentReleases:
             if nodes:
                 with contextlib.suppress(EndedError):
                     self.start(component, self._backend.release, nodes)
-                self._note(component, nodes, self._backend.release)  # though it may have ended
+                self._note(component, nodes, self._backend.release)  # the component may have ended
             self._left.discard(component)
 
     def _nodes_at_another(self, component: Component, release: Release) -> list[str]:

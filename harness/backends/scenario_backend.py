@@ -1,4 +1,4 @@
-"""The backend of one scenario: notes the scenario's needs, and hands out the protocols of the backend.
+"""The backend of one scenario: notes the scenario's needs, and returns the protocols of the backend.
 
 The noted needs become the suite's table of needs: `harness.model.needs`.
 """

@@ -58,7 +58,7 @@ def default_folder() -> Path:
     chosen = os.environ.get(ENVIRONMENT)
     if chosen:
         return Path(chosen).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or ""  # by its specification, a relative path is invalid
+    base = os.environ.get("XDG_CACHE_HOME") or ""  # the XDG specification ignores relative paths
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "trafficdist"
 
 

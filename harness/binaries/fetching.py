@@ -29,7 +29,7 @@ class GoneError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A binary for the cache: its origin, and files to keep beside it."""
+    """A binary for the cache: its origin, and files to store with it."""
 
     binary: Path
     at: str

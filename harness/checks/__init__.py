@@ -1,1 +1,1 @@
-"""The table of checks: what a machine or a cluster may lack, how to find out, the remedy, and the cost."""
+"""The table of checks: what a machine or a cluster may lack, the check for it, the remedy, and the cost."""

@@ -17,7 +17,7 @@ from harness.guest import errors
 from harness.judging.exit_codes import ExitCode
 from harness.model.needs import Needs
 
-S_contra = TypeVar("S_contra", contravariant=True)  # a check of anything is a check of a machine too
+S_contra = TypeVar("S_contra", contravariant=True)  # a check of any subject is also a check of a machine
 
 
 class State(enum.StrEnum):
@@ -47,7 +47,7 @@ class Finding:
 
 
 def unknown(found: str, remedy: str = "") -> Finding:
-    """Return a finding about what could not be checked."""
+    """Return a finding for a check that was not possible."""
     return Finding(State.UNKNOWN, found, remedy)
 
 
@@ -60,9 +60,9 @@ def unusable(found: str, remedy: str = "") -> Finding:
 class Check(Generic[S_contra]):
     """One row of the table.
 
-    `ask` returns a text if all is well, else findings. An `UnavailableError` is a finding of state `fault` with that
-    text; other errors of an API server are findings of state unknown. `remedy` and `costs` are those of findings that
-    have none of their own. If `gates`, later rows need this one to hold.
+    `ask` returns a text if all is well, else findings. An `UnavailableError` becomes a finding of state `fault` with
+    that text; other errors of an API server become findings of state unknown. `remedy` and `costs` are the defaults for
+    findings without their own. If `gates`, later rows depend on this one.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Check(Generic[S_contra]):
     gates: bool = False
 
     def findings(self, subject: S_contra) -> list[Finding]:
-        """Ask about the subject."""
+        """Run the check on the subject."""
         try:
             answer = self.ask(subject)
             found = [answer] if isinstance(answer, Finding | str) else list(answer)
@@ -95,7 +95,7 @@ class Check(Generic[S_contra]):
 
 
 def examine(table: Sequence[Check[S_contra]], subject: S_contra) -> list[Finding]:
-    """Return the findings of all rows, up to a row that the later ones depend on."""
+    """Return the findings of all rows, up to a failed row that later rows depend on."""
     found: list[Finding] = []
     for check in table:
         found += check.findings(subject)
@@ -105,7 +105,7 @@ def examine(table: Sequence[Check[S_contra]], subject: S_contra) -> list[Finding
 
 
 def require(table: Sequence[Check[S_contra]], subject: S_contra) -> None:
-    """Raise `UnavailableError` with all findings that make a run impossible, and their remedies."""
+    """Raise `UnavailableError` with all findings that prevent a run, and their remedies."""
     found = [each for each in examine(table, subject) if each.state is State.UNUSABLE]
     if found:
         raise UnavailableError("; ".join(": ".join(filter(None, (each.found, each.remedy))) for each in found))

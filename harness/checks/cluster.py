@@ -1,6 +1,6 @@
 """Checks of a cluster through its API. They write nothing.
 
-A check that must try something asks the API server for a dry run, which does all of admission and allocation.
+A check that must try a write uses a dry run, in which the API server does all of admission and allocation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes of a cluster. `names` are the cluster's node for each one of the topology, as far as there are any."""
+    """The nodes of a cluster. `names` maps each node of the topology to the cluster's node, as far as there are any."""
 
     server: Server
     topology: Topology
@@ -60,7 +60,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate that requirements depend on: the versions since which it exists and is on, and their features."""
+    """A gate that requirements depend on: the versions that introduce and enable it, and its features."""
 
     name: str
     exists: Version
@@ -76,7 +76,7 @@ GATES = (
 
 
 def gate_version(answer: Mapping[str, Any]) -> Version:
-    """Return major and minor of an answer of /version; (0, 0) if it has none."""
+    """Return major and minor version from a response of /version; (0, 0) if it has none."""
     found = re.match(r"v?(\d+)\.(\d+)", str(answer.get("gitVersion", "")))
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -87,7 +87,7 @@ def is_on(gate: Gate, version: Version, seen: Mapping[str, bool]) -> bool:
 
 
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
-    """Check that the gates are on: those `seen`, or if there are none those that an option gave, or else defaults.
+    """Check that the gates are on, by the gates `seen`, else by the gates of an option, else by defaults.
 
     A gate that became permanent is no longer among those that are seen.
     """
@@ -135,7 +135,7 @@ def _other_runs(server: Server) -> str | Finding:
     return unknown(f"{who}, left {found}; the next run removes it", "`trafficdist cleanup` removes it now")
 
 
-_PROXIES = {  # a part of the name of a DaemonSet, and when it serves Services; "" for never
+_PROXIES = {  # part of the name of a DaemonSet, and when it serves Services; "" for never
     "kube-proxy": "always",
     "cilium": "serves Services itself where kube-proxy replacement is on",
     "calico-node": "serves Services itself in eBPF mode",
@@ -213,9 +213,9 @@ def _zones(nodes: Nodes) -> str | Finding:
     by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
     parts = [f"{len(usable)} of {len(nodes.nodes)} nodes take pods, by zone: {by_zone or 'none'}"]
     parts += [f"{each['metadata']['name']} {_why_not(each)}" for each in nodes.nodes if not takes_pods(each)]
-    if len(nodes.names) < 2:  # nothing would be near or far
+    if len(nodes.names) < 2:  # one zone cannot show topology
         return unusable("; ".join(parts), f"have nodes that take pods in two zones at least (label {ZONE_LABEL})")
-    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios are written for these, whatever was asked for
+    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios need these nodes, whatever the option says
         parts.append(f"only {len(topology.nodes)} are asked for")
         topology = THREE_ZONES
     missing = [node.name for node in topology.nodes if node.name not in nodes.names]
@@ -253,7 +253,7 @@ def _families(nodes: Nodes) -> str | Finding:
 
 
 def _clocks(nodes: Nodes) -> str | list[Finding]:
-    """Check that this machine and the nodes agree with the API server about the time."""
+    """Check that the clocks of this machine and the nodes agree with the API server's."""
     clock = nodes.server.reached.clock
     ahead, found = clock.ahead.total_seconds(), []
     if abs(ahead) > _SKEW_SECONDS:
@@ -271,7 +271,7 @@ def _clocks(nodes: Nodes) -> str | list[Finding]:
 
 
 def _lease_age(api: Api, clock: ServerClock, node: str) -> float | None:
-    """Return how many seconds ago a node renewed its Lease, by its own clock; None where it has none."""
+    """Return the seconds since a node renewed its Lease, by the node's clock; None without a Lease."""
     answer = clock.saw(api.request("GET", path_of("leases", _NODE_LEASES, node)))
     renewed = moment((answer.body.get("spec") or {}).get("renewTime")) if answer.code == 200 else None
     return (clock.now() - renewed).total_seconds() if renewed else None
@@ -296,7 +296,7 @@ _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
      frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP})),
     ("it is not part of a cluster, or cannot be reached there", _NETNS, EVERYTHING),
 )  # fmt: skip
-"""Abilities that clusters may lack, with a common reason and remedy; the last group has what no other has."""
+"""Abilities that clusters may lack, with a common reason and remedy; the last group has all remaining ones."""
 
 
 def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:

@@ -1,4 +1,4 @@
-"""The cost of findings: the requirements that are not judged, by profile. Pure."""
+"""The cost of findings: the requirements that cannot be judged, by profile. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.model.requirements import Profile, Requirement
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The requirements of a profile that are not judged."""
+    """The requirements of a profile that cannot be judged."""
 
     profile: Profile
     lost: tuple[str, ...]
@@ -33,7 +33,7 @@ def costs(
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
 ) -> list[Cost]:
-    """Return what the findings cost together, by profile, without profiles that lose nothing."""
+    """Return the combined cost of the findings by profile, without profiles that lose nothing."""
     lacks = list(findings)
     found = []
     for profile in sorted(profiles):

@@ -44,7 +44,7 @@ def _tasks() -> int:
     """Return how many processes and threads this user has."""
     count = 0
     for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is hidden
+        with contextlib.suppress(OSError):  # the process has ended, or is hidden
             if each.stat().st_uid == os.getuid():
                 count += len(list((each / "task").iterdir()))
     return count

@@ -1,7 +1,7 @@
-"""What a program may require of the machine beside a netns, by name; each is checked by trying it.
+"""Requirements of programs on the machine beside a netns, by name; each is checked by an attempt.
 
-A recipe lists names of `REQUIREMENTS`. A process of its own tries them. Like a run it becomes root of a user namespace,
-for an ordinary user; whatever it mounts or loads is gone when it ends.
+A recipe lists names of `REQUIREMENTS`. A separate process tries them. Like a run, it becomes root of a user namespace
+for an ordinary user; its mounts and loaded modules end with it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def missing(names: Iterable[str]) -> dict[str, str]:
 
 
 def require(names: Iterable[str], who: str) -> None:
-    """Raise `UnavailableError` with all that `who` requires and this machine lacks."""
+    """Raise `UnavailableError` with everything that `who` requires and this machine lacks."""
     if absent := missing(names):
         reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
         raise UnavailableError(f"{who} has requirements that this machine lacks: {reasons}")
@@ -86,13 +86,13 @@ class Requirement:
 
 
 def _be_root(_: Namespace) -> None:
-    """Be the machine's own root, and not that of a user namespace."""
+    """Require the machine's own root, not root of a user namespace."""
     if os.geteuid() or sandbox.left():
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def _link(kind: str, namespace: Namespace) -> None:
-    """Request a link of a kind. EINVAL is the answer for a known kind that lacks arguments."""
+    """Request a link of a kind. EINVAL means that the kind is known and only arguments are missing."""
     try:
         rtnetlink.execute(namespace, [rtnetlink.link(kind, f"td-{kind}")])
     except rtnetlink.NetlinkError as error:
@@ -112,7 +112,7 @@ def _generic(family: str, namespace: Namespace) -> None:
 
 
 def _room(wanted: str, _: Namespace) -> None:
-    """Make an isolated process that has its own copy of this."""
+    """Make an isolated process with its own instance of this part."""
     Room("probe", [wanted]).close()
 
 
@@ -163,7 +163,7 @@ REQUIREMENTS: Mapping[str, Requirement] = {
 
 
 def main(names: Iterable[str]) -> str:
-    """Try these, and return as JSON why the others are unavailable. Raises `UnavailableError`."""
+    """Try these, and return the reasons of failures as JSON. Raises `UnavailableError`."""
     sandbox.enter()
     with Namespace.create() as namespace:
         faults = {name: REQUIREMENTS[name].fault(namespace) for name in names}

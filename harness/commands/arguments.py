@@ -35,7 +35,7 @@ class _Path(click.Path):
 
 
 PLACE = _Path()
-"""A path, as text. Whoever reads it reports a missing file or one of the wrong kind."""
+"""A path, as text. Its reader reports a missing file or one of the wrong kind."""
 
 FILE = _Path(path_type=Path)
 FOLDER = _Path(path_type=Path, file_okay=False, resolve_path=True)

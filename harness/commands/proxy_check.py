@@ -50,7 +50,7 @@ _SMOKE_TEST = {
     "missing? A proxy without hints declares `exempt_features: [ZoneHints]`",
     CHANGES: "only the hints of the slice change: does the proxy compare endpoints without their hints, and see none?",
 }
-"""What holds, in this order, each with what to look at next if it does not."""
+"""The conditions in order, each with what to look at next if it does not hold."""
 
 ENDED = "a proxy must keep running: see the end of its log"
 

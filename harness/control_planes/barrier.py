@@ -1,4 +1,4 @@
-"""Tells whether kube-controller-manager has processed all earlier writes, through objects of its own.
+"""Report whether kube-controller-manager has processed all earlier writes, by objects of the barrier's own.
 
 The controller watches Services, Pods and Nodes separately and works on one queue in order. The barrier has one object
 of each kind and changes them after all other writes. When their slice shows all three changes, the controller has
@@ -145,13 +145,13 @@ class ControllerBarrier:
         self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
 
     def _again(self) -> None:
-        """Make the controller sync the barrier's Service once more, with what it knows of pod and node."""
+        """Make the controller sync the barrier's Service once more, with its current knowledge of pod and node."""
         self._agains += 1
         self._api.patch("services", _NAME, _NAME, {"metadata": {"annotations": {_AGAIN: str(self._agains)}}})
 
     @property
     def _ready(self) -> bool:
-        """Return the pod state of this round. Another address would count as one endpoint removed and one added."""
+        """Return the pod's readiness in this round. A new address would count as one endpoint removed and one added."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

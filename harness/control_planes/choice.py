@@ -18,10 +18,10 @@ from harness.model.requirements import Profile
 EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
 REFERENCE, MANAGER, RECIPE = "reference", "kube-controller-manager", "recipe"
 RECIPE_FILES = (".yaml", ".yml", ".json")
-"""How the names of files end that an option takes for recipes."""
+"""The file name extensions of recipes."""
 
 CONVERGES_WITHIN = 10.0
-"""Seconds in which kube-controller-manager, as it is configured here, writes what objects ask for."""
+"""Seconds in which kube-controller-manager, as configured here, processes a change."""
 
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = (

@@ -96,7 +96,7 @@ class Containers(Processes):
                 user=f"{os.getuid()}:{os.getgid()}",
                 working_dir=str(self.folder),
                 labels={RUN_LABEL: self.run, _FOLDER_LABEL: str(self.folder)},
-                log_config=LogConfig(type=LogConfig.types.JSON),  # whatever the engine's own would be
+                log_config=LogConfig(type=LogConfig.types.JSON),  # override the engine's own default
             )
         )
         container.with_volume_mapping(self.folder, str(self.folder), "rw")

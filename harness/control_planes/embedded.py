@@ -1,7 +1,7 @@
 """The reference API server and EndpointSlice controller, in this process.
 
-An adapter that imports the reference. Components in this process watch the store; other clients use HTTPS. Both
-components can be restarted, also as another release, like the processes of a real control plane.
+This adapter imports the reference. Components in this process watch the store; other clients use HTTPS. Both components
+can be restarted, also as another release, like the processes of a real control plane.
 """
 
 from __future__ import annotations
@@ -187,5 +187,5 @@ class EmbeddedControlPlane:
         return (self._server.thread, *(() if own is None else own.threads))
 
     def evidence(self) -> dict[str, str]:
-        """Return nothing: the objects show the work of both."""
+        """Return no evidence: the objects show the work of both."""
         return {}

@@ -1,7 +1,7 @@
 """The reference API server with kube-controller-manager instead of the reference controller.
 
-The controller of a released Kubernetes is judged against an API server that boots at once and behaves as known. It is a
-client like any other, of Services, Pods, Nodes, EndpointSlices and discovery.
+It judges a released Kubernetes controller against an API server that boots at once and is well known. The controller is
+an ordinary client of Services, Pods, Nodes, EndpointSlices and discovery.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The reference EndpointSlice controller, or one with a fault, as a client of any API server.
 
-An adapter that imports the reference. It runs where kube-controller-manager's EndpointSlice controller is switched off,
-to show how upstream's e2e reports a fault.
+This adapter imports the reference. It runs where kube-controller-manager's EndpointSlice controller is switched off, to
+show how upstream's e2e tests report a fault.
 """
 
 from __future__ import annotations

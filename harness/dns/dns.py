@@ -1,7 +1,7 @@
-"""The protocol of cluster DNS under test: it serves in a pod, and may know where pods are.
+"""The protocol of a cluster DNS server under test: it runs in a pod, and may know the locations of pods.
 
-A topology-aware DNS server reads that from PodLocators (KEP-536), so their controller belongs to it: neither is of use
-without the other.
+A topology-aware DNS server reads the locations from PodLocators (KEP-536), so it includes their controller: neither is
+useful without the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from harness.netns.fabric import Host
 
-if TYPE_CHECKING:  # it imports nothing of DNS
+if TYPE_CHECKING:  # this module imports no DNS library
     from harness.control_planes.control_plane import ControlPlane
 
 ZONE = "cluster.local"

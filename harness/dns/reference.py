@@ -1,7 +1,7 @@
-"""The reference's DNS server in this process: with the PodLocator controller, to be judged, or plain, for pods to use.
+"""The reference's DNS server in this process: judged, with the PodLocator controller, or plain, as DNS for pods.
 
-An adapter that imports the reference. The judged server needs the embedded control plane: PodLocators are built into
-its API server, and are a CustomResourceDefinition everywhere else.
+This adapter imports the reference. The judged server needs the embedded control plane: PodLocators are built into its
+API server, and are a CustomResourceDefinition everywhere else.
 """
 
 from __future__ import annotations
@@ -77,18 +77,18 @@ class ReferenceDns:
         return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of those of both that are the reference's own."""
+        """Return the threads of the reference's own server and controller."""
         own = self._controller if type(self._controller) is PodLocatorController else None
         controller = () if own is None else own.threads
         return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))
 
     def evidence(self) -> dict[str, str]:
-        """Return nothing: it has no files, and each scenario about DNS has its answers in the evidence."""
+        """Return no evidence: it has no files, and DNS scenarios have the answers in their evidence."""
         return {}
 
 
 class PlainDns:
-    """Serves in a pod of any cluster whose API server gives a token; it ignores the topology."""
+    """Serves in a pod of any cluster whose API server issues a token; ignores the topology."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
         self._client = RemoteClient(kubeconfig)

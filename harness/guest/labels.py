@@ -1,4 +1,4 @@
-"""The labels and names that identify the suite's objects on somebody's cluster.
+"""The labels and names that identify the suite's objects on a cluster.
 
 The suite never changes or removes an object without one of these labels or annotations.
 """
@@ -37,5 +37,5 @@ def checked_run_id(text: str) -> str:
 
 
 def run_labels(run_id: str) -> dict[str, str]:
-    """Return the labels of an object that this run makes."""
+    """Return the labels of an object that this run creates."""
     return {RUN_LABEL: run_id}

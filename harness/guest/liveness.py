@@ -54,7 +54,7 @@ def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[]
     def look() -> None:
         nonlocal watch
         why = None
-        with contextlib.suppress(InconclusiveError, RefusedError):  # without the API server nothing is known of nodes
+        with contextlib.suppress(InconclusiveError, RefusedError):  # unknown without the API server
             why = watch.look()
         if why:
             raise InconclusiveError(why)

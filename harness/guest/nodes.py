@@ -1,6 +1,7 @@
-"""Changes nodes of somebody's cluster: an annotation keeps their former state until they are restored.
+"""Change nodes of someone else's cluster: an annotation keeps their former state until they are restored.
 
-So a cleanup finds it after the run was killed. Labels and taints that others set in the meantime stay.
+The annotation lets a cleanup restore nodes after a run was killed. Labels and taints that others set in the meantime
+stay.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _by_key(taints: Sequence[Taint]) -> dict[str, Taint]:
 
 
 def _over(api: Api, name: str, patch_for: Callable[[Object], Object | None]) -> bool:
-    """Read a node, patch it, and retry after a conflict. Returns whether there was a patch."""
+    """Read a node, patch it, and retry after a conflict. Return whether there was a patch."""
     for left in reversed(range(_TRIES)):
         try:
             patch = patch_for(api.get("nodes", "", name))

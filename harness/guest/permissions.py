@@ -1,6 +1,6 @@
-"""The permissions of a run on somebody's cluster: `deploy/rbac.yaml` grants them, and a run checks them.
+"""The permissions of a run on someone else's cluster: `deploy/rbac.yaml` grants them, and a run checks them.
 
-It asks the API server rule by rule (SelfSubjectAccessReview), since only that knows the sum of all roles.
+The check sends a SelfSubjectAccessReview per rule, since only the API server knows the sum of all roles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks somebody's cluster before a run: is it reachable, as which user, and with the needed permissions?
+"""Check a cluster before a run: is it reachable, as which user, and with the needed permissions?
 
 One deadline covers all of it: name resolution, dropped packets, and programs that fetch credentials each have their own
 time limit, and the sum may be minutes.

@@ -1,4 +1,4 @@
-"""Compares an expected value with one that was read, not probed: hints, metrics, answers, writes.
+"""Compare an expected value with one that was read, not probed: hints, metrics, answers, writes.
 
 Both are compared as JSON, as in the history, so that the same values can be judged again later.
 """
@@ -12,16 +12,16 @@ import orjson
 from harness.judging.verdict import Judgement, Verdict
 
 Relation = Literal["equal", "within"]
-"""The relation to the expected value: equal to it; or between its two numbers, which holds for each number of a
-mapping. The second number may be `None`: no upper limit."""
+"""The relation to the expected value: equal to it; or between its two numbers, for each number of a mapping. The second
+number may be `None`: no upper limit."""
 
 
 def compare(
     what: str, expected: Any, observed: Any, *, relation: Relation = "equal", unknown: str = ""
 ) -> tuple[Any, Any, Judgement]:
-    """Return both values as JSON, and the judgement. `unknown` is the reason why nothing could be observed, if any.
+    """Return both values as JSON, and the judgement. `unknown` is the reason why the value could not be read, if any.
 
-    Raises `TypeError` for values that JSON does not have.
+    Raises `TypeError` for values that JSON does not support.
     """
     expected, observed = _as_json(expected), _as_json(observed)
     return expected, observed, judge(what, expected, observed, relation=relation, unknown=unknown)

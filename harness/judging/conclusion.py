@@ -1,7 +1,7 @@
-"""Derives the verdict on a phase of a test from its judgements, by one function during a run and years later.
+"""Derive the verdict on a phase of a test from its judgements, by the same function during a run and years later.
 
-The first judgement that is not passed ends a scenario, and decides. A verdict with another cause (a skip, an exception,
-a failure of the scenario's own code) follows from no observation: the history states it, with its cause.
+The first judgement that did not pass ends a scenario, and decides. A verdict with another cause (a skip, an exception,
+a failure of the scenario's own code) does not follow from observations: the history states it, with its cause.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class UnmetError(AssertionError):
-    """A judgement that failed, raised by a scenario. Its text is for people; no code parses it."""
+    """A failed judgement, raised by a scenario. Its text is for people; no code parses it."""
 
     def __init__(self, judgement: Judgement, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class UntoldError(InconclusiveError):
 
 
 def raise_for(judgement: Judgement, text: str) -> NoReturn:
-    """End a scenario with a judgement that is not passed."""
+    """End a scenario with a judgement that did not pass."""
     raise (UntoldError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, text)
 
 
@@ -84,7 +84,7 @@ def _decisive(judgements: Sequence[Judgement]) -> Judgement | None:
 
 
 def outside_call(phase: str, text: str) -> str:
-    """Return the message of an assertion that fails in set-up or tear-down, and so is no judgement."""
+    """Return the message of an assertion that failed in set-up or tear-down, which is no judgement."""
     return f"during {phase}: {text}"
 
 

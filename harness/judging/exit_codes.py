@@ -1,4 +1,4 @@
-"""The exit codes of a run, with their precedence: those of pytest from 0 to 6, and ours from 10.
+"""The exit codes of a run, with their precedence: pytest's from 0 to 6, and ours from 10.
 
 A failed requirement outranks an inconclusive one, except when the suite does not trust its own instruments. Only MUST
 decides.
@@ -20,7 +20,7 @@ class ExitCode(enum.IntEnum):
     INCONCLUSIVE = 10
     PARTIAL = 11
     DISTRUST = 12
-    UNVERIFIED = 13  # of `trafficdist verify` and `trafficdist shelf` alone
+    UNVERIFIED = 13  # only `trafficdist verify` and `trafficdist shelf` use it
 
 
 MEANINGS: dict[ExitCode, str] = {
@@ -51,7 +51,7 @@ class Situation:
 
 
 def exit_code(situation: Situation) -> ExitCode:
-    """Return the exit code of the first situation in this order."""
+    """Return the exit code of the first situation that applies, in this order."""
     ordered = (
         (situation.pytest_status == ExitCode.INTERNAL_ERROR, ExitCode.INTERNAL_ERROR),
         (situation.usage_error or situation.pytest_status == ExitCode.USAGE, ExitCode.USAGE),

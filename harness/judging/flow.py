@@ -1,4 +1,4 @@
-"""Steady traffic of one client: each of its requests with its time."""
+"""Steady traffic of one client: each request with its time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import pairwise
 from harness.model.outcomes import Observation, Reached
 
 Timed = tuple[float, Observation]
-"""The time of a question (monotonic seconds), and its outcome."""
+"""The time of a request (monotonic seconds), and its outcome."""
 
 
 def longest_gap(samples: Sequence[Timed]) -> float:
-    """Return the longest time in ms from one answered question to the next; first and last count as answered."""
+    """Return the longest time in ms between two answered requests; the first and last request count as answered."""
     return round(max((after - before for before, after in gaps(samples)), default=0.0) * 1000, 1)
 
 
 def gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the times of each answered question and the next (monotonic seconds); first and last count as answered."""
+    """Return the times of successive answered requests (monotonic seconds); first and last request always count."""
     if not samples:
         return []
     answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]

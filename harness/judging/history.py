@@ -1,25 +1,25 @@
-"""The history of a run: its changes, observations and verdicts as they happen, one JSON object a line.
+"""The history of a run: its changes, observations and verdicts as they happen, one JSON object per line.
 
-Judging needs nothing but this file: a corrected judge can be applied to last year's runs, and anybody can derive a
-verdict again. Each line ends with a digest of itself and the digest of the line before, so that a changed or removed
-line is found by its number. A line is written whole, by one system call: a killed process leaves a history without end,
-at worst with a torn last line, and a reader reports both.
+Judging needs only this file: a corrected judge can be applied to last year's runs, and anybody can derive a verdict
+again. Each line ends with a digest of itself and of the previous line's digest, so that a changed or removed line is
+found by its number. A line is written by one system call: a killed process leaves a history without its end record, at
+worst with a torn last line, and a reader reports both.
 
     begin         worker, version of this format; of a merged history the workers
     run           facts about the run
     change        a change of the cluster
-    window        the expectation for each client from here on, the error rates, and which Service is asked where
-    observed      counts of one client in a window, the first offending observations in full, and of steady traffic
-                  each question with its time
+    window        the expectation for each client from here on, the error rates, the Service and the kind of its address
+    observed      counts of one client in a window, the first wrong observations in full, and for steady traffic
+                  each request with its time
     judged        verdict on a window
-    convergence   the seconds until something was as expected
-    comparison    an expected value and the one that was read, and the verdict
-    verdict       verdict on a phase of a test, and whether it follows from the judgements since the verdict before;
+    convergence   the seconds until a value was as expected
+    comparison    an expected value, the value that was read, and the verdict
+    verdict       verdict on a phase of a test, and whether it follows from the judgements since the previous verdict;
                   without a phase it is the final verdict of the run, and overrides earlier ones
     took          the seconds of all phases of a test, and its start
     steps         steps and attachments of a test, in Allure's form; not in a merged history
     not-run       tests that never began, with their verdict and message
-    broken-off    in a merged history: a worker's part stopped here, without its end
+    broken-off    in a merged history: a worker's part stops here, without its end record
     end
 """
 
@@ -51,9 +51,9 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""Offending observations of one client and call that are written in full; the rest is in the counts."""
+"""The number of wrong observations per client and call that are written in full; the rest is in the counts."""
 
-_CHANGES = 1000  # that are kept for explanations
+_CHANGES = 1000  # kept for explanations
 
 
 class History:
@@ -68,7 +68,7 @@ class History:
         self._lock = threading.Lock()
         self._digest = b""
         self._windows = 0
-        self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest, for the explanation of a failure
+        self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest ones, for the explanation of a failure
         self._judged: list[Judgement] = []  # since the last verdict
         self.write("begin", worker=worker, version=VERSION)
 
@@ -92,7 +92,7 @@ class History:
     ) -> Window:
         """Begin a measuring window of a test: from here on each observation counts.
 
-        `of` are the name of the Service that clients ask, and the kind of its address.
+        `of` is the name of the Service that clients use, and the kind of its address.
         """
         with self._lock:
             self._windows += 1
@@ -106,7 +106,7 @@ class History:
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
-        """Judge and record two values that JSON can hold: see `harness.judging.comparison`."""
+        """Judge and record two JSON values: see `harness.judging.comparison`."""
         expected, observed, judgement = comparison.compare(what, expected, observed, relation=relation, unknown=unknown)
         special: dict[str, str] = {"relation": relation} if relation != "equal" else {}
         special |= {"unknown": unknown} if unknown else {}
@@ -129,9 +129,9 @@ class History:
         ended_by: Judgement | None = None,
         **facts: Any,
     ) -> None:
-        """Record the verdict on a phase of a test (set-up, call or teardown) as in reports, and its cause.
+        """Record the verdict on a phase of a test (set-up, call or teardown), as in reports, and its cause.
 
-        `ended_by` is the judgement that ended the phase, if one did.
+        `ended_by` is the judgement that ended the phase, if any.
         """
         why = cause(self._judged, verdict, ended_by)
         self._judged.clear()
@@ -176,7 +176,7 @@ class Window:
         self._count(client, observations, Tally.of(observations))
 
     def observe_flow(self, client: str, samples: Sequence[Timed]) -> None:
-        """Count the observations of a client's steady traffic, and record when each question was asked. Once."""
+        """Count the observations of a client's steady traffic, and record the time of each request. Call it once."""
         observations = [observation for _, observation in samples]
         tally = Tally.of(observations)
         tally.gap_ms = longest_gap(samples)
@@ -192,7 +192,7 @@ class Window:
         self.tallies.setdefault(client, Tally()).add(tally)
 
     def judgement(self) -> Judgement:
-        """Return the judgement on all observations so far, without a record of it."""
+        """Return the judgement on all observations so far, without recording it."""
         return judge(self._expectation, self.tallies, self.plans)
 
     def judge(self) -> Judgement:
@@ -203,10 +203,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A history that was read, with right digests.
+    """A history that was read, with valid digests.
 
-    `torn` is the text of an unfinished last line, `complete` tells whether all workers wrote their end, and `sha256` is
-    the digest of the whole file. `workers` are those whose parts were read, by `read_parts`.
+    `torn` is the text of an unfinished last line, `complete` is true if all workers wrote their end record, and
+    `sha256` is the digest of the whole file. `workers` are those whose parts were read, by `read_parts`.
     """
 
     records: tuple[dict[str, Any], ...]
@@ -242,7 +242,7 @@ def read(path: Path) -> Recorded:
 
 
 class Parts:
-    """Reads the histories of the processes of a run before they are merged, also while they are written."""
+    """Read the histories of the processes of a run before they are merged, also while they are being written."""
 
     def __init__(self) -> None:
         self._parts: dict[Path, _Part] = {}
@@ -255,15 +255,15 @@ class Parts:
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _Part(path)).new()]
 
     def recorded(self) -> Recorded:
-        """Return all records in order of time, without the ends; a part without its end gets a record of that."""
+        """Return all records in order of time, without the end records; a part without one gets a record of that."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
-        entries.sort(key=lambda record: float(record["mono"]))  # stable: each worker's records keep their order
+        entries.sort(key=lambda record: float(record["mono"]))  # a stable sort: each worker's records keep their order
         return Recorded(tuple(entries), complete=False, workers=tuple(part.worker for part in parts))
 
 
 class _Part:
-    """The history of one process, as far as it was read."""
+    """The history of one process, as far as it has been read."""
 
     def __init__(self, path: Path) -> None:
         self.worker = path.stem.removeprefix("history-")
@@ -288,7 +288,7 @@ class _Part:
         return self._records[known:]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return all records but the end and those for Allure; where the end is missing, one that says so."""
+        """Return all records except the end and those for Allure; without an end, add a record that says so."""
         found = [record for record in self._records if record["kind"] not in ("end", "steps")]
         last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
         if last["kind"] != "end":
@@ -308,7 +308,7 @@ def read_parts(paths: Iterable[Path]) -> Recorded:
 def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
     """Write the parts of a run as one history, with new digests.
 
-    `closing` are the last records, which get the last time: they hold facts about the run as a whole.
+    `closing` are the last records, with the last time: they hold facts about the run as a whole.
     """
     workers, entries = parts.workers, parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
@@ -322,7 +322,7 @@ def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ())
 
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
-    """Return a record as a line that ends with its digest, and the digest; `before` is that of the line before."""
+    """Return a record as a line that ends with its digest, and the digest; `before` is the previous line's digest."""
     line, digest = history_file.sealed(private(orjson.dumps(record)[:-1].decode()).encode(), before)
     return line + b"\n", digest
 
@@ -349,7 +349,7 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
     try:
         record = orjson.loads(line)
         del record["digest"]
-        if orjson.dumps(record)[:-1] != body:  # a duplicate key, or another way of writing
+        if orjson.dumps(record)[:-1] != body:  # a duplicate key, or another formatting
             raise ValueError
         if not isinstance(record["kind"], str):
             raise TypeError
@@ -362,7 +362,7 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
 def _write_all(fd: int, data: bytes) -> None:
     """Write all data, usually by one call. On a full disk the kernel may write less, and the next call raises an error.
 
-    The partial line is removed then, so that a later line follows a whole one.
+    Then the partial line is removed, so that a later line follows a whole one.
     """
     before = os.fstat(fd).st_size
     try:

@@ -18,7 +18,7 @@ from harness.errors import UsageError
 from harness.model import files
 
 MOST_BYTES = 256 * files.MEGABYTE
-"""The limit for a history, compressed or not. The history of a run of all requirements has nine megabytes."""
+"""The limit for a history, compressed or not. The history of a run of all requirements takes nine megabytes."""
 
 _MEMORY = 128 * files.MEGABYTE  # for unpacking; what xz -9 packed needs 65
 
@@ -57,7 +57,7 @@ def packed(content: bytes) -> bytes:
 def sealed(body: bytes, before: bytes) -> tuple[bytes, bytes]:
     """Return a line without its newline, and its digest.
 
-    `body` is a JSON object without the closing brace, `before` the digest of the line before.
+    `body` is a JSON object without the closing brace, `before` the digest of the previous line.
     """
     digest = hashlib.sha256(before + body).hexdigest().encode()
     return body + _BEFORE + digest + _AFTER, digest

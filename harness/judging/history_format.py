@@ -1,4 +1,4 @@
-"""Converts values of a history to JSON and back: outcomes, expectations, counts and error rates."""
+"""Convert values of a history to JSON and back: outcomes, expectations, counts and error rates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """Return an expectation: a sorted list of pods that must all answer, a mapping for other sets, or a word."""
+    """Return an expectation as JSON: a sorted list of pods that all answer, a mapping for other sets, or a word."""
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}
@@ -74,11 +74,11 @@ def read_tally(value: Mapping[str, Any]) -> Tally:
     )
 
 
-_FIRST = ord("a")  # letter of outcomes
+_FIRST = ord("a")  # the letters of outcomes
 
 
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:
-    """Return steady traffic: the time of the first request, the ms between requests, and a letter for each outcome.
+    """Return steady traffic as JSON: the time of the first request, the ms between requests, and a letter per outcome.
 
     "a" is the first of `outcomes`.
     """

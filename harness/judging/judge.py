@@ -1,7 +1,7 @@
-"""Derives the verdict and the message of each requirement from the history, during the run and at any time later.
+"""Derive the verdict and the message of each requirement from the history, during the run and at any later time.
 
 Verdicts that follow from observations are derived by the same functions each time. Verdicts with another cause (a skip,
-an exception, a failure of a scenario's own code) are taken as the run states them, and marked by their cause.
+an exception, a failure of a scenario's own code) are taken from the history, and marked by their cause.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Key = tuple[str, str]
 
 
 _Tests = dict[str, dict[str, list[str]]]
-"""Parameters of cases by document and slug, none for a test without."""
+"""Parameters of cases by document and slug; none for a test without parameters."""
 
 
 @dataclass(slots=True)
 class Rejudged:
-    """One case: its stated result, the derived one, and the cause of the stated verdict."""
+    """One case: its recorded result, the derived one, and the cause of the recorded verdict."""
 
     stated: CaseResult
     derived: CaseResult
@@ -42,7 +42,7 @@ class Rejudged:
     number: int  # among the cases of its requirement, as planned
 
     def take_in(self, other: Rejudged) -> None:
-        """Add a later phase, or a repetition. The worse verdict stays, as in the run."""
+        """Merge a later phase, or a repetition. The worse verdict wins, as in the run."""
         if severity(other.stated.verdict) > severity(self.stated.verdict):
             self.cause = other.cause
         self.stated.worsen(other.stated)
@@ -58,7 +58,7 @@ class Judged:
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-    """What the report says of the run as a whole; empty for runs of older releases."""
+    """The report's facts about the run as a whole; empty for runs of older releases."""
     seconds: dict[Key, float] = field(default_factory=dict)
     """The duration of each case that has ended."""
     starts: dict[Key, float] = field(default_factory=dict)
@@ -66,9 +66,9 @@ class Judged:
     allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
     """Steps and attachments of each case, in Allure's form."""
     stories: dict[Key, Story] = field(default_factory=dict)
-    """What happened in each case that came to its end."""
+    """The story of each case that has ended."""
     contradictions: list[str] = field(default_factory=list)
-    """What no run writes, though each record alone is one that a run could write."""
+    """Contradictions between records that no run writes, though each record alone is valid."""
 
     def stated(self) -> list[Result]:
         return self._results({key: each.stated for key, each in self.cases.items()})
@@ -124,7 +124,7 @@ class _Worker:
     windows: dict[int, WindowStory] = field(default_factory=dict)
     judgements: list[Judgement] = field(default_factory=list)
     story: Story = field(default_factory=Story)
-    """That of its present test."""
+    """The story of its current test."""
 
     def counts(self) -> list[dict[str, Any]]:
         tallies = [each.tallies for each in self.story.windows]
@@ -132,14 +132,14 @@ class _Worker:
 
 
 class Judge:
-    """Judges a history record by record. `judged` is what follows from the records so far."""
+    """Judges a history record by record. `judged` is the result of the records so far."""
 
     def __init__(self) -> None:
         self.judged = Judged()
         self._workers: dict[str, _Worker] = {}
 
     def read(self, record: Mapping[str, Any], where: str) -> None:
-        """Take in the next record of any worker. Raises `UsageError` with the place for one that no run writes."""
+        """Process the next record of any worker. Raises `UsageError` with the place for a record that no run writes."""
         try:
             self._read(record)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -197,7 +197,7 @@ class Judge:
                 worker.story.took_up.append(record["mono"])
 
     def _observed(self, record: Mapping[str, Any], window: WindowStory) -> None:
-        """Add the counts of a client; those of steady traffic must be the counts of its questions."""
+        """Add the counts of a client; for steady traffic they must match its requests."""
         counted = as_json.read_tally(record["tally"])
         if record["client"] not in window.tallies:
             window.tallies[record["client"]] = Tally()
@@ -238,7 +238,7 @@ class Judge:
             self.judged.cases[key] = new
 
     def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
-        """Note contradictions: a cause without its judgements, counts that no window has, a better last verdict."""
+        """Record contradictions: a cause without its judgements, counts that no window has, a better final verdict."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
         left = worker.counts()
@@ -265,7 +265,7 @@ class Judge:
 
 
 _ROUNDED_MS = 2.0
-"""How far a gap may be from that of the questions, whose times are rounded."""
+"""The tolerance in ms of a gap, since the times of requests are rounded."""
 
 
 def _window(record: Mapping[str, Any]) -> WindowStory:
@@ -310,7 +310,7 @@ def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
 
 
 def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
-    """Return the facts about a requirement in the record of a verdict; with `story` its sentence and source too."""
+    """Return the facts about a requirement for the record of a verdict; with `story` its sentence and source too."""
     found: dict[str, Any] = {
         "level": requirement.level,
         "profile": requirement.profile,

@@ -49,8 +49,8 @@ class Case:
 class CaseResult:
     """The result of one case. `message` is one line, `explanation` the whole text.
 
-    `never_began` is true for a case that was planned to run, and that the run ended before.
-    `rerun` is the command that runs the case again, if it did not pass; the explanation ends with it.
+    `never_began` is true for a case that was planned but did not begin before the run ended. `rerun` is the command
+    that runs the case again, if it did not pass; the explanation ends with it.
     """
 
     nodeid: str
@@ -96,7 +96,7 @@ class CaseResult:
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: CaseResult) -> None:
-        """Add a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""
+        """Merge a later phase, or a repetition, of the same case: the worse verdict wins, the first of equals."""
         if severity(other.verdict) > severity(self.verdict):
             self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
             self.explanation, self.rerun = other.explanation, other.rerun
@@ -176,7 +176,7 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> Situation:
-    """Return the situation by results alone. With `strict`, a SHOULD decides as a MUST does."""
+    """Return the exit-code situation from the results alone. With `strict`, SHOULD decides as MUST does."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}
@@ -207,7 +207,7 @@ def rests_on(results: Sequence[Result]) -> str:
 
 
 def left_out(results: Sequence[Result]) -> dict[str, int]:
-    """True if options of the run left it out. Reports count such requirements, and do not list them."""
+    """Return the number of requirements that options left out, by reason."""
     return dict(Counter(result.worst.message for result in results if result.left_out))
 
 

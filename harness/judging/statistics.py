@@ -1,6 +1,6 @@
-"""Computes the number of probes that a check needs, from the error rates that it states.
+"""Compute the number of probes that a check needs, from the error rates that it states.
 
-A check of random choices is sometimes wrong, so its error rates belong to it. Sample sizes follow from two numbers: the
+A check of random choices is sometimes wrong, so it states its error rates. Sample sizes follow from two numbers: the
 smallest fault to detect, and the probability to miss it. They are fixed before the run, and are in the report.
 
 A fault that affects some connections usually affects those of all clients; a fault of one client affects all of its
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 
 LEAST_RATE = 1e-9
-"""Smaller rates would take more probes than anybody sends, and more time to say how many than anybody has."""
+"""Smaller rates would take more probes than anybody sends, and too long to compute."""
 
 DEFAULT_LEAK = 0.05
 DEFAULT_MISS = 1e-6
@@ -29,11 +29,12 @@ DEFAULT_ALONE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The error rates of a check: the smallest shares of wrong answers to be seen, and the probability to miss each.
+    """The error rates of a check: the smallest shares of wrong answers to detect, and the probability to miss each.
 
-    All clients together see `leak`, and each by itself `alone` of its own answers, or `leak` if that is more. A client
-    that has no other beside it sees `leak`. A fault has so many `chances` to pass: two where a look before the window
-    counts if it is right, and the window begins anew if it is wrong. All together `miss` is not exceeded.
+    All clients together detect a share `leak`; each client alone detects a share `alone` of its own answers, or `leak`
+    if that is larger. A single client detects `leak`. A fault has a number of `chances` to pass: two if right
+    observations from before the window count, and wrong ones restart the window. The total probability to miss a fault
+    stays below `miss`.
     """
 
     leak: float = DEFAULT_LEAK
@@ -47,17 +48,17 @@ class Rates:
             raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
 
     def by_itself(self, clients: int) -> float:
-        """Return the smallest share that each of so many clients sees by itself."""
+        """Return the smallest share that one of this number of clients detects alone."""
         return max(self.leak, self.alone) if clients > 1 else self.leak
 
     def samples(self, clients: int) -> int:
-        """Return the number of probes of each of so many clients."""
+        """Return the number of probes of each client, for this number of clients."""
         miss = self.miss / self.chances
         together = math.ceil(samples_for_leak(self.leak, miss) / clients)
         return max(together, samples_for_leak(self.by_itself(clients), miss))
 
     def smallest_fault(self, clients: int) -> str:
-        """Return what so many clients see, for the report."""
+        """Return the smallest share that this number of clients detects, for the report."""
         alone = self.by_itself(clients)
         text = _percent(self.leak)
         return text if alone == self.leak else f"{text} at {clients} clients, {_percent(alone)} at one"
@@ -70,7 +71,7 @@ DEFAULT_RATES = Rates()
 class SamplePlan:
     """The number of probes of one client's check, and its error rates.
 
-    `false_alarm` bounds the probability that a right proxy fails, `miss` that a proxy with `smallest_fault` passes.
+    `false_alarm` bounds the probability that a correct proxy fails, `miss` that a proxy with `smallest_fault` passes.
     """
 
     kind: str
@@ -92,13 +93,13 @@ class SamplePlan:
 
 @cache
 def samples_for_leak(leak: float, miss: float) -> int:
-    """Return the number of probes that all miss a share `leak` of wrong answers with probability `miss` at most."""
+    """Return the number of probes that all miss a share `leak` of wrong answers with probability at most `miss`."""
     rates = Rates(leak, miss)
     return _smallest(lambda n: (1 - rates.leak) ** n <= rates.miss, math.log(miss) / math.log1p(-leak))
 
 
 def samples_for_members(count: int, miss: float) -> int:
-    """Return the number of probes that miss one of `count` equally likely endpoints with probability `miss` at most."""
+    """Return the number of probes that miss one of `count` equally likely endpoints with probability at most `miss`."""
     if count < 1:
         raise ValueError(f"a set of {count} endpoints has no members to be seen")
     if not 0 < miss < 1:
@@ -120,20 +121,20 @@ def unseen_bound(count: int, samples: int) -> float:
 def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "every answer comes from these `count` endpoints, and each of them answers".
 
-    Every wrong answer is a failure, so only an unseen member can be a false alarm. Of the `clients` who would see the
-    same faults it is the plan of each.
+    Every wrong answer is a failure, so only an unseen member can be a false alarm. The plan is for each of the
+    `clients` that would see the same faults.
     """
     samples = max(rates.samples(clients), samples_for_members(count, rates.miss))
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
 
 
 def silence(rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan for "nobody answers": no answer may be seen, so there are no false alarms."""
+    """Return the plan for "there is no answer": every answer is a failure, so there are no false alarms."""
     return SamplePlan("silence", rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
 
 
 def no_loss(rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan for "every question gets an allowed answer": there are no false alarms by chance."""
+    """Return the plan for "every request gets an allowed answer": there are no false alarms by chance."""
     return SamplePlan("no-loss", rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
 
 
@@ -151,8 +152,8 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
     """Return the plan for "each of these `count` endpoints gets an equal share".
 
     The smallest fault is one endpoint that gets twice, or half, the traffic of each other one. The bounds of a count
-    cut off so little of the binomial distribution that all endpoints together raise a false alarm with probability
-    `rates.miss` at most; the number of probes is the smallest multiple of 10 that misses the fault as rarely.
+    cut off so little of the binomial distribution that all endpoints together raise a false alarm with probability at
+    most `rates.miss`; the number of probes is the smallest multiple of 10 that misses the fault as rarely.
     """
     if count < 2:
         raise ValueError(f"{count} endpoints have no shares to compare")
@@ -170,7 +171,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Return the bounds that all counts of `count` equally likely endpoints keep, except with probability `alarm`."""
+    """Return the bounds of all counts of `count` equally likely endpoints, exceeded only with probability `alarm`."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _cut(probabilities, tail), samples - _cut(probabilities[::-1], tail)
@@ -203,7 +204,7 @@ def at_most(successes: int, samples: int, chance: float) -> float:
 
 
 def most(samples: int, chance: float, tail: float) -> int:
-    """Return the number of successes that is exceeded with probability `tail` at most."""
+    """Return the number of successes that is exceeded with probability at most `tail`."""
     return samples - _cut(_binomial(samples, chance)[::-1], tail)
 
 
@@ -218,7 +219,7 @@ def _binomial(samples: int, chance: float) -> list[float]:
 
 
 def _cut(probabilities: Sequence[float], tail: float) -> int:
-    """Return the number of outcomes from this end whose probabilities add up to `tail` at most."""
+    """Return the number of outcomes from this end whose probabilities add up to at most `tail`."""
     total = 0.0
     for number, each in enumerate(probabilities):
         total += each
@@ -240,7 +241,7 @@ def _percent(share: float) -> str:
 
 
 def _rounded_up(bound: float) -> float:
-    """Round a bound up to two digits, so that a report stays readable and true."""
+    """Round a bound up to two digits, so that a report is readable and the bound stays valid."""
     if bound < sys.float_info.min:
         return 0.0
     exponent = math.floor(math.log10(bound))

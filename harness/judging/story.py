@@ -1,6 +1,6 @@
 """The story of a scenario from its history: changes, waits for components, windows, and steady traffic.
 
-Reports show it. Verdicts follow from the judgements only.
+Reports show it. Verdicts follow only from the judgements.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from harness.judging.timeline import Change
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 
 SETTLED = "all components have worked on what was written"
-"""What a history says when every component has taken up the changes."""
+"""The text of a history when every component has processed the changes."""
 
 
 @dataclass(slots=True)
 class WindowStory:
-    """A measuring window that was opened at `at` (monotonic seconds); `of` as `Path.of` says.
+    """A measuring window that was opened at `at` (monotonic seconds); `of` is that of `Path.of`.
 
-    `flows` has the questions of steady traffic by client; a window of anything else has none.
+    `flows` has the requests of steady traffic by client; it is empty for other windows.
     """
 
     at: float
@@ -36,7 +36,7 @@ class WindowStory:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """An expected value and the one that was read, with the verdict."""
+    """An expected value and the value that was read, with the verdict."""
 
     what: str
     verdict: Verdict
@@ -44,7 +44,7 @@ class Compared:
 
 @dataclass(slots=True)
 class Story:
-    """What happened in one case, by time (monotonic seconds); `took_up` are the ends of waits for components."""
+    """The events in one case, by time (monotonic seconds); `took_up` are the ends of waits for components."""
 
     changes: list[Change] = field(default_factory=list)
     took_up: list[float] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Story:
     compared: list[Compared] = field(default_factory=list)
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
-        """Give the windows the titles that the numbers of the case have: "2. TCP to …" is that of the second one."""
+        """Give the windows the titles from the numbers of the case: "2. TCP to …" is the title of the second window."""
         for title in observed:
             number, dot, text = title.partition(". ")
             if dot and number.isdecimal() and 1 <= int(number) <= len(self.windows):

@@ -1,6 +1,6 @@
 """The timeline of a failure: changes of the cluster and the first wrong observations, by time.
 
-Times are of one clock, and count from the beginning of the scenario, as in its log of requests.
+All times use one clock, and count from the beginning of the scenario, as in its log of requests.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ HEAD = "What happened when, from the beginning of the scenario (a change at the 
 
 BEFORE = 10
 AFTER = 5
-"""The numbers of changes that are shown: the last before the first wrong observation, and the first after it."""
+"""The number of changes shown: the last before the first wrong observation, and the first after it."""
 
-_LONGEST = 140  # characters of one change
+_LONGEST = 140  # characters per change
 
 
 class Change(NamedTuple):
@@ -51,7 +51,7 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
 
 def said(change: Change) -> str:
     """Return a change in one line."""
-    everywhere = change.facts.get("component", "proxy") != "proxy"  # the component is one for all nodes
+    everywhere = change.facts.get("component", "proxy") != "proxy"  # the component runs once for all nodes
     told = [(name, value) for name, value in change.facts.items() if value is not None]
     facts = ", ".join(_fact(name, value) for name, value in told if not (everywhere and name == "nodes"))
     text = f"{change.what} {facts}".rstrip()
@@ -69,7 +69,7 @@ def _fact(name: str, value: Any) -> str:
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> str:
-    """Return an endpoint's address, its hints, and the conditions that a usable endpoint does not have."""
+    """Return an endpoint's address, its hints, and the conditions that differ from those of a usable endpoint."""
     hints = endpoint.get("hints") or {}
     kinds = (("zone", hints.get("forZones")), ("node", hints.get("forNodes")))
     hinted = [f"{kind} {'+'.join(each['name'] for each in names)}" for kind, names in kinds if names]

@@ -1,4 +1,4 @@
-"""Changes in numbers: the effects of changes on steady traffic, by client.
+"""The effects of changes on steady traffic, as numbers, by client.
 
 The expected state after a change is that of the first window after it for the same Service and kind of address. Times
 count from the moment at which the write of a change begins.
@@ -20,9 +20,9 @@ from harness.model.outcomes import Reached
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A change that a window tells of: its time, and who is to answer from then until the next one, and before.
+    """A change with a known expectation: its time, the pods that may answer until the next change, and before it.
 
-    `before` is None where no window tells it. `former` are pods that nobody is to reach any more. All times are
+    `before` is None if no window states it. `former` are pods that no client may reach any more. All times are
     monotonic seconds.
     """
 
@@ -35,7 +35,7 @@ class Phase:
 
 
 def transitions(story: Story) -> list[dict[str, Any]]:
-    """Return the numbers of each steady traffic of a scenario, as reports have them."""
+    """Return the numbers of each steady traffic of a scenario, in the form of reports."""
     return [
         {"traffic": window.title, "clients": [_client(story, window, client) for client in window.flows]}
         for window in story.windows
@@ -61,13 +61,13 @@ def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
 
 
 def lossy_gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the gaps in which a question was lost: in the others the observer paused."""
+    """Return the gaps with a lost request; in the other gaps the client paused."""
     lost = [at for at, each in samples if not isinstance(each, Reached)]
     return [(begin, end) for begin, end in gaps(samples) if any(begin <= at <= end for at in lost)]
 
 
 def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
-    """Return the changes during steady traffic of which a window tells what is right after them for this client."""
+    """Return the changes during steady traffic after which a window states the expectation for this client."""
     times = [at for at, _ in flow.flows[client]]
     if not times:
         return []
@@ -104,9 +104,9 @@ def _everybody(window: WindowStory) -> frozenset[str]:
 
 
 def concerns(change: Change, service: str) -> bool:
-    """Return whether a change may concern a Service: it names no other one, and measures nothing.
+    """Return whether a change may concern a Service: it names no other Service, and is no measurement.
 
-    Slices that scenarios write are named for their Service, what they hold and their family.
+    The names of slices that scenarios write contain the Service, the content and the family.
     """
     named = change.facts.get("service") or str(change.facts.get("slice") or "").rsplit("-", 2)[0]
     if named:
@@ -115,12 +115,12 @@ def concerns(change: Change, service: str) -> bool:
 
 
 def kind_of(change: Change) -> str:
-    """Return the kind of a change, with the component if it is about one: "write slice", "restart proxy"."""
+    """Return the kind of a change, with its component if any: "write slice", "restart proxy"."""
     return f"{change.what} {change.facts.get('component') or ''}".rstrip()
 
 
 def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
-    """Return how long it took; nothing where the change lets each client see what it saw before, and it did."""
+    """Return the reaction times; {} if the change alters nothing for the client and every answer was right."""
     mine = list(_within(samples, phase))
     wrong = [number for number, (_, each) in enumerate(mine) if not _is_right(each, phase.after)]
     if not mine or (phase.before == phase.after and not wrong):
@@ -139,7 +139,7 @@ def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
 
 
 def reaction_ms(reaction: dict[str, Any]) -> float | None:
-    """Return the ms from a change to where all is as it is to be, and somebody has seen it; None if it never was."""
+    """Return the ms until an expected pod answers and all answers are right; None if that never happens."""
     if "firstRightMs" not in reaction or "allRightMs" not in reaction:
         return None
     return float(max(reaction["firstRightMs"], reaction["allRightMs"]))
@@ -158,7 +158,7 @@ def _answers(samples: Sequence[Timed], phase: Phase) -> Iterator[tuple[float, Re
 
 
 def _strangers(samples: Sequence[Timed], found: Sequence[Phase], tally: Tally, allowed: frozenset[str]) -> int:
-    """Return the number of answers by pods that are right neither before a change nor after it, or never."""
+    """Return the number of answers by pods that are right neither before nor after a change, or never."""
     never = sum(count for pod, count in tally.pods.items() if pod not in allowed)
     between = sum(
         each.pod in allowed and each.pod not in phase.before | phase.after

@@ -1,7 +1,8 @@
-"""Derives a verdict from observations. Pure, so that a recorded run can be judged again.
+"""Derive a verdict from observations. Pure, so that a recorded run can be judged again.
 
 Sets, not shares: a client passes when every answer came from its allowed set and every member was seen. Nothing is
-averaged. An unknown outcome is neither right nor wrong, and makes the whole inconclusive unless something else failed.
+averaged. An unknown outcome is neither right nor wrong, and makes the verdict inconclusive unless something else
+failed.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ class Verdict(enum.StrEnum):
 
 
 class SkipReason(enum.StrEnum):
-    """The reason why a requirement was skipped; reports list the four apart."""
+    """The reason why a requirement was skipped; reports list the four reasons separately."""
 
     UNSUPPORTED = "unsupported"
     """The implementation does not claim the feature."""
     INELIGIBLE = "ineligible"
-    """The cluster is too small or of the wrong make."""
+    """The cluster is too small or of the wrong kind."""
     DESELECTED = "deselected"
-    """The user left it out."""
+    """The user deselected it."""
     UNAVAILABLE = "unavailable"
     """The backend cannot do what the scenario needs."""
 
@@ -65,7 +66,7 @@ NO_ANSWER = NoAnswer()
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Answers, each from one of these pods, not all of which have to be seen: for the time of a change."""
+    """Answers, each from one of these pods, some of which may never be seen: for the time of a change."""
 
     pods: frozenset[str]
 
@@ -87,10 +88,10 @@ Expectation = Mapping[str, Expected]
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by their reason.
+    """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason.
 
-    `gap_ms` is the longest time without a right answer, where that was measured; `refused_by` counts refusals by the
-    error that the client's kernel made of them.
+    `gap_ms` is the longest time without a right answer, if measured; `refused_by` counts refusals by the error of the
+    client's kernel.
     """
 
     pods: Counter[str] = field(default_factory=Counter)
@@ -137,7 +138,7 @@ class Tally:
 
 
 def _with_kind(observation: Observation) -> tuple[Observation, str]:
-    """Return it with the error of a refusal, in which equal ones may differ."""
+    """Return the observation with the error of a refusal, because equal refusals may differ in it."""
     return observation, observation.how if isinstance(observation, Refused) else ""
 
 
@@ -145,7 +146,7 @@ def _with_kind(observation: Observation) -> tuple[Observation, str]:
 class Judgement:
     """A verdict, its reason in one sentence, and the grid of client by endpoint as a text table.
 
-    `unmet` are the clients who did not see what they must, or of whom that cannot be told.
+    `unmet` are the clients whose expectation is not met, or is inconclusive.
     """
 
     verdict: Verdict
@@ -155,7 +156,7 @@ class Judgement:
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan of one client's probes for this expectation, of so many who would see the same faults.
+    """Return the plan of one client's probes for this expectation; `clients` is how many would see the same faults.
 
     Raises `ValueError` for an empty set.
     """
@@ -175,8 +176,8 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
     """Return the plan of each client of a window, for its probes, its judgement and the report.
 
-    Clients see a fault together if each of them would: silence and refusals all who are to be answered alike, and an
-    answer of the wrong pod only those for whom some pod of the window is wrong.
+    Clients count together if they would all see the same fault. Silence and refusals show to all clients with the same
+    kind of expectation; an answer of the wrong pod shows only to clients for whom some pod of the window is wrong.
     """
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}
@@ -206,7 +207,7 @@ def is_wrong(observation: Observation, expected: Expected) -> bool:
 
 
 def pods_of(expected: Expected) -> frozenset[str]:
-    """Return the pods that may answer by an expectation."""
+    """Return the pods that may answer according to an expectation."""
     match expected:
         case TimedOut() | Refused() | NoAnswer():
             return frozenset()
@@ -216,7 +217,7 @@ def pods_of(expected: Expected) -> frozenset[str]:
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
-    """Judge observations. Each client needs as many as its plan in `planned` has; fewer are inconclusive.
+    """Judge observations. Each client needs the number of its plan in `planned`; fewer are inconclusive.
 
     Raises `ValueError` for observations of a client without an expectation.
     """
@@ -242,7 +243,7 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
 def grid(
     expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]
 ) -> tuple[list[str], list[Row]]:
-    """Return the pods, which are columns, and the rows of the grid that `judge` shows as a text."""
+    """Return the pods (the columns) and the rows of the grid that `judge` shows as text."""
     pods, clients = _clients(expectation, tallies, planned)
     return pods, [client.row() for client in clients]
 

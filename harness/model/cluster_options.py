@@ -1,9 +1,9 @@
-"""Values of options about clusters, for the rooms that read or act on them."""
+"""Values of options about clusters, shared by the packages that parse or use them."""
 
 from __future__ import annotations
 
 NO_CNI = "none"
-"""The value of --cni for a cluster to which the suite brings no network plugin."""
+"""The value of --cni for a cluster to which the suite adds no network plugin."""
 
 OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
 """Features that only a cluster with both IPv4 and IPv6 shows."""

@@ -1,4 +1,4 @@
-"""Finds entry points of packages that the harness does not import: commands, mutants, explanations.
+"""Find entry points of packages that the harness does not import: commands, mutants, explanations.
 
 The wheel leaves out some packages that register entry points, such as `tools`. Their entry points are skipped.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def installed(group: str, name: str | None = None) -> Iterator[EntryPoint]:
-    """Yield the entry points of a group, or those of one name, whose module is there. Imports none of them."""
+    """Yield the entry points of a group, or those with one name, whose module is installed. Imports none of them."""
     for each in entry_points(group=group):
         if name in (None, each.name) and _is_there(each.module):
             yield each

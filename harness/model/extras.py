@@ -1,4 +1,4 @@
-"""Optional dependencies: packages that serve one feature, and come with an extra of the distribution."""
+"""Optional dependencies: packages for one feature, installed by an extra of the distribution."""
 
 from __future__ import annotations
 

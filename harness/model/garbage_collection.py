@@ -1,4 +1,4 @@
-"""Pauses Python's garbage collector while a large history is read: it would scan all objects again and again."""
+"""Pause Python's garbage collector while a large history is read: it would scan all objects again and again."""
 
 from __future__ import annotations
 

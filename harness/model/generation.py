@@ -39,7 +39,7 @@ class Generation:
         return f"{self.part + 1} of {self.parts}"
 
     def split(self, tests: int, workers: int) -> list[Generation]:
-        """Return the parts of one test, if so many tests and workers share the time or the cases."""
+        """Return the parts of one test, if this number of tests and workers share the time or the cases."""
         if self.replay:
             return [self]
         if self.cases:

@@ -1,4 +1,4 @@
-"""The abilities and nodes that each requirement needs: they show which requirements a cluster cannot judge.
+"""The abilities and nodes that each requirement needs: they determine which requirements a cluster cannot judge.
 
 The table is generated: a run on the embedded cluster, which has every ability, records what scenarios use, and a test
 compares it with the file in the suite's folder.

@@ -51,7 +51,7 @@ def private(text: str) -> str:
 
 
 def _may_tell(text: str, words: Sequence[str]) -> bool:
-    """Return whether a text may contain private data: a check that is a hundred times as fast as the whole pattern."""
+    """Return whether a text may contain private data: this check is a hundred times as fast as the whole pattern."""
     if any(each in text for each in words) or _IN_URL.search(text):
         return True
     small = text.lower()

@@ -1,4 +1,4 @@
-"""Finds the first error in the log of a program: later lines are mostly consequences, or a help text."""
+"""Find the first error in the log of a program: later lines are mostly consequences, or a help text."""
 
 from __future__ import annotations
 

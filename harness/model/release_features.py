@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component
 
-NEWEST = 1000  # newer than all versions in this table
+NEWEST = 1000  # newer than any version in this table
 
 _GATES: Mapping[str, tuple[int, int]] = {
     "ProxyTerminatingEndpoints": (22, 26),

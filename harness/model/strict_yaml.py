@@ -1,4 +1,4 @@
-"""Reads untrusted YAML, and refuses ambiguous or very large documents, with the line of the fault.
+"""Read untrusted YAML, and reject ambiguous or very large documents, with the line of the error.
 
 Values are built from the parser's events. PyYAML's own constructor is recursive and crashes the process on a hundred
 kilobytes of brackets, uses the last of two equal keys, and expands aliases without limit. Values are those of JSON:
@@ -24,7 +24,7 @@ MAX_DOCUMENTS = 100
 MAX_ALIASED = 10_000
 """The largest numbers of values: a report of the whole suite has some 15,000 values and no alias."""
 
-_DIGITS = 100  # the longest number
+_DIGITS = 100  # characters of the longest number
 _PREFIX = "tag:yaml.org,2002:"
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -185,6 +185,6 @@ def _encodable(text: str, mark: Any) -> None:
 
 
 def _of_json(event: Any, *kinds: str) -> None:
-    """Refuse tags of values that JSON does not have."""
+    """Reject tags of values that JSON does not support."""
     if event.tag is not None and event.tag not in ("!", *(_PREFIX + each for each in kinds)):
         raise _RefusedError(f"tag {event.tag[:50]!r} is not supported", event.start_mark)

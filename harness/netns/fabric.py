@@ -286,7 +286,7 @@ def _pair(name: str, index: int, peer: Namespace) -> Request:
 
 
 def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
-    """Return the requests for the end of a link at a node, pod or external client: up, addresses, default routes."""
+    """Return the requests for the link's end at a node, pod or external client: up, addresses, default routes."""
     requests = [rtnetlink.up(LOOPBACK), rtnetlink.up(_UPLINK)]
     for family, host in host_addresses.items():
         requests += rtnetlink.address(_UPLINK, host)

@@ -1,4 +1,4 @@
-"""Tells hung programs from slow ones, from what the kernel counts for them.
+"""Distinguish hung programs from slow ones, by the kernel's counters.
 
 A slow program runs, or waits for a processor or a disk. A program is hung if it does none of these in several samples
 in a row while data that was sent to it stays unread. A hung thread beside others that read is not detected.
@@ -16,10 +16,10 @@ from harness.eventually import time_scale
 from harness.netns.namespace import Namespace, processes_by_netns
 
 LOOKS = 5
-"""After the first sample, the number of samples in a row that must show a program hung."""
+"""The number of samples in a row, after the first one, that must show a program as hung."""
 
 EVERY = 1.0
-"""The least time between two samples, in seconds before the time scale.
+"""The minimum time between two samples, in seconds before the time scale.
 
 A correct single-threaded program that sleeps between two reads looks hung for that time: with samples every 0.2 s, a
 program that batches changes for 1.5 s was reported as hung.

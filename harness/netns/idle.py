@@ -1,4 +1,4 @@
-"""Detects that programs are idle, from what the kernel counts for them.
+"""Detect that programs are idle, by the kernel's counters.
 
 A program is idle if it has read everything that was sent to it, hardly runs, and waits neither for a processor nor for
 a disk. A timer may still wake it, so its own `synced` check decides whether it is done.
@@ -17,7 +17,7 @@ from harness.netns.hung import threads_of, unread_of
 from harness.netns.namespace import Namespace, processes_by_netns
 
 EVERY = 0.5
-"""The least time between two samples, in seconds before the time scale."""
+"""The minimum time between two samples, in seconds before the time scale."""
 
 _HARDLY = 0.1  # the largest share of the time for which an idle program runs or waits for a processor
 _DISK, _RUNNABLE = "D", "R"  # states of a thread: waits for a disk; runs or waits for a processor
@@ -36,7 +36,7 @@ class IdleSample:
     runnable: AbstractSet[str] = frozenset()
 
     def idle_since(self, earlier: IdleSample, seconds: float) -> bool:
-        """Return whether the programs have hardly run since an earlier sample, so many seconds ago.
+        """Return whether the programs have hardly run since an earlier sample, this number of seconds ago.
 
         The kernel adds the time for which a thread waits only when the thread runs again. So a thread that is runnable
         in both samples counts as waiting, whatever the counters say.
@@ -56,7 +56,7 @@ class IdleWatch:
         self._looked_at = self._since = time.monotonic()
 
     def seconds(self) -> float:
-        """Return for how long all programs have been idle. Call it repeatedly: each call may take a sample."""
+        """Return for how long all programs have been idle. Call it repeatedly: a call may take a sample."""
         now = time.monotonic()
         if self._samples and now - self._looked_at < EVERY * time_scale():
             return self._looked_at - self._since

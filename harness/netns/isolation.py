@@ -3,9 +3,9 @@
 A netns isolates the network alone. Agents of data planes also pin maps in a bpffs, attach programs to a control group,
 leave sockets in /run and read the host name. On one machine, the agents of two nodes would collide there.
 
-A keeper process makes the room. It reads from a pipe that closes when this process ends, in whatever way. Then it kills
-all processes in the control group and removes the group. A second, idle process lives in the room in the place of
-programs, which enter through `Room.entering`.
+A keeper process makes the room. It reads from a pipe that closes when this process ends, however it ends. Then it kills
+all processes in the control group and removes the group. A second, idle process keeps the room's namespaces open;
+programs enter them through `Room.entering`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OWN: Mapping[str, str] = {
 
 _PARTS = "import ctypes, json, os, select, signal, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 
-# Arguments: the host name, and the names of parts. It writes a line of JSON: what to join, or what failed.
+# Arguments: the host name, and the names of parts. It writes a line of JSON: what to join, or the error.
 _KEEPER = (
     _PARTS
     + """

@@ -1,6 +1,6 @@
-"""The format of netlink: messages in a datagram, attributes in a message (linux/netlink.h).
+"""The netlink format: messages in a datagram, attributes in a message (linux/netlink.h).
 
-The module is pure, so that readers of packet traces are too.
+The module is pure, so that readers of packet traces are pure too.
 """
 
 from __future__ import annotations

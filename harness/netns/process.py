@@ -1,12 +1,12 @@
 """Programs as processes of this machine: none outlives the harness, each wait has a limit, and each has a log.
 
-Programs under test may exit at start, hang, or leave children. Their output goes to a file, because a full pipe that
-nobody reads would block them. An error about a start has the first error in that file; an error about a later exit has
-its end.
+Programs under test may exit at start, hang, or leave children. Their output goes to a file, because a full pipe without
+a reader would block them. An error about a start contains the first error in that file; an error about a later exit
+contains its end.
 
-The kernel kills a program with the thread that started it, so also after `kill -9`. One thread starts all programs and
-lives as long as this process. A launcher asks the kernel for this and then becomes the program, because Python code
-between fork and exec may deadlock in a process with threads.
+The kernel kills a program when the thread that started it ends, also after `kill -9`. One thread starts all programs
+and lives as long as this process. A launcher requests this from the kernel and then becomes the program, because Python
+code between fork and exec may deadlock in a process with threads.
 """
 
 from __future__ import annotations

@@ -54,12 +54,12 @@ def of_router(families: Iterable[Family]) -> Settings:
 
 
 def of_neighbours(families: Iterable[Family]) -> Settings:
-    """Return settings of a netns whose links resolve neighbours: they need link-local addresses."""
+    """Return settings of a netns whose links resolve neighbours and so need link-local addresses."""
     return {"ipv6/conf/default/addr_gen_mode": "0"} if "IPv6" in families else {}
 
 
 def of_one_that_keeps_its_routes(families: Iterable[Family], link: str) -> Settings:
-    """Return settings of a netns that ignores ICMP redirects, for which `all` and the link must both be off."""
+    """Return settings of a netns that ignores ICMP redirects: the kernel requires it off in `all` and for the link."""
     version: Mapping[Family, str] = {"IPv4": "ipv4", "IPv6": "ipv6"}
     return {f"{version[each]}/conf/{where}/accept_redirects": "0" for each in families for where in ("all", link)}
 

@@ -1,4 +1,4 @@
-"""Writes progress: permanent lines, and below them on a terminal the current state, redrawn as it changes.
+"""Write progress: permanent lines, and below them on a terminal the current state, redrawn as it changes.
 
 Without a terminal that can move its cursor, a line shows the state after some seconds without output.
 """
@@ -91,7 +91,7 @@ class _Whole:
 
 
 class Silence:
-    """Calls `say` after some time without output, from a thread of its own."""
+    """Calls `say` after some time without output, on its own thread."""
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say = say
@@ -101,7 +101,7 @@ class Silence:
         self._thread.start()
 
     def broken(self) -> None:
-        """Note that there was output."""
+        """Record output."""
         self._said = time.monotonic()
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Silence:
 
 @contextlib.contextmanager
 def never_silent(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
-    """Yield a `say` for a long block with little output; `what` is said whenever the block is silent for a while."""
+    """Yield a `say` for a long block with little output; it also prints `what` after each silence."""
     began = time.monotonic()
     silence = Silence(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
 
@@ -188,7 +188,7 @@ class Display:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._terminal._tw._file = FileProxy(console, self._file)  # pytest and xdist write now and then
+        self._terminal._tw._file = FileProxy(console, self._file)  # pytest and xdist write at any time
         self._live.start()
 
     def stop(self) -> None:
@@ -205,13 +205,13 @@ class Display:
             self._own = self._file
 
     def write(self, line: Line) -> None:
-        """Write a line that stays. It is never wrapped: a long one goes on in the terminal's next row."""
+        """Write a permanent line. It is not wrapped: the terminal continues a long line in its next row."""
         if self._live is not None:
             self._live.console.print(_Whole(line), crop=False)
             return
         with self._lock:
             self._terminal.write_line(line.text, **_MARKUP[line.style])
-            self._terminal.flush()  # the state is written by another buffer
+            self._terminal.flush()  # another buffer writes the state
         if self._silence is not None:
             self._silence.broken()
 

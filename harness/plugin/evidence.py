@@ -1,8 +1,8 @@
-"""Gathers evidence from a scenario's fixtures, while they are still up.
+"""Gather evidence from a scenario's fixtures, while they are still up.
 
 Any fixture value may have these methods; all are optional, and none may break the run:
 
-    evidence() -> file names and texts (or bytes), as a mapping or as pairs one after the other
+    evidence() -> file names and texts (or bytes), as a mapping or as successive pairs
                                                        after a failure: rules, slices, nodes, requests, logs
     judgement() -> {"check": …, "observed": …}         after every test: its plan and its counts
     environment() -> mapping                           once: versions, nodes, feature gates
@@ -26,7 +26,7 @@ SECONDS = 10.0
 """The time limit for a fixture's evidence."""
 
 LONGEST = 400_000
-"""The most characters of one text."""
+"""The maximum number of characters of one text."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
 
 
 def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
-    """Return the evidence of a fixture that comes in time, each text cut to a size that a person can open."""
+    """Return the evidence of a fixture that arrives in time, each text cut to a readable size."""
     asked = getattr(value, "evidence", None) or _explained(value)
     if not callable(asked):
         return {}

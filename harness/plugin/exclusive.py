@@ -1,4 +1,4 @@
-"""Runs requirements that change a shared cluster, or read its metrics, last and alone.
+"""Run requirements that change a shared cluster, or read its metrics, last and without others in parallel.
 
 Workers are processes, so they use a lock on a file of the run: exclusive for a disruptive test, shared for the others.
 """

@@ -133,7 +133,7 @@ def new_cluster(
     generation: Generation | None,
     _numbers: Iterator[int],
 ) -> Iterator[Callable[[Topology], Cluster]]:
-    """Makes clusters of any topology, each in a Kubernetes namespace of its own, and empties them afterwards."""
+    """Yield a function that makes clusters of any topology, each in its own Kubernetes namespace."""
     from harness.scenario.cluster import Cluster  # noqa: PLC0415
 
     made: list[Cluster] = []

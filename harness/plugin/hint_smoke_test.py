@@ -1,7 +1,7 @@
-"""A smoke test before the first test: does a hint have any effect, and does a hint that is added later?
+"""A smoke test before the first test: does a hint have any effect, also if it is added later?
 
 Most proxies that ignore hints do so silently: a feature gate is off, or packets take another data plane than the judged
-one. Others compare endpoints without their hints, and see no change. Dozens of failures then have one cause, which a
+one. Others compare endpoints without their hints, and see no change. Then dozens of failures have one cause, which a
 person should read first. The result is a note and no verdict.
 """
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 NAMESPACE = "td-hint-smoke-test"
 SOMETHING = "hintsChangeSomething"
 FOLLOWED = "changesOfHintsAreFollowed"
-WITHIN = 3.0  # seconds, before the time scale, for a change to reach the packets
-PROBES = 24  # all to one of two endpoints by chance: once in 16 million
+WITHIN = 3.0  # seconds, before the time scale, for a change to affect packets
+PROBES = 24  # with this number, all reach one of two endpoints by chance once in 16 million
 
 
 def hint_facts(backend: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Derives the verdict on a test from pytest's report: passed, failed, inconclusive, or skipped for a reason.
+"""Derive the verdict on a test from pytest's report: passed, failed, inconclusive, or skipped for a reason.
 
 Only a failed assertion in the test itself is evidence about the implementation. A failed set-up, a time limit, or any
 other exception comes from the suite or the machine, and is inconclusive.
@@ -100,7 +100,7 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 
 def recheck(fixtures: Mapping[str, Any]) -> None:
-    """Check after a scenario that what it last saw in its clusters still holds. Raises `AssertionError`."""
+    """Check at the end of a scenario that its last observed values still hold. Raises `AssertionError`."""
     from harness.scenario.recheck import recheck  # noqa: PLC0415  only tests with a cluster need it
     from harness.scenario.record import Record  # noqa: PLC0415
 
@@ -158,7 +158,7 @@ def end_with(result: CaseResult, rerun: str) -> None:
 
 
 def end_of(error: BaseException | None) -> EndedError | None:
-    """Return the exit of a component that led to this error, if there is one."""
+    """Return the error about a component's exit that led to this error, if any."""
     while error is not None and not isinstance(error, EndedError):
         error = error.__cause__ or error.__context__
     return error

@@ -1,4 +1,4 @@
-"""Reads the results of all tests from the history during a run; at its end writes reports and sets the exit code.
+"""Read the results of all tests from the history during a run; at its end write reports and set the exit code.
 
 Workers write the history. The controller adds the cases without a result: a worker crashed, or the run ended early.
 """
@@ -33,7 +33,7 @@ _END_SECONDS = 5.0
 
 
 class Ledger:
-    """The part of the plugin that knows all results. `results` may be called at any time."""
+    """The part of the plugin that collects all results. `results` may be called at any time."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -100,7 +100,7 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what the history does not say: distrust, crashes, and failures of tests without a requirement."""
+        """Record what the history lacks: distrust, crashes, and failures of tests without a requirement."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
         if distrust := dict(report.user_properties).get(DISTRUST):
             self._distrust(str(distrust))
@@ -185,7 +185,7 @@ class Ledger:
             self._run.folder.abandon()
             self.exit_code = ExitCode.USAGE
             return
-        with contextlib.suppress(OSError, UsageError):  # a full disk: the history is without an end
+        with contextlib.suppress(OSError, UsageError):  # a full disk: the history has no end record
             self._run.close_history()
         results = self.results()
         durations.remember(self._run.settings, self._run.suite, results)

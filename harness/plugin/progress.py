@@ -1,4 +1,4 @@
-"""Shows a run on the terminal: its settings, a line for each requirement, and the summary.
+"""Show a run on the terminal: its settings, a line for each requirement, and the summary.
 
 pytest's own reporter is quiet, but still writes the lines, so that capture, colour and NO_COLOR work as everywhere in
 pytest. With -v it reports as usual, with our header and summary.
@@ -30,7 +30,7 @@ _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
 _ENDING = 0.0075  # seconds after the last case, for each case: 3.9 s were measured for 511 cases on two processors
 _TRUST = 5.0  # the weight of expected durations, in seconds of this run's own durations
 _WIDEST = 100
-_SHORTEST = 12  # characters of a reason that is cut
+_SHORTEST = 12  # characters of a truncated reason
 
 
 def hush(config: pytest.Config) -> None:
@@ -85,12 +85,12 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
-        """Without -v, show the settings once the suite is known to have the selected names."""
+        """Without -v, show the settings after collection, when the selected names are known to exist."""
         self._show_header()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
-        """Without -v, show the settings in a run with workers, which collect."""
+        """Without -v, show the settings in a run with workers, which do the collection."""
         self._show_header()
 
     def _show_header(self) -> None:
@@ -190,7 +190,7 @@ class Progress:
 
 
 class Eta:
-    """Estimates the end of a run from the expected seconds of each case, by node id, with so many running `at_once`.
+    """Estimates the end of a run from the expected seconds of each case, by node id, with `at_once` cases in parallel.
 
     `ending` is the time after the last case, in which clusters are closed and reports are written.
     """
@@ -215,8 +215,8 @@ class Eta:
     def left(self, now: float) -> float:
         """Return the estimated seconds until the end of the run.
 
-        Expected durations are scaled by the ratio that ended and running cases of this run have taken so far, since a
-        machine may be busy, and workers slow each other down.
+        Expected durations are scaled by the ratio of actual to expected time of this run's ended and running cases,
+        since a machine may be busy, and workers slow each other down.
         """
         running, todo = self.running.copy(), self._todo.copy()  # other threads change both
         late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
@@ -227,7 +227,7 @@ class Eta:
 
 
 def _line(result: Result, display: Display) -> str:
-    """Return the line of a requirement. A terminal gets a long reason cut, and always the whole id."""
+    """Return the line of a requirement. On a terminal a long reason is truncated, but the id is never."""
     marks = MARKS if display.can_write("".join(MARKS.values())) else PLAIN_MARKS
     text = f"  {marks[result.outcome]} {result.requirement.id}"
     width = min(display.width, _WIDEST)

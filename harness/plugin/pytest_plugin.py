@@ -1,7 +1,7 @@
 """The pytest plugin: options, and everything that turns a pytest run into a conformance run.
 
 It is installed as an entry point, so every pytest run on the machine loads this module: it imports nothing else of the
-suite until a backend is asked for.
+suite until a test needs a backend.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CODES: dict[type[BaseException], ExitCode] = {
     DistrustError: ExitCode.DISTRUST,
     UnavailableError: ExitCode.DISTRUST,
 }
-_KIND_FACTOR = 4.0  # a procedure of a KEP replaces API server, controller and all proxies up to six times
+_KIND_FACTOR = 4.0  # a KEP's upgrade procedure replaces API server, controller and all proxies up to six times
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,7 +71,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         return int(code)
     run = run_of(config)
     if run is not None and not run.worker:
-        run.folder.abandon()  # if there is nothing to report
+        run.folder.abandon()  # if there is anything to report
         if run.distrust and status == ExitCode.INTERNAL_ERROR:
             print(f"error: {run.distrust[0]}", file=sys.stderr)  # noqa: T201
             return int(ExitCode.DISTRUST)
@@ -107,13 +107,13 @@ def _take_charge(config: pytest.Config) -> None:
     folder = OutputFolder(Path(settings.output_dir).absolute() if settings.output_dir else default_path())
     run = Run(settings, folder, _arguments(config), whole_suite=_is_whole_suite(config))
     config.stash[RUN] = run
-    if not config.option.basetemp:  # pytest's own is named by $LOGNAME, and may belong to another user
+    if not config.option.basetemp:  # pytest's own folder is named after $LOGNAME, and may belong to another user
         config.option.basetemp = str(folder.parts / "pytest")
     run.suite = _suite(config)
     run.durations = durations.cached(settings, run.suite)
     run.workers = _set_workers(config, run)
     if getattr(config.option, "maxschedchunk", 1) is None:
-        config.option.maxschedchunk = 1  # the longest come first: several of them in one worker would delay the end
+        config.option.maxschedchunk = 1  # the longest first: several of them in one worker would delay the end
     progress.hush(config)
 
 

@@ -1,4 +1,4 @@
-"""Watches tests where they run: plans at collection, judges each phase, and gathers evidence while fixtures are up.
+"""Watch tests where they run: plan at collection, judge each phase, and gather evidence while fixtures are up.
 
 A worker writes evidence and its part of the history, from which the controller reads the result of each test.
 """
@@ -44,7 +44,7 @@ class Recorder:
         self._estimates: dict[str, float] = {}
         self._deselected: list[pytest.Item] = []
         self._lost = ""
-        self._start = self._seconds = 0.0  # start and duration of the present test so far
+        self._start = self._seconds = 0.0  # start and duration of the current test so far
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -112,7 +112,7 @@ class Recorder:
             self._plan.quick = quick.choose(asked.values(), self._estimates, self._run.settings)
 
     def _length(self, item: pytest.Item) -> float:
-        """Return a sort key: the longest come first if workers share the tests, since a long last one runs alone."""
+        """Return a sort key: workers start the longest tests first, since a long last test would run alone."""
         requirement = requirement_of(item)
         if not self._run.worker or requirement is None:
             return 0.0
@@ -163,7 +163,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # equal in any order and any worker
+        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # the same in any order and any worker
         with judging.translated("set-up"):
             return (yield)
 
@@ -332,7 +332,7 @@ def sentence_of_distrust(error: BaseException | None) -> str:
 
 
 def _ended() -> str:
-    """Return which thread of the embedded cluster has ended unexpectedly; "" if none has."""
+    """Return the thread of the embedded cluster that has ended unexpectedly; "" if none has."""
     try:
         threads.require()
     except DistrustError as error:

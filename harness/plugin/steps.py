@@ -1,4 +1,4 @@
-"""Records the steps and attachments of tests, captured output included, with allure-pytest's listener.
+"""Record the steps and attachments of tests, captured output included, with allure-pytest's listener.
 
 The listener's own results are not written, since it knows neither verdicts nor tests that never ran: steps and
 attachments go into the history, and at the end `harness.report.allure` writes all results.
@@ -73,7 +73,7 @@ class _Steps:
 
 
 def _plain(value: Any) -> Any:
-    """Return lists and dicts for Allure's objects, without empty values and without traces, which results have."""
+    """Return Allure's objects as lists and dicts, without empty values, and without traces, which results contain."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dict__"):

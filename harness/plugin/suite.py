@@ -1,4 +1,4 @@
-"""Runs pytest over a suite, independent of where it is installed, and of the current folder and configuration."""
+"""Run pytest over a suite, independent of its place, the current folder and the user's configuration."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Command:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        """From the end of the tests on, signals interrupt nothing."""
+        """From the end of the tests on, signals no longer interrupt the run."""
         try:
             return (yield)
         finally:
@@ -107,7 +107,7 @@ def require_selection(config: pytest.Config, settings: Settings) -> None:
     A kind cluster takes a minute to make, and the plan is made after it. Raises `DistrustError` when the suite cannot
     be collected.
     """
-    arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # makes no run, starts no workers
+    arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # no run and no workers start
     found = _collect(lambda collector: int(pytest.main(arguments, plugins=[collector])))
     check_names(settings, found.known)
     reasons = [reason_to_skip(each, settings) for each in found.chosen]
@@ -146,7 +146,7 @@ class _Collector:
 
 @contextlib.contextmanager
 def _without_options() -> Iterator[None]:
-    """Remove environment variables with options of a run for the block."""
+    """Remove environment variables that are options of a run, for the block."""
     ours = {name: value for name, value in os.environ.items() if name.startswith(("TRAFFICDIST_", "PYTEST_ADDOPTS"))}
     for name in ours:
         del os.environ[name]

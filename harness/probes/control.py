@@ -253,7 +253,7 @@ class ControlledBlock:
         self._reactor = reactor
 
     def what_was_wrong(self) -> str:
-        """Return the fault that control probes found, or "". To be called once. Raises `InconclusiveError`."""
+        """Return the fault that control probes found, or "". Call it once. Raises `InconclusiveError`."""
         said: list[str] = []
         waiter = Waiter()
 

@@ -51,7 +51,7 @@ _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
 _nonces = itertools.count(secrets.randbits(48))
 _ports = itertools.cycle([*range(11_000, 30_000), *range(33_000, 65_536)])
-"""Source ports, without those on which components of a node listen (up to 10,259), and without node ports."""
+"""Source ports, except those on which components of a node listen (up to 10,259), and node ports."""
 _PORTS_TRIED = 20
 
 

@@ -32,7 +32,7 @@ from harness.recipes.node_processes import Connections, NodeProcesses
 HEALTH_PORT, METRICS_PORT = 10256, 10249
 
 READY_SECONDS = 20.0
-BARRIER_SECONDS = 1.0  # that one call of `synced` may take
+BARRIER_SECONDS = 1.0  # for one call of `synced`
 _LABEL_SECONDS = 1.0  # from ready to logging its node's labels, which takes milliseconds
 _STARTS = 5  # at most, until a proxy knows its node's zone
 _QUIET_SECONDS = 0.05  # without a log line, for versions that do not log the IP family of a sync

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from harness.model.release import Release
 from harness.netns.namespace import Namespace
 
-if TYPE_CHECKING:  # both import nothing of proxies
+if TYPE_CHECKING:  # neither imports a proxy
     from harness.control_planes.control_plane import ControlPlane
     from harness.netns.fabric import Host, Wiring
     from harness.netns.socket_maker import SocketMaker
@@ -43,7 +43,7 @@ class Proxy(Protocol):
         """Return whether every running proxy has processed all writes so far. Raises `EndedError`."""
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the decision of a node about a Service and its reason, as far as the proxy reports it."""
+        """Return the decision of a node about a Service and its reason, as far as the proxy reports them."""
 
     def decisions(self, node: str) -> str:
         """Return all decisions of a node with their reasons; "" if the proxy does not report them."""
@@ -54,7 +54,7 @@ class Proxy(Protocol):
 
 @runtime_checkable
 class TellsWhatLacks(Protocol):
-    """A proxy that reports why `synced` is not true yet."""
+    """A proxy that reports why `synced` is still false."""
 
     @property
     def lacking(self) -> str:

@@ -1,7 +1,7 @@
 """The reference proxy on every node, in this process.
 
-An adapter that imports the reference. It watches the store of a control plane in this process, or any other control
-plane over HTTPS, as one client for all nodes.
+This adapter imports the reference. It watches the store of a control plane in this process, or any other control plane
+over HTTPS, as one client for all nodes.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Recipes of programs that are judged, YAML files, and running them in network namespaces."""
+"""Recipes of judged programs, which are YAML files, and the code that runs the programs in network namespaces."""

@@ -1,9 +1,8 @@
-"""Runs the plugins of a CNI configuration for one pod, as a container runtime does (CNI specification 1.0.0).
+"""Run the plugins of a CNI configuration for one pod, as a container runtime does (CNI specification 1.0.0).
 
-This is a program with the standard library alone, started for each added or deleted pod in the netns of its node. A
-recipe's `pods: {cni: FILE}` stands for its two commands. The harness chooses the addresses of pods beforehand, and
-passes them to plugins by CNI's conventional capabilities `ips`, `ipRanges` and `mac` where the configuration declares
-them.
+This is a standard-library program, started for each added or deleted pod in the netns of its node. A recipe's `pods:
+{cni: FILE}` stands for its two commands. The harness chooses the addresses of pods beforehand, and passes them to
+plugins by CNI's conventional capabilities `ips`, `ipRanges` and `mac` where the configuration declares them.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def programs(config: Mapping[str, Any]) -> list[str]:
 
 
 def run(verb: str, config: Mapping[str, Any], pod: Pod, kept: Path) -> None:
-    """Add or delete a pod by all plugins of a configuration; `kept` has the result in between.
+    """Add or delete a pod by all plugins of a configuration; the file `kept` has the result in between.
 
     Raises `CniError` with the name of the failed plugin, and if the pod got other addresses.
     """

@@ -1,7 +1,7 @@
 """Key `kind` of a recipe: the installation of a proxy on a kind cluster, and the workloads that must become ready.
 
-On the embedded cluster the suite starts programs itself. On a kind cluster kubelets do: a recipe has manifests, or a
-command that installs anything. Everything is validated before a cluster is made.
+On the embedded cluster the suite starts programs itself, on a kind cluster kubelets do: so a recipe has manifests, or
+an installation command. Everything is validated before a cluster is made.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What replaces kube-proxy on a kind cluster, in this order: images, objects, a command.
+    """The replacement for kube-proxy on a kind cluster, in this order: images, objects, a command.
 
     `cni` is the default of --cni: a file, or "none" for a proxy with a network of its own.
     """

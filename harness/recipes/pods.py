@@ -1,6 +1,6 @@
 """The interfaces of pods, made by the commands of a recipe: for a data plane that owns them.
 
-Some data planes work where a pod is attached: a BPF program on its interface, or a switch port. They make that
+Some data planes work at the pod's attachment: a BPF program on its interface, or a switch port. They make that
 interface, like a CNI plugin or their own agent on a machine. The harness makes the pod's netns and chooses its
 addresses, like a container runtime and IPAM, and passes the names and addresses of the interface.
 """
@@ -139,7 +139,7 @@ def _values(port: Port) -> dict[str, str]:
 
 
 def _answers(node: Namespace, address: str) -> bool:
-    """Return whether a host soon refuses a connection to an address, where no program listens."""
+    """Return whether a host promptly refuses a connection to an address on which no program listens."""
     with node.socket(NUMBERS["IPv6" if ":" in address else "IPv4"], socket.SOCK_STREAM) as asking:
         asking.settimeout(_TRY_SECONDS)
         return asking.connect_ex((address, _CLOSED_PORT)) == errno.ECONNREFUSED

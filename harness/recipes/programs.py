@@ -88,7 +88,7 @@ class Programs:
         self._filled: dict[str, dict[str, str]] = {}  # the values of common placeholders, by place
         self.pods = PodInterfaces(recipe.pods, self) if recipe.pods else None
         self.clients = ClientGroups(self._rooms.__getitem__) if "cgroup2" in recipe.isolation else None
-        self.lacking = ""  # the failing check in the last call of `synced`, and where
+        self.lacking = ""  # the failing check in the last call of `synced`, and its place
 
     @property
     def api(self) -> Api:

@@ -1,4 +1,4 @@
-"""Reads a recipe, a YAML file that says how to run a proxy or a DNS server, and validates it before anything starts.
+"""Read a recipe, a YAML file that describes how to run a proxy or a DNS server, and validate it before anything starts.
 
 Each error names the file and the key. Placeholders in braces, in a command, an environment variable or a file, are
 filled in for each node, or for the pod of the DNS server.
@@ -28,7 +28,7 @@ from harness.recipes.readiness import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.values import Command, Line, Mark, Name, OneKey, PatternTemplate, Rule, Seconds, one_of, read
 
 CRDS = "crds"
-"""A requirement on the API server: it serves CustomResourceDefinitions, which the programs create themselves."""
+"""A requirement on the API server: it serves CustomResourceDefinitions that the programs create themselves."""
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -172,12 +172,12 @@ class Recipe:
 
     @property
     def defines_kinds(self) -> str:
-        """The key by which it needs CustomResourceDefinitions: "objects" or "requires"; "" if it needs none."""
+        """The key that requires CustomResourceDefinitions: "objects" or "requires"; "" if none does."""
         return "objects" if defines_kinds(self.objects) else "requires" if CRDS in self.requires else ""
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """All that the machine must have, for `requires` and `isolation`."""
+        """Everything that the machine must have, for `requires` and `isolation`."""
         return tuple(each for each in dict.fromkeys((*self.requires, *self.isolation)) if each != CRDS)
 
 

@@ -1,7 +1,7 @@
-"""Reads YAML values into dataclasses. Each error names the key, the wrong value and what is allowed.
+"""Read YAML values into dataclasses. Each error names the key, the wrong value and the allowed values.
 
-The fields of a dataclass are the allowed keys of a mapping. Their types say what a value may be, and a `Rule` in
-`Annotated` narrows it. Why no library does this: msgspec's errors lack the wrong value, the allowed keys, and the keys
+The fields of a dataclass are the allowed keys of a mapping. Their types restrict the value, and a `Rule` in `Annotated`
+restricts it further. No library does this well: msgspec's errors lack the wrong value, the allowed keys, and the keys
 of nested mappings; pydantic takes 10 MB, and 0.1 s in each process that reads a recipe.
 """
 
@@ -22,13 +22,13 @@ from harness.recipes.filling import PLACEHOLDER
 LONG = 100
 """The maximum length of a name, and of a wrong value in an error."""
 
-_LONGEST_FILE = 200  # bytes of a file name: file names of the evidence put the node's name before it
+_LONGEST_FILE = 200  # bytes of a file name: evidence prefixes it with the node's name
 _LONGEST_PATTERN = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value must be beyond its type. `check` returns True, False, or what is wrong with the value."""
+    """A restriction of a value beyond its type. `check` returns True, False, or what is wrong with the value."""
 
     want: str
     check: Callable[[Any], bool | str] = bool
@@ -36,16 +36,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class OneKey:
-    """A mapping with one of these keys, each with the dataclass of its value.
+    """A mapping with exactly one of these keys, each with the dataclass of its value.
 
-    Where the dataclass has one field, the value is that of the field.
+    For a dataclass with one field, the value is that of the field.
     """
 
     kinds: Mapping[str, type]
 
 
 class Mark(enum.Enum):
-    """Marks a type in `Annotated`: a text with placeholders; a value that was read before."""
+    """Marks a type in `Annotated`: a text with placeholders, or a value that was read before."""
 
     TEMPLATE = enum.auto()
     READ = enum.auto()
@@ -108,7 +108,7 @@ _WORDS: Mapping[Any, str] = {str: "one text", int: "a whole number", float: "a n
 def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = None) -> Any:
     """Return a YAML value, at the key `where`, as this type. `allowed` are the placeholders of its templates.
 
-    A number where a text is wanted stands for its digits. Raises `UsageError`.
+    A number in place of a text is converted to its digits. Raises `UsageError`.
     """
     allowed = allowed or {}
     marks = getattr(kind, "__metadata__", ())

@@ -1,4 +1,4 @@
-"""Writes Allure results at the end of a run, one per case, from the results of all other reports.
+"""Write Allure results at the end of a run, one per case, from the same results as all other reports.
 
 Allure distinguishes cases by `testCaseId` and parameters: two cases that share both count as a test and its retry.
 """
@@ -39,10 +39,10 @@ def write(
     transitions: Numbers,
 ) -> None:
     """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`."""
-    for each in (folder.path / "allure-results").glob("*-result.json"):  # of an earlier attempt in this run
+    for each in (folder.path / "allure-results").glob("*-result.json"):  # from an earlier attempt in this run
         each.unlink()
     for result in (each for each in results if not each.left_out):
-        for case in result.cases:  # also those that options left out: without them the requirement would look met
+        for case in result.cases:  # including those that options left out: without them the requirement would look met
             changes = transitions.get((case.requirement, case.parameters), ())
             attachments = [*_evidence(folder, case), *case.attachments, *_table(folder, changes)]
             whole = {**_result(result, case, settings), "attachments": attachments}

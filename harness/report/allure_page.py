@@ -1,4 +1,4 @@
-"""Makes the Allure report of a run, one HTML file, where Node is installed.
+"""Make the Allure report of a run, one HTML file, if Node is installed.
 
 Allure is a Node program that npx fetches and starts. No run needs it.
 """
@@ -17,7 +17,7 @@ from harness.run.folder import write_whole
 ALLURE = "allure@3.18.0"
 PAGE = "allure-report/index.html"
 SECONDS = 600.0
-"""For npx to fetch Allure, and for Allure to make the report."""
+"""Seconds for npx to fetch Allure, and for Allure to make the report."""
 
 _HOW = "Install Node 20 or newer, which has npx: https://nodejs.org, or `apt-get install nodejs npm`."
 

@@ -1,4 +1,4 @@
-"""Finds what failures have in common: a mutant whose fault explains several of them.
+"""Find common causes of failures: a mutant whose fault explains several of them.
 
 Each requirement names mutants that it kills, and each mutant its symptom. A mutant is a likely cause if several
 requirements that name it fail with its symptom, and hardly any is met. That is a hint and no verdict: a cause without a
@@ -16,14 +16,14 @@ from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 
 FEWEST = 2
-"""The fewest failures that make a group."""
+"""The minimum number of failures in a group."""
 
 _FOR_ONE_MET = 4
-"""How many failures a mutant must explain for each requirement that it would fail, and that is met: a fault of somebody
-else's is seldom quite the same."""
+"""The number of failures that a mutant must explain for each requirement that it should fail but that is met: another
+implementation's fault is seldom quite the same."""
 
 _SILENT, _REFUSED = "got no answer", "was refused"
-"""How a failure says that a client reached nobody. A proxy that forgets somebody may do either."""
+"""The texts of a failure in which a client reached no endpoint. A proxy without rules for a client may cause either."""
 
 _MOST_NAMED = 4  # requirements
 _MOST_ALIKE = 3  # mutants that explain the same failures

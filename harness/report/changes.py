@@ -20,7 +20,7 @@ MOST_ISSUES = 10
 """If more requirements than this changed, the cause is likely common, and there is one issue for all."""
 
 MOST_ROWS = 150
-"""The most rows of a table; GitHub takes 65,536 characters for an issue."""
+"""The maximum number of rows in a table; GitHub allows 65,536 characters in an issue."""
 
 ABSENT = "absent"
 

@@ -1,4 +1,4 @@
-"""Shows several conformance reports side by side: a table of features, and one of requirements that differ.
+"""Show several conformance reports side by side: a table of features, and one of requirements that differ.
 
 Pure: from loaded `report.yaml` files to a Markdown page.
 """

@@ -32,7 +32,7 @@ from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
-_LONGEST = 300  # characters of an error by the validator
+_LONGEST = 300  # characters of the validator's error
 MOST_BYTES = 16 * MEGABYTE
 """A report of the whole suite has a quarter of a megabyte."""
 

@@ -1,4 +1,4 @@
-"""Writes the summary of a run as Markdown, for a pull request: failures first, each with a map of who reached whom.
+"""Write the summary of a run as Markdown, for a pull request: failures first, each with a map of the connections.
 
 It fits into a comment on GitHub, which holds 65,536 characters.
 """
@@ -21,10 +21,10 @@ from harness.report.page.page import code_of
 from harness.report.summary import conclusion
 
 MOST_WHOLE = 35_000
-"""The characters of failures that are shown in full, with a map; further ones have a line each."""
+"""The maximum number of characters of failures shown in full, with a map; further failures get a line each."""
 
 MOST_LINES = 20
-"""The most lines of a list; the report has all."""
+"""The maximum number of lines in a list; the report has all."""
 
 _MOST_EXPLANATION = 3000  # characters
 _MOST_PICTURE = 3000

@@ -1,4 +1,4 @@
-"""How the terminal and all reports show each outcome of a requirement: one table, so that they agree."""
+"""The presentation of each outcome of a requirement, on the terminal and in all reports, so that they agree."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ tell warnings from notes. JUnit has none either: it shows both as pytest shows a
 """
 
 UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))
-"""Outcomes that a person reads about, the worst first."""
+"""Outcomes that need a reader's attention, the worst first."""
 
 COLUMNS = (Outcome.MET, *UNMET, Outcome.NOT_RUN)
 """Outcomes in the order of tables of numbers."""

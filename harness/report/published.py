@@ -1,7 +1,8 @@
 """The form in which `trafficdist shelf add` publishes a report: small enough for a repository that holds many.
 
-A published report leaves out what passed tests observed, which the history records as well. One file, evidence.txt, has
-excerpts from the evidence for each test that did not pass, under a heading for each file of the run's folder.
+A published report leaves out the observations of passed tests, which the history records as well. One file,
+evidence.txt, has excerpts from the evidence for each test that did not pass, under a heading for each file of the run's
+folder.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HEADING = re.compile(rf"^{_MARK}(evidence/.+)\n", re.MULTILINE)
 
 
 def test_values(test: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a published report says of a test; `test` is what the run's own report says."""
+    """Return the values of a test in a published report; `test` are the values in the run's own report."""
     if test["verdict"] == Verdict.PASSED:
         cases = {"cases": [_without(case, "observed") for case in test["cases"]]} if "cases" in test else {}
         return {**_without(test, "observed"), "evidence": [], **cases}
@@ -61,7 +62,7 @@ def first_lines(folder: Path, tests: Iterable[str]) -> dict[str, int]:
 
 
 def _text(folder: Path) -> str:
-    """Return the text of evidence.txt; "" if there is none, or it is not one that `shelf add` writes."""
+    """Return the text of evidence.txt; "" if it does not exist, or `shelf add` did not write it."""
     place = folder / EVIDENCE
     if place.is_symlink() or not place.is_file() or place.stat().st_size > MOST_BYTES:
         return ""

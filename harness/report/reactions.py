@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 Numbers = Mapping[Key, Sequence[Mapping[str, Any]]]
-"""Those of each steady traffic, by case."""
+"""The numbers of each steady traffic, by case."""
 
 
 def by_case(judged: Judged) -> dict[Key, list[dict[str, Any]]]:

@@ -54,7 +54,7 @@ def derive(history: Path) -> tuple[Recorded, Judged]:
 
 
 def differences(judged: Judged, report: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the verdicts and messages that the history states otherwise than derived, or a report if there is one."""
+    """Yield the differences of the derived verdicts and messages from those in the history, and in a report if any."""
     results = judged.derived()
     yield from _differences(_verdicts(judged.stated()), _verdicts(results), "the history states")
     if report is not None:
@@ -124,7 +124,7 @@ def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A run that was judged again, and the differences to the verdicts that the run stated."""
+    """A run that was judged again, and the differences from the verdicts in its history."""
 
     path: Path
     recorded: Recorded

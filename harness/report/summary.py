@@ -28,8 +28,8 @@ NOTES_ON_HINTS = {
 }
 """Notes by the fact about the environment that is false."""
 
-_SLOW = 5.0  # seconds of a convergence that is shown
-_MOST_LINES = 60  # of one explanation; the evidence has all of it
+_SLOW = 5.0  # minimum seconds of a convergence to be shown
+_MOST_LINES = 60  # characters of one explanation; the evidence has all of it
 _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
     SkipReason.INELIGIBLE: "the cluster is not suited for it",

@@ -1,4 +1,4 @@
-"""Verifies a report against the history of its run and the catalogue: everything in it must follow from them.
+"""Verify a report against the history of its run and the catalogue: everything in it must follow from them.
 
 Each check has a name, and reports each difference in a sentence. Somebody who rewrites report and history, digests
 included, has made another run: a report is as trustworthy as its publisher.
@@ -32,10 +32,10 @@ from harness.run.plan import Plan
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 60.0
-"""How far times of the report and of the history may differ: reports are written after the last record."""
+"""The tolerance for times of the report and the history: reports are written after the last record."""
 
 RELEASE = "release"
-"""The check of the version alone: a report that only this one refuses is right, but nobody can install what made it."""
+"""The check of the version: a report that fails only this check is valid, but its version cannot be installed."""
 
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
@@ -182,7 +182,7 @@ def _verdicts(run: Evidence) -> Iterator[str]:
 
 
 _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
-"""Causes of good verdicts that follow from no observation."""
+"""Causes of good verdicts that do not follow from an observation."""
 
 
 def _tests(run: Evidence) -> Iterator[str]:
@@ -335,4 +335,4 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     "times": _times,
     "identity": _identity,
 }
-"""The checks, by name, in the order in which their refusals are shown; before them stands `schema`."""
+"""The checks, by name, in the order in which their refusals are shown; `schema` comes before them."""

@@ -28,7 +28,7 @@ from harness.run.plan import Plan, matches
 from harness.settings.settings import Settings
 
 TYPICAL = 1.5
-"""Seconds of a requirement of which nothing but the id is known."""
+"""Seconds of a requirement of which only the id is known."""
 
 _KINDS = 20  # kinds of runs in the cache, the newest
 _SAME = 2.0  # a new duration replaces one in the cache if they differ by this factor

@@ -104,7 +104,7 @@ class OutputFolder:
 
     def abandon(self) -> None:
         """Remove what `prepare` made if nothing was run, and unlock the folder. Idempotent."""
-        if self._lock < 0:  # it is another run's
+        if self._lock < 0:  # it belongs to another run
             return
         shutil.rmtree(self.parts, ignore_errors=True)
         if self._made:

@@ -1,6 +1,6 @@
 """The processors and memory that this process may use, within the limits of its control groups.
 
-A container of a CI system often gets two of 64 processors, and `os.cpu_count` returns 64.
+A container of a CI system often gets two of 64 processors, while `os.cpu_count` returns 64.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _available() -> int:
 
 
 def _figures(file: Path) -> dict[str, int]:
-    """Return the values in lines `name number …` of a file of the kernel."""
+    """Return the values in lines `name number …` of a kernel file."""
     return {words[0]: int(words[1]) for line in _text(file).splitlines() if len(words := line.split()) > 1}
 
 

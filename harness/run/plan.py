@@ -123,7 +123,7 @@ def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tu
 
 
 def _other_reading(requirement: Requirement, follow: str) -> str:
-    """Return why a requirement is not for implementations that follow `follow`; "" if it is."""
+    """Return why a requirement does not apply to implementations that follow `follow`; "" if it does."""
     if requirement.as_ in ("", follow):
         return ""
     if requirement.as_ == "kep":
@@ -188,7 +188,7 @@ def check_features(names: Sequence[str], known: Sequence[Requirement], option: s
 
 
 EXEMPTED = "core features were exempted"
-"""How the one reason begins that leaves what was judged as it is."""
+"""The beginning of the one reason that does not affect the judged requirements."""
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:

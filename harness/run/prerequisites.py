@@ -1,6 +1,7 @@
-"""What a machine or a cluster lacks for a run with these settings: the rows of the table for each backend.
+"""What a machine or a cluster lacks for a run with these settings: the checks for each backend.
 
-The rows here are those about somebody's program: is it installed, is all there that its recipe requires?
+The checks here are about the judged program: is it installed, and does the machine have everything that its recipe
+requires?
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from harness.backends.kind.checks import Tools
 
 ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
-"""Values for all placeholders of a recipe, where they do not matter."""
+"""Values for all placeholders of a recipe, where the values do not matter."""
 
 _REQUEST_SECONDS = 15.0
 
@@ -170,7 +171,7 @@ def _kind(settings: Settings) -> Iterator[str | Finding]:
 
 
 def _installed(tools: Tools, recipe: Recipe) -> Iterator[Finding]:
-    """Check that the engine has the images of a recipe, and that the program is there that installs it."""
+    """Check that the engine has the images of a recipe, and that its installation program exists."""
     from harness.backends.kind.installer import images_of, require_images  # noqa: PLC0415
 
     assert recipe.installation is not None
@@ -194,6 +195,6 @@ IMPLEMENTATION: tuple[Check[Settings], ...] = (
     Check("controller", _controller),
     Check("proxy", _proxy),
 )
-"""The checks of what --backend netns starts; nothing for the reference."""
+"""The checks of the programs that --backend netns starts; none for the reference."""
 
 KIND: tuple[Check[Settings], ...] = (Check("kind", _kind),)

@@ -1,9 +1,9 @@
-"""Chooses the requirements of a quick run: those that find most mutants in half a minute.
+"""Choose the requirements of a quick run: those that find most mutants in half a minute.
 
 A vendor who saves a file wants to see the likeliest mistakes at once, and the others before the release. Each
-requirement names the mutants that it finds, and has an expected duration. The choice adds the requirement with most new
-mutants per second until no more fits. Durations measured on this machine play no part: the same requirements run
-everywhere, so a changed verdict is about the implementation.
+requirement names the mutants that it finds, and has an expected duration. The choice repeatedly adds the requirement
+with the most new mutants per second until no other fits. Durations measured on this machine are not used: the same
+requirements run everywhere, so a changed verdict is about the implementation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEAST = 0.01  # seconds of a requirement: the tables have two decimals
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """The chosen ids, of how many, and the numbers of mutants that they and all requirements name; in `seconds`."""
+    """The chosen ids, the number of all requirements, and the mutants that both name; predicted to take `seconds`."""
 
     ids: tuple[str, ...]
     of: int
@@ -78,7 +78,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:
     """Return seconds by id of the requirements with most new mutants per second, in this order, as far as they fit."""
     chosen: dict[str, float] = {}
-    new = dict(kills)  # by id, mutants that no chosen requirement finds; without ids that are chosen or do not fit
+    new = dict(kills)  # mutants that no chosen requirement finds, by id; without ids that are chosen or do not fit
     while new := {each: mutants for each, mutants in new.items() if mutants}:
         best = max(new, key=lambda each: (len(new[each]) / takes[each], each))
         found = new.pop(best)

@@ -80,7 +80,7 @@ class Session:
         self._begun.close()
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: ReachedServer) -> dict[str, str]:
-        """Return the features, by name, that can never show on this cluster, with the finding that says so."""
+        """Return the features, by name, that this cluster can never show, with the finding that says so."""
         server = Server(api, reached, self._settings.release.gates)
         of_nodes = Nodes(server, self._settings.topology, nodes, self.target.names.nodes)
         found = examine([FAMILIES], of_nodes)

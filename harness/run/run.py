@@ -1,7 +1,7 @@
 """The state of a run for every part of the plugin: settings, output folder, plan.
 
-The controller and each xdist worker have their own. Workers pass data to the controller through the output folder, so
-that it survives them.
+The controller and each xdist worker have their own. Workers pass data to the controller through the output folder,
+which survives them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Run:
                 os.kill(pid, signal.SIGINT)
 
     def interrupt(self) -> None:
-        """Note that a signal arrived before the report was written."""
+        """Record that a signal arrived before the report was written."""
         if not self.sealed:
             self.interrupted = True
 
@@ -80,7 +80,7 @@ class Run:
             self._history.close()
 
     def leave_plan(self, plan: Plan) -> None:
-        """Keep the plan, and leave it for the controller if this is a worker. All workers leave the same."""
+        """Keep the plan, and store it for the controller if this is a worker. All workers store the same one."""
         self.plan = plan
         if self.worker:
             self.folder.leave_part("plan", plan.to_json())

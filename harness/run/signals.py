@@ -1,4 +1,4 @@
-"""Ends a command on Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in one way, with an uninterrupted clean-up.
+"""End a command on Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, with an uninterrupted clean-up.
 
 The first signal raises `KeyboardInterrupt`. After the end has begun, each further one prints a line. Signals while
 Python exits are ignored.
@@ -86,7 +86,7 @@ def as_interrupts(*, alone: bool = False) -> Iterator[None]:
 
 
 def hear_controller_alone() -> None:
-    """In a worker: be interrupted once, and leave SIGTERM and SIGHUP, which go to all processes, to the controller.
+    """In a worker: be interrupted once, and leave SIGTERM and SIGHUP, which all processes receive, to the controller.
 
     Unlike ignored signals, empty handlers are not inherited by the programs that a worker starts.
     """

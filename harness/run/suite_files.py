@@ -1,4 +1,4 @@
-"""Finds a suite's folder, and the ids and features in its files, without running any of them.
+"""Find a suite's folder, and the ids and features in its files, without running any of them.
 
 Collecting a suite takes seconds, and completion on the command line must take tenths of a second. So this searches the
 text for the two calls that define ids and features. A test compares the result with a collection.

@@ -1,4 +1,4 @@
-"""Chooses the number of processes of a run: as many as help, and no more than the machine can run.
+"""Choose the number of processes of a run: as many as help, and no more than the machine can run.
 
 A scenario mostly waits: for a component to process a change, for a silence to last. So two workers per processor help:
 the whole run on two processors took 110 s with two workers, 68 s with four, 67 s with six. Each worker needs time to
@@ -44,7 +44,7 @@ class _Bound:
 
 
 def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> WorkerCount:
-    """Return the least number of workers with the shortest run, for requirements of these durations."""
+    """Return the smallest number of workers with the shortest run, for requirements of these durations."""
     if not seconds:
         return WorkerCount(0, "it is not known how long these requirements take")
     bound = _bound(settings, machine)

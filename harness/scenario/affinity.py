@@ -43,7 +43,7 @@ def expect_affinity(
 def _first(
     cluster: Cluster, service: Service, who: ClientRef, allowed: AbstractSet[Pod], address: Mapping[str, Any]
 ) -> Pod:
-    """Return the allowed pod that first answers a client; if none does, any of them, so that the comparison fails."""
+    """Return the first allowed pod that answers a client; if none does, any of them, so that the comparison fails."""
     by_name = {pod.name: pod for pod in allowed}
     seen = wait_for_value(
         cluster,

@@ -47,7 +47,7 @@ from harness.scenario.record import Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
 from harness.scenario.steps import step
 
-_FEW_PORTS = 8  # any cluster has room for so many ports of a server: each is a container there
+_FEW_PORTS = 8  # any cluster has room for this number of ports of a server: each is a container there
 _LONGEST_VALUE = 300  # characters in a timeline; the message has the whole value
 
 

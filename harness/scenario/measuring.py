@@ -103,7 +103,7 @@ def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Mismatch:
-    """A difference from what is expected; if not `known`, an observation that is inconclusive."""
+    """A difference from the expectation; if not `known`, an observation that is inconclusive."""
 
     text: str
     known: bool = True

@@ -1,4 +1,4 @@
-"""Checks at the end of a scenario that what it last saw of written objects still holds.
+"""Check at the end of a scenario that the last observed state of written objects still holds.
 
 A controller may be right at first, and wrong a moment later although nothing has changed. Waiting after each check
 would cost that time at each step, so there is one wait for all of them. A check from before the scenario's last change

@@ -1,4 +1,4 @@
-"""The record of one scenario: what it has seen and measured so far.
+"""The record of one scenario: its observations and measurements so far.
 
 Expectations append to it. The report takes its numbers, `recheck` its last observations, and `evidence` its failed
 windows: `explain_failure(cluster, record)`.

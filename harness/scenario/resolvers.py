@@ -1,4 +1,4 @@
-"""DNS resolvers of programs in a pod, each of which reads the pod's resolv.conf in its own way.
+"""DNS resolvers of programs in a pod, each of which parses the pod's resolv.conf in its own way.
 
 Two are on every machine. The C library queries A and AAAA at once, from one socket and without EDNS. dnspython's stub
 resolver sends them one after the other, with EDNS and a cookie, as dig does. dig is used if it is installed.

@@ -105,7 +105,7 @@ def _controller_of(file: str) -> MakeControlPlane:
 
 
 def _proxy_of(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
-    """Return what makes proxies, and the fields that they need in each Service."""
+    """Return the factory of proxies, and the fields that they need in each Service."""
     chosen = settings.proxy
     if chosen.kind == RECIPE:
         from harness.proxies.executable import ExecutableProxy

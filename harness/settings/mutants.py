@@ -17,7 +17,7 @@ GROUP = "trafficdist.mutants"
 
 
 class Mutant(Parts, Protocol):
-    """The reference with one part replaced: by a faulty one, or by an unusual but correct one."""
+    """The reference with one part replaced by a faulty, or by an unusual but correct one."""
 
     @property
     def name(self) -> str:
@@ -25,11 +25,11 @@ class Mutant(Parts, Protocol):
 
     @property
     def sentence(self) -> str:
-        """A sentence about its fault, or about what is unusual."""
+        """A sentence about its fault, or about its unusual behaviour."""
 
     @property
     def provenance(self) -> str:
-        """The real bug that it repeats, or ""."""
+        """The real bug that it reproduces, or ""."""
 
     @property
     def symptom(self) -> str:

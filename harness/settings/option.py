@@ -42,7 +42,7 @@ class Option:
 
     @property
     def environment(self) -> str:
-        """The environment variable of the same meaning."""
+        """The environment variable for the same option."""
         return ENVIRONMENT_PREFIX + self.key.upper()
 
     def convert(self, value: Any, place: str) -> Any:

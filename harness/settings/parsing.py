@@ -14,10 +14,10 @@ from harness.model.files import fault_of_path, shown
 from harness.model.release import parse_gates
 
 FEW = 8
-"""How many names an error lists."""
+"""The number of names that an error lists."""
 
 LONG = 100
-"""How many characters of a name an error shows."""
+"""The number of characters of a name that an error shows."""
 
 MOST_WORKERS = 512
 """Each worker is a process."""

@@ -1,4 +1,4 @@
-"""Finds rules of iptables-legacy that a packet matched, by their counters: the kernel cannot trace them in a netns.
+"""Find rules of iptables-legacy that a packet matched, by their counters: the kernel cannot trace them in a netns.
 
 Rules of iptables-nft are rules of nf_tables, and are traced as such.
 """

@@ -1,4 +1,4 @@
-"""Repeats a probe, with tracing on a node and packet capture, until it has the same outcome again."""
+"""Repeat a probe, with tracing on a node and packet capture, until it has the same outcome again."""
 
 from __future__ import annotations
 

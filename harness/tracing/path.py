@@ -1,7 +1,7 @@
-"""Shows the path of one packet as a numbered list: client, the rules of the node in order, endpoint.
+"""Show the path of one packet as a numbered list: client, the rules of the node in order, endpoint.
 
 It combines the kernel's trace (`messages`) with the rules as tools print them (`rules`). An earlier rule in a chain is
-listed if it looked up a key that does not exist: the faulty rule may be one that did nothing.
+listed if it looked up a key that does not exist: it may be the faulty one, although it did nothing.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _numbered(steps: Iterator[list[str]]) -> Iterator[str]:
 
 
 class _Walk:
-    """Walks along the trace, with the packet as it is at each point."""
+    """Follows the trace, with the packet as it is at each point."""
 
     def __init__(self, followed: Followed, rules: Rules, client: str, node: str, names: Mapping[str, str]) -> None:
         self._followed, self._rules = followed, rules
@@ -127,7 +127,7 @@ class _Walk:
         yield [self._outcome(self._followed.seen[-1])]
 
     def _asks(self) -> str:
-        """Return the packet of the client, and how it enters the node."""
+        """Return the client's packet, and how it enters the node."""
         first, trace = self._followed.first, self._followed.trace
         sends = (
             f"client {self._client} sends {ends_of(first, self._names)}, {first.protocol}"

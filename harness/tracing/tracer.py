@@ -1,4 +1,4 @@
-"""Makes the kernel trace packets in one netns that open connections to an address."""
+"""Make the kernel trace packets in one netns that open connections to an address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
 _ERROR, _DONE = 2, 3
 _GET_RULES, _DUMP = 10 << 8 | 7, 0x300
 _BUFFER = 1 << 18
-_SECONDS = 2.0  # for the kernel's answer to a question; it answers at once
+_SECONDS = 2.0  # for the kernel's answer to a request, which comes at once
 
 
 class Tracer:

@@ -432,5 +432,5 @@ ROWS = {
         "proxy-not-ready", _ill_proxy, by(_ready_proxy), "kubectl -n kube-system logs kube-proxy-a1", "a1", note=True
     ),
 }
-"""Not here: slice-unreadable, since API servers refuse such a slice; and proxy-does-otherwise, which only a probe sees:
-tests/explain/test_clients.py."""
+"""Not here: slice-unreadable, since API servers reject such a slice; and proxy-does-otherwise, which only a probe
+detects: tests/explain/test_clients.py."""

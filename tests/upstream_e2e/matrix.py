@@ -4,9 +4,9 @@
     make upstream-matrix ARGS="--at-once 3"
     make upstream-matrix ARGS="--mutant leaks-five-percent"
 
-Each fault runs once per version of Kubernetes. Its result goes to reports/upstream-e2e at once, and the page docs/what-
-upstream-sees.md is generated from there. The reference runs first, in as many parallel clusters as the faults use. If
-it does not pass, the command stops, because results for faults would mean nothing.
+Each fault runs once per version of Kubernetes. Its result goes to reports/upstream-e2e at once, and the page
+docs/what-upstream-sees.md is generated from there. The reference runs first, in as many parallel clusters as the faults
+use. If it does not pass, the command stops, because results for faults would mean nothing.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
 PAGE = records.ROOT / "docs/what-upstream-sees.md"
 COMPARISON = records.ROOT / "docs/comparison.md"
 PROSE = Path(__file__).with_name("page.md")
-"""What the page says around its figures."""
+"""The page's text around its figures."""
 
 _BEGIN, _END = "<!-- made by make upstream-matrix -->", "<!-- until here -->"
 _FEW = (
@@ -25,7 +25,7 @@ _FEW = (
     "hints-outlive-the-field",
     "writes-no-hints",
 )
-"""Faults that say most in few rows."""
+"""The most telling faults, for a table with few rows."""
 
 
 def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:

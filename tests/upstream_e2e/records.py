@@ -21,7 +21,7 @@ FAULTS = Path(__file__).with_name("faults.yaml")
 MATRIX = ROOT / "reports/upstream-e2e/matrix.yaml"
 
 NO_FAULT = "reference"
-"""The name under which the reference itself stands in the matrix: where it does not pass, nothing else counts."""
+"""The name of the reference itself in the matrix: if it does not pass, no other result counts."""
 
 
 @dataclass(frozen=True, slots=True)

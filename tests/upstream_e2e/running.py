@@ -33,7 +33,7 @@ TOPOLOGY = "a=2,b=2,c=2"
 """Two nodes in each of three zones: with fewer, three of the six specs of Traffic Distribution skip."""
 
 SECONDS = 900.0
-"""The most that a spec may take."""
+"""The time limit of a spec."""
 
 _LIST_SECONDS = 60.0
 _WATCHER = """
@@ -54,7 +54,7 @@ class Suite:
     kubectl: Path
     seed: int = 1
     ending: threading.Event = field(default_factory=threading.Event)
-    """Set, it ends the specs that run."""
+    """When it is set, the running specs end."""
 
     @classmethod
     def of(cls, version: str, *, seed: int = 1) -> Suite:

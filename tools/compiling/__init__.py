@@ -1,1 +1,1 @@
-"""Compiles Kubernetes components from their Go modules."""
+"""Compile Kubernetes components from their Go modules."""

@@ -40,5 +40,5 @@ class FromSource:
 
 
 def from_source(jobs: int) -> FromSource:
-    """Return the source that compiles so many packages at once, 0 for one per processor."""
+    """Return the source that compiles this number of packages in parallel; 0 is one per processor."""
     return FromSource(lambda: find_go(jobs=jobs))

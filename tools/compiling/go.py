@@ -1,6 +1,6 @@
-"""Finds and runs the `go` command, and turns its errors into errors with a remedy.
+"""Find and run the `go` command, and turn its errors into errors with a remedy.
 
-Everything about Go modules uses this command, so the user's own settings apply (GOPROXY, GONOSUMDB, credentials).
+All operations on Go modules use this command, so the user's own settings apply (GOPROXY, GONOSUMDB, credentials).
 """
 
 from __future__ import annotations

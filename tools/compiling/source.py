@@ -1,4 +1,4 @@
-"""Compiles a component from its official Go modules.
+"""Compile a component from its official Go modules.
 
 Go and its module proxy do the work: the checksum database verifies sources, and the compiler's cache makes the second
 component of a release cheap. Pure Go (CGO_ENABLED=0), so the binary also runs in any container.
@@ -41,8 +41,8 @@ class SourceRelease:
 def available(component: Binary, go: Go) -> list[Version]:
     """Return the versions that the module proxy lists, the oldest first.
 
-    A proxy may list less than it serves. Kubernetes' staging modules are tagged with every release and used more often,
-    so their lists are longer: both are read.
+    The list of k8s.io/kubernetes may be incomplete. Kubernetes' staging modules have a tag for each release and are
+    used more often, so their lists are longer: both are read.
     """
     found = _listed(component.module, go)
     if component.staging:
@@ -125,7 +125,7 @@ def compile_binary(
             folder=module, line=lambda package: watcher.advance(1, package),
         )  # fmt: skip
         watcher.end()
-        files = [module / name for name in ("go.mod", "go.sum")]  # no sums where nothing but Go itself is needed
+        files = [module / name for name in ("go.mod", "go.sum")]  # go.sum is missing if the module has no dependencies
         made_from = {file.name: file.read_text(encoding="utf-8") for file in files if file.exists()}
     return binary, made_from
 

@@ -1,1 +1,1 @@
-"""Makes node images for kind from Debian packages and Go modules: see docs/kind-image.md."""
+"""Make node images for kind from Debian packages and Go modules: see docs/kind-image.md."""

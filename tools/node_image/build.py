@@ -1,8 +1,8 @@
-"""Lets the container engine build a node image from its gathered parts.
+"""Build a node image from its gathered parts with the container engine.
 
 An image is named after its version and labelled with a digest of its parts; an image with the same digest is not built
-again. Unfinished work is in one folder that the next build empties, and in images with a label of ours, which each
-build removes: after a killed build, the next one leaves nothing of it.
+again. Unfinished work is in one folder that the next build empties, and in labelled images that each build removes: the
+next build cleans up after a killed one.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Maker:
             self._clear(gathered.version)
 
     def _clear(self, version: Version) -> None:
-        """Remove the remains of a build: its folder, and unnamed images of its steps and of the build before."""
+        """Remove the remains of a build: its folder, and unnamed images of its steps and of the previous build."""
         self._cache.close_workspace(self._cache.workspace("node-image", version, "build"))
         for label in (_STEP, LABEL):
             self._engine.ask("image", "prune", "--force", "--filter", f"label={label}")
@@ -105,7 +105,7 @@ class Maker:
                 member.size = len(text.encode())
                 archive.addfile(member, io.BytesIO(text.encode()))
             _add(archive, "node-image/images.tar", images, 0o644)
-        images.unlink()  # otherwise it is sent to the engine twice
+        images.unlink()  # otherwise Docker sends it to the engine twice
 
 
 def label_of(engine: ContainerEngine, name: str) -> str:

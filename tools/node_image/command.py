@@ -1,4 +1,4 @@
-"""Makes a node image, or finds one in the engine, for `trafficdist kind-image`."""
+"""Make a node image, or find one in the engine, for `trafficdist kind-image`."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def there(recipe: Recipe) -> str:
 
 
 def put_runtime(folder: Path) -> str:
-    """Put the runtime for engines without CAP_SYS_RESOURCE into a folder; return the command that starts such an
-    engine.
-    """
+    """Copy the runtime for engines without CAP_SYS_RESOURCE into a folder; return the command that starts an engine."""
     target = folder.absolute() / _RUNTIME
     with said_plainly(target):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Chooses the images that a node needs, and the program of each, from the list of kubeadm.
+"""Choose the images that a node needs, and the program of each, from kubeadm's list.
 
 Pure: names and versions in, values out.
 """

@@ -1,4 +1,4 @@
-"""Gathers the parts of a node image: compiled programs and Debian's file system, from the cache where possible."""
+"""Gather the parts of a node image: compiled programs and Debian's file system, from the cache where possible."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tools.compiling.go import Go
 from tools.node_image import contents, debian, layers, parts, userland
 
 _PROXY = ("conntrack", "dash", "ipset", "iptables", "kmod", "nftables")
-_SHELL = ("coreutils", "dash")  # the version of the agnhost image, which runs the clients
+_SHELL = ("coreutils", "dash")  # the version of the agnhost image, which client pods use
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The request: the release, other releases whose components come along, and Debian's suite and mirror."""
+    """The request: the release, other releases with their components, and Debian's suite and mirror."""
 
     kubernetes: Wanted
     also: tuple[Wanted, ...] = ()

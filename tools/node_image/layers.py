@@ -1,7 +1,7 @@
-"""Writes container images into one archive in the OCI image layout, for `ctr images import`.
+"""Write container images into one archive in the OCI image layout, for `ctr images import`.
 
-An image is a few programs and the files that they need. Archives are reproducible byte by byte: no time, and no owner
-but root.
+An image is a few programs and their files. Archives are reproducible byte by byte: no timestamps, and every file
+belongs to root.
 
 Source: https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """

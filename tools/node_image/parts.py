@@ -1,4 +1,4 @@
-"""The programs of a node image that are no components: compiled, and kept in the cache of components.
+"""The programs of a node image that are not components: compiled, and kept in the component cache.
 
 Each comes from its own published module, or is a substitute of ours with the same name: kind publishes no module of
 kindnetd, and Kubernetes writes `pause` in C.
@@ -33,7 +33,7 @@ class Part:
 
     @property
     def key(self) -> str:
-        """A name for its sources, besides the version."""
+        """The cache key of its sources, besides the version."""
         text = "\n".join((self.binary.module, self.binary.package, self.binary.program))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

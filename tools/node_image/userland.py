@@ -1,4 +1,4 @@
-"""Takes Debian packages with their dependencies out of a Debian file system: for kube-proxy's image, or a shell.
+"""Extract Debian packages with their dependencies from a Debian file system: for kube-proxy's image, or a shell.
 
 Every file comes from the archive of the node's own file system, so nothing is downloaded or installed twice. Packages
 for installation scripts, such as debconf, are left out.
@@ -24,7 +24,7 @@ _COMMANDS = {
 
 
 def needs(status: str) -> dict[str, set[str]]:
-    """Return the dependencies of each package, from the text of dpkg's status file; of alternatives the first."""
+    """Return the dependencies of each package, from dpkg's status file; the first one of alternatives."""
     found: dict[str, set[str]] = {}
     for paragraph in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if re.match(r"[A-Z][\w-]*: ", line))

@@ -1,7 +1,7 @@
-"""Puts the report of a run on the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
+"""Put the report of a run on the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
 
-Both the run and the published report are verified before the report takes its place. A report that no released version
-made can be on the shelf too, so that a project sees its own; its page and the index say so, and never show it as
+The run and the published report are both verified before the report replaces an earlier one. A report of an unreleased
+version can be on the shelf too, so that a project sees its own; its page and the index say so, and never show it as
 verified.
 """
 
@@ -29,10 +29,10 @@ from tools.shelf.markdown import readme
 
 
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
-    """Put a run on the shelf, and return its folder there, and the reasons why it is refused.
+    """Put a run on the shelf, and return its folder there, and the reasons for a refusal.
 
-    If any of them is `barring`, nothing is written. The report replaces an earlier one in the same folder. Raises
-    `UsageError` for the folder of a run that has not ended, or whose report does not say what was judged.
+    If any reason is `barring`, nothing is written. The report replaces an earlier one in the same folder. Raises
+    `UsageError` for a run that has not ended, or whose report does not name the implementation.
     """
     history = place_of(run)
     if history.name not in HISTORIES or not (history.parent / place.REPORT).exists():
@@ -78,7 +78,7 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
 
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:
-    """Return the text of evidence.txt. A report that was published already has it."""
+    """Return the text of evidence.txt, also of a report that is already published."""
     if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
         most = published.MOST_BYTES
         return content(folder / published.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")

@@ -1,6 +1,6 @@
-"""Checks a submitted report: it is verified, in the right folder, and no other file is beside it.
+"""Check a submitted report: it verifies, it is in the right folder, and the folder has no other file.
 
-A reviewer can overlook a wrong folder, a file that does not belong to the report, and a README.md that praises.
+A reviewer may overlook a wrong folder, a file that does not belong to the report, and a README.md with advertising.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.markdown import readme
 
 AHEAD = datetime.timedelta(days=1)
-"""How far another machine's clock may be ahead."""
+"""The maximum time by which another machine's clock may be ahead."""
 
 
 def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) -> list[Refusal]:
-    """Return the reasons why a folder cannot be on the shelf; empty if it can."""
+    """Return the reasons why a folder may not be on the shelf; empty if it may."""
     try:
         report = load_report(str(folder))
     except UsageError as error:

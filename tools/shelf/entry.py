@@ -21,20 +21,20 @@ from harness.report.verified import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
 NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
-"""Reasons for which the same files can never be verified, so that nobody has to try again."""
+"""Reasons for which the same files can never be verified, so that a retry is useless."""
 
 HOLDS = datetime.timedelta(days=365)
-"""How long a report is valid. A version of an implementation does not change; kernels, clusters and requirements do."""
+"""The validity of a report. A version of an implementation does not change; kernels, clusters and requirements do."""
 
-_LONGEST = 400  # letters of a message
+_LONGEST = 400  # characters of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
     """A requirement that is not met, or whose verdict is inconclusive.
 
-    `evidence` is a link to its excerpts, from the report's folder on: "evidence.txt#L12", or "". `sentence` is what the
-    requirement states, from the history of the run; "" for a report without history.
+    `evidence` is a link to its excerpts, relative to the report's folder: "evidence.txt#L12", or "". `sentence` is the
+    requirement's sentence, from the history of the run; "" for a report without history.
     """
 
     id: str
@@ -51,9 +51,9 @@ class Unmet:
 class Entry:
     """A report on the shelf. `place` is its folder relative to the shelf; `digest` covers all its files.
 
-    `refused` is the first reason why it is not verified, "" if it is. `uncertifiable` has the reasons for which the
-    report says that the run is not certifiable. `met` and the cells of `features`, by profile and name, are as
-    `trafficdist compare` shows them: "✓ 12", "✗ 11/12". The implementation does not claim the features `unclaimed`.
+    `refused` is the first reason why it is not verified, "" if it is. `uncertifiable` has the report's reasons why the
+    run is not certifiable. `met` and the cells of `features`, by profile and name, are as `trafficdist compare` shows
+    them: "✓ 12", "✗ 11/12". The implementation does not claim the features `unclaimed`.
     """
 
     place: str
@@ -77,7 +77,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """Return the implementation: project, version, mode and, if so, "(decisions)"."""
+        """Return the implementation: project, version, mode, and "(decisions)" if only those were judged."""
         by = judged.mark(self.judges)
         return " ".join(filter(None, (self.project or self.organization, self.version, self.mode, by)))
 

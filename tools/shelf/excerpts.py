@@ -1,6 +1,6 @@
-"""Takes excerpts from the evidence of a run: what explains each failure first, in as many bytes as a report may have.
+"""Take excerpts from the evidence of a run: the most helpful files of each failure first, up to a report's size limit.
 
-A run keeps up to a megabyte for each failure, most of it logs, connections and the rules of every node.
+A run keeps up to a megabyte for each failure, mostly logs, connections and the rules of every node.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _IN_ORDER = tuple(
         r"rules-.*",
     )
 )
-"""The files of which excerpts are taken, the most important first."""
+"""The files to take excerpts from, the most important first."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of evidence that is to be in the excerpts."""
+    """A file of evidence to excerpt."""
 
     path: str
     text: str
@@ -51,7 +51,7 @@ class _File:
         return len(self.text.encode())
 
     def cut(self, most: int) -> str:
-        """Return whole lines of at most so many bytes: the first ones, and of a log the last ones."""
+        """Return whole lines of at most this number of bytes: the first ones, or the last ones of a log."""
         if self.size <= most:
             return self.text
         lines, room = self.text.splitlines(keepends=True), most - len(_ENDS.encode())
@@ -90,7 +90,7 @@ def _read(folder: Path, path: str) -> _File | None:
 
 
 def _shares(files: Sequence[_File], left: int) -> list[tuple[_File, int]]:
-    """Divide the bytes that are left: return each file with its share, without files that get none.
+    """Divide the remaining bytes: return each file with its share, without files that get none.
 
     Small files leave the rest of their share to larger ones.
     """
@@ -107,7 +107,7 @@ def _shares(files: Sequence[_File], left: int) -> list[tuple[_File, int]]:
     return shares
 
 
-_LEAST = 200  # bytes: less of a file is of no use
+_LEAST = 200  # bytes; a shorter excerpt is useless
 
 
 def _ordered(paths: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes the index of the shelf: index.html, the section in README.md, and the cache index.json."""
+"""Write the index of the shelf: index.html, the section in README.md, and the cache index.json."""
 
 from __future__ import annotations
 

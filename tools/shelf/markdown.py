@@ -1,4 +1,4 @@
-"""Writes Markdown about published reports: README.md of each report, and the section with all in the shelf's README.md.
+"""Write Markdown about published reports: README.md of each report, and the overview in the shelf's README.md.
 
 Pure: from entries to text. Text from reports is escaped.
 """
@@ -67,7 +67,7 @@ def readme(entry: Entry, report: Mapping[str, Any]) -> str:
 
 
 def _origin(report: Mapping[str, Any]) -> str:
-    """Return the revision that the suite of a report was installed from."""
+    """Return the suite revision that made a report."""
     revision = report["suite"].get("revision", "")
     if is_released(report):
         return revision or "as released"
@@ -92,7 +92,7 @@ def _unmet(entry: Entry) -> list[str]:
 
 
 def section(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
-    """Return the section with all reports, between its two marks."""
+    """Return the section with all reports, between its two markers."""
     told = states(entries, today)
     lines = [
         BEGIN,
@@ -115,7 +115,7 @@ def section(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Sta
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """Return how many reports there are, and how many are verified, as a sentence."""
+    """Return a sentence with the number of reports, and of verified ones."""
     verified, unreleased = (sum(each.refused == why for each in entries) for why in ("", UNRELEASED))
     more = f", {unreleased} made by an unreleased version of the suite" if unreleased else ""
     return f"{len(entries)} reports, {verified} of them verified{more}."
@@ -166,7 +166,7 @@ def _matrix(
 
 
 def _cell(entry: Entry, text: str) -> str:
-    """Return a cell. One that is not green links to the requirements that are not met."""
+    """Return a cell. If it is not green, it links to the unmet requirements."""
     if matrix.is_green(text):
         return text
     return f"[{text}](<{entry.place}/{README}#not-met-and-why>)"
@@ -186,7 +186,7 @@ def _link(entry: Entry) -> str:
 
 
 def replaced(page: str, made: str) -> str:
-    """Return a page with the section between its two marks replaced. Raises `UsageError` if it has no marks."""
+    """Return a page with the section between its two markers replaced. Raises `UsageError` if it has no markers."""
     found = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
     if not found.search(page):
         raise UsageError(f"README.md of the shelf lacks the lines {BEGIN!r} and {END!r}; the index goes between them")

@@ -83,7 +83,7 @@ def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]
 
 
 def _since(versions: Sequence[Entry], profile: str, feature: str) -> Since:
-    """Return the first version for the versions of one implementation, the oldest first."""
+    """Return the first version of one implementation; `versions` begins with the oldest."""
     cells = [cell(each, profile, feature) for each in versions]
     lacking = [number for number, text in enumerate(cells) if text[0] in _LACKING]
     first = lacking[-1] + 1 if lacking else 0
@@ -101,7 +101,7 @@ def _named(text: str, entry: Entry) -> str:
 
 
 def _is_whole(entry: Entry) -> bool:
-    """Return whether the report has all requirements of the features that the implementation claims."""
+    """Return whether the report covers all requirements of the features that the implementation claims."""
     return all(each.startswith(EXEMPTED) for each in entry.uncertifiable.split("; ") if each)
 
 

@@ -1,8 +1,7 @@
-"""Caches the entries of reports in `index.json`, so that a change need not verify two hundred reports again.
+"""Cache the entries of reports in `index.json`, so that a change does not verify two hundred reports again.
 
-A cached entry is valid for files with the same digest. A report that the release that made it has verified stays
-verified when requirements change, and when a later release shows more of it. A refused report is verified again each
-time.
+A cached entry is valid for files with the same digest. A report that its own release has verified stays verified when
+requirements change, and when a later release shows more of it. A refused report is verified again each time.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MOST = 64 * MEGABYTE
 
 
 def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[Entry]:
-    """Return the entry of each report on the shelf, ordered by place. Raises `UsageError` for a damaged one.
+    """Return the entry of each report on the shelf, ordered by place. Raises `UsageError` for a damaged report.
 
     `again` ignores the cache, and verifies all.
     """
@@ -47,7 +46,7 @@ def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, agai
 
 
 class _New(NamedTuple):
-    """A report that is not cached, or of which only the result of its verification is."""
+    """A report that is not in the cache, or only with its verification result."""
 
     folder: Path
     place: str
@@ -59,11 +58,11 @@ class _New(NamedTuple):
 
 
 def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement]]) -> list[Entry]:
-    """Return the entries of reports, made by one process for each processor."""
+    """Return the entries of reports, made in parallel by one process per processor."""
     processes = min(len(new), this_machine().processors)
     if processes < 2:
         return [each.entry(catalogue) for each in new]
-    # Forked processes share this one's catalogue, or the function that reads it.
+    # Forked processes share this process's catalogue, or the function that reads it.
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(processes, context, initializer=_catalogues.append, initargs=(catalogue,)) as pool:
         return list(pool.map(_entry_of_new, new))
@@ -104,7 +103,7 @@ def as_json(found: Iterable[Entry]) -> str:
 
 
 def _read(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the cached values by place; none from a file of another form."""
+    """Return the cached values by place; none from a file in another format."""
     try:
         remembered = json.loads(content(path, what="index", most=_MOST))["reports"] if path.exists() else []
         return {str(each["place"]): each for each in remembered}
@@ -113,7 +112,7 @@ def _read(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _entry(said: Mapping[str, Any]) -> Entry | None:
-    """Return a cached entry, None if another release wrote it in another form."""
+    """Return a cached entry, None if another release wrote it in another format."""
     try:
         return Entry.from_json(said)
     except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Makes index.html of the shelf: a matrix of implementations and features for each profile, and unmet requirements.
+"""Make index.html of the shelf: a matrix of implementations and features for each profile, and unmet requirements.
 
 One file without scripts and network requests, in the style of a run's page.
 """
@@ -21,7 +21,7 @@ _PACKAGE = "tools.shelf"
 
 
 def as_html(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
-    """Return the page; reports that have expired before `today` are marked."""
+    """Return the page; reports that have expired by `today` are marked."""
     told = states(entries, today)
     return (
         environment(_PACKAGE)

@@ -1,6 +1,6 @@
 """Deviations that a project documents: `stated.yaml` on the shelf.
 
-A documented deviation is a decision and no mistake, and a reader of the matrix should know. The verdict stays: the
+A documented deviation is a decision and not a mistake, which readers of the matrix should know. The verdict stays: the
 requirement is not met.
 
     - project: CoreDNS that ignores empty Services    # the name in its reports
@@ -28,7 +28,7 @@ _KEYS = {"project", "requirements", "says", "where"}
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a project's documentation says about requirements that it does not meet."""
+    """A project's documented statement about requirements that it does not meet."""
 
     project: str
     requirements: frozenset[str]
@@ -37,7 +37,7 @@ class Stated:
 
 
 def read(shelf: Path) -> list[Stated]:
-    """Return the entries of a shelf's file, none if there is no file. Raises `UsageError`."""
+    """Return the entries of a shelf's file; none without a file. Raises `UsageError`."""
     place = shelf / FILE
     if not place.exists():
         return []

@@ -1,4 +1,4 @@
-"""The standard streams of a program that is started for a client: pipes, or a terminal."""
+"""The standard streams of a program that runs for a client: pipes, or a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OUTPUTS = ("stdout", "stderr")
 
 
 class Descriptors:
-    """Both ends of each stream. `started` closes the program's ends, `close` those that were not taken."""
+    """Both ends of each stream. `started` closes the program's ends, `close` those that nobody took."""
 
     def __init__(self, names: Collection[str], *, tty: bool) -> None:
         """Connect these of "stdin", "stdout" and "stderr"; the others are /dev/null."""
@@ -33,7 +33,7 @@ class Descriptors:
         return [name for name in _OUTPUTS if name in self._ours]
 
     def take(self, name: str) -> int | None:
-        """Return our end, which the caller then owns; None if it is not connected."""
+        """Return our end, which the caller then owns; None if the stream is not connected."""
         return self._ours.pop(name, None)
 
     def resize(self, columns: int, rows: int) -> None:
@@ -97,4 +97,4 @@ async def writing(descriptor: int) -> AsyncIterator[asyncio.StreamWriter]:
     except BaseException:
         transport.abort()
         raise
-    transport.close()  # when all is written
+    transport.close()  # after everything is written

@@ -1,4 +1,4 @@
-"""Programs in containers for clients, over a WebSocket or SPDY: a client has the streams, and a Status at the end."""
+"""Run programs in containers for clients, over WebSocket or SPDY, and send the streams, and a Status at the end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Wanted:
 
 
 async def serve(request: web.BaseRequest, container: Runs, wanted: Wanted) -> web.StreamResponse:
-    """Upgrade the connection, run the program, and send a Status at its end. Raises `ConnectionError`."""
+    """Upgrade the connection, run the program, and finally send a Status. Raises `ConnectionError`."""
     if request.headers.get("Upgrade", "").lower() == "websocket":
         return await _by_websocket(request, container, wanted)
     return await _by_spdy(request, container, wanted)
@@ -71,9 +71,9 @@ async def _by_websocket(request: web.BaseRequest, container: Runs, wanted: Wante
         named.pop(name).ignore()
     first = next(name for name in ("stdout", "stderr", "error") if name in named)
     async with beside(channels.serve()) as gone:
-        await named[first].write(b"")  # by which clients know that they are connected
+        await named[first].write(b"")  # the client treats this as the sign of a connection
         await _run(container, wanted, named, gone)
-    await websocket.close()  # when nobody else reads: then it waits for the client's last word
+    await websocket.close()  # wait for the client's last message if no other task reads
     return websocket
 
 
@@ -100,7 +100,7 @@ async def _by_spdy(request: web.BaseRequest, container: Runs, wanted: Wanted) ->
 
 @contextlib.asynccontextmanager
 async def beside(reading: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run a task beside the block, and cancel it at the end."""
+    """Run a task during the block, and cancel it at the end."""
     task = asyncio.create_task(reading)
     try:
         yield task

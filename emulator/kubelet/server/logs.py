@@ -18,7 +18,7 @@ _TRUE = frozenset({"true", "1"})
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The part of a log that a client wants; `since` in seconds since the epoch, `limit` in bytes."""
+    """The part of a log that a client requests; `since` in seconds since the epoch, `limit` in bytes."""
 
     follow: bool
     previous: bool
@@ -78,7 +78,7 @@ def _shown(line: LogLine, wanted: Wanted) -> bytes:
 
 
 def _joined(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join lines to chunks, so that a long log needs few writes."""
+    """Join lines into chunks, so that a long log needs few writes."""
     gathered = bytearray()
     for text in texts:
         gathered += text

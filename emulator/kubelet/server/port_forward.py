@@ -1,7 +1,7 @@
-"""Ports of a pod: connections to its loopback, over one connection of a client.
+"""Forward ports of a pod: connections to its loopback, over one connection of a client.
 
-kubectl uses SPDY, inside of a WebSocket from 1.31 on; client libraries use the channels of a WebSocket, two for each
-port. In all of these a connection has a stream for its bytes, and one for an error.
+kubectl uses SPDY, inside a WebSocket from 1.31 on; client libraries use the channels of a WebSocket, two for each port.
+In every protocol a forwarded connection has a data stream and an error stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serves HTTPS at the addresses of nodes, for the API server alone: logs, exec and port-forward.
+"""Serve logs, exec and port-forward over HTTPS at the nodes' addresses, for the API server alone.
 
 Errors have the texts of Kubernetes' kubelet, because API servers pass them on to users.
 """
@@ -30,7 +30,7 @@ _GRACE = 0.05  # seconds for requests to end when the kubelet does
 
 
 class Pods(Protocol):
-    """The pods that a kubelet runs; from any thread."""
+    """The pods that a kubelet runs; any thread may call its methods."""
 
     def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
         """Return a container, or None."""
@@ -77,7 +77,7 @@ class KubeletServer:
         await self._hang_up()
 
     async def _hang_up(self) -> None:
-        """End accepted connections that are still open, in whatever state."""
+        """Close accepted connections that are still open, in any state."""
         for each in self._accepted:
             with contextlib.suppress(OSError):  # it is closed already
                 each.shutdown(socket.SHUT_RDWR)

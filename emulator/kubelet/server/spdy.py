@@ -1,8 +1,8 @@
-"""SPDY/3.1: several streams of bytes over one connection, each opened by the client.
+"""SPDY/3.1: several byte streams over one connection, each opened by the client.
 
-Nobody else speaks SPDY any more, but Kubernetes does. kubectl forwards ports by SPDY inside of a WebSocket, in every
-version, and API servers before 1.36 translate WebSockets to SPDY for kubelets. What they use has no flow control (Go's
-library has none), no settings and no pushed streams.
+Kubernetes still uses this obsolete protocol. Every version of kubectl forwards ports by SPDY inside a WebSocket, and
+API servers before 1.36 translate WebSockets to SPDY for kubelets. They use no flow control (Go's library has none), no
+settings and no pushed streams.
 https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
 """
 
@@ -21,7 +21,7 @@ _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 
 _CONTROL = 0x80030000  # a control frame of version 3, without its kind
 _FIN = 1
 _HEAD = 8  # bytes of a frame before its payload
-_CANCEL = 5  # the status of a stream that is reset because nobody wants it any more
+_CANCEL = 5  # the status of a stream that is reset because it is no longer needed
 _MOST_HEADERS = 1 << 20  # bytes of the headers of a stream
 _CHUNK = 1 << 16  # bytes of a frame
 _VERSION, _UPGRADE = "X-Stream-Protocol-Version", "SPDY/3.1"
@@ -46,18 +46,18 @@ _REST = (
 DICTIONARY = (
     b"".join(struct.pack("!I", len(word)) + word.replace("_", " ").encode() for word in _WORDS.split()) + _REST.encode()
 )
-"""The dictionary that the compression of headers starts with (section 2.6.10.1)."""
+"""The initial dictionary for the compression of headers (section 2.6.10.1)."""
 
 
 class SpdyStream(Stream):
-    """One stream of a connection. Names of `headers` have small letters."""
+    """One stream of a connection. Header names are in lower case."""
 
     def __init__(self, number: int, headers: Mapping[str, str], wire: Wire) -> None:
         super().__init__()
         self.number = number
         self.headers = headers
         self.ended = False
-        """True if nothing more can be sent: by `end`, or because the client has reset the stream."""
+        """True if no more data can be sent: by `end`, or because the client has reset the stream."""
         self._wire = wire
 
     async def write(self, data: bytes) -> None:
@@ -72,20 +72,20 @@ class SpdyStream(Stream):
             await self._wire.write(struct.pack("!II", self.number, _FIN << 24))
 
     async def reset(self) -> None:
-        """End both directions."""
+        """Reset both directions."""
         self.broken()
         await self._wire.write(_control(_RST_STREAM, struct.pack("!II", self.number, _CANCEL)))
 
     def broken(self) -> None:
-        """Record that it has ended in both directions."""
+        """Record that both directions have ended."""
         self.ended = True
         self.finish()
 
 
 class SpdyConnection:
-    """The server's side of one connection. `serve` reads it to its end, beside the tasks that use the streams.
+    """The server's side of one connection. `serve` reads it to its end, while other tasks use the streams.
 
-    The headers of all streams are compressed together, so their order matters.
+    The headers of all streams share one compression context, so their order matters.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -100,11 +100,11 @@ class SpdyConnection:
         return await self._opened.get()
 
     def forget(self, stream: SpdyStream) -> None:
-        """Forget a stream that has ended: what comes for it is dropped."""
+        """Forget a stream that has ended, and drop later data for it."""
         self._streams.pop(stream.number, None)
 
     async def serve(self) -> None:
-        """Read until the client has gone, or does not speak SPDY."""
+        """Read until the client disconnects, or violates the protocol."""
         unread = b""
         try:
             while data := await self._wire.read():
@@ -124,18 +124,18 @@ class SpdyConnection:
             self._opened.put_nowait(None)
 
     async def say_goodbye(self) -> None:
-        """Announce that no more streams are served. Raises `ConnectionError`."""
+        """Announce that no more streams are accepted (GOAWAY). Raises `ConnectionError`."""
         await self._wire.write(_control(_GOAWAY, struct.pack("!II", max(self._streams, default=0), 0)))
 
     async def _take(self, first: int, last: bool, payload: bytes) -> None:
-        """Handle one frame; `last` is its flag FIN. Settings and windows are skipped. Raises `ValueError`."""
+        """Handle one frame; `last` is its flag FIN. SETTINGS and WINDOW_UPDATE are skipped. Raises `ValueError`."""
         if first < 1 << 31:
             await self._take_data(first, payload, last)
             return
         if first & 0xFFFF0000 != _CONTROL:
             raise ValueError("this is not SPDY/3")
         kind, (number,) = first & 0xFFFF, struct.unpack_from("!I", payload) if payload else (0,)
-        if kind == _SYN_STREAM:  # stream, the stream that it belongs to, priority, slot
+        if kind == _SYN_STREAM:  # stream, associated stream, priority, slot
             stream = self._streams[number] = SpdyStream(number, self._headers(payload[10:]), self._wire)
             if last:
                 stream.finish()
@@ -174,7 +174,7 @@ class UpgradedWire:
     def __init__(self, reader: asyncio.StreamReader, response: web.StreamResponse) -> None:
         self._reader = reader
         self.response = response
-        """What the handler of the request returns in the end."""
+        """The response that the request's handler returns at the end."""
 
     async def read(self) -> bytes:
         return await self._reader.read(_CHUNK)
@@ -186,7 +186,7 @@ class UpgradedWire:
 async def upgrade(request: web.BaseRequest, protocol: str) -> UpgradedWire | web.Response:
     """Switch to SPDY with this protocol in it; the connection ends with the request.
 
-    Returns a refusal if the client does not ask for that. Raises `ConnectionError`.
+    Returns an error response if the client does not request the upgrade. Raises `ConnectionError`.
     """
     offered = {each.strip() for text in request.headers.getall(_VERSION, []) for each in text.split(",")}
     if _UPGRADE.lower() not in request.headers.get("Upgrade", "").lower():
@@ -207,7 +207,7 @@ async def upgrade(request: web.BaseRequest, protocol: str) -> UpgradedWire | web
 
 
 class _Feeder:
-    """Passes what comes to a reader, which holds the client back when there is too much."""
+    """Passes received data to a reader, with backpressure on the client."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader

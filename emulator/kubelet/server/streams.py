@@ -1,10 +1,10 @@
-"""Streams of bytes between a client and a kubelet: several over one connection, by SPDY or in a WebSocket.
+"""Byte streams between a client and a kubelet: several over one connection, by SPDY or in a WebSocket.
 
-A WebSocket of Kubernetes has channels, each a stream, or is one wire for SPDY. In a message of v4.channel.k8s.io and
+A WebSocket of Kubernetes has channels, each a stream, or carries SPDY. In a message of v4.channel.k8s.io and
 v5.channel.k8s.io the first byte is the number of the channel. With v5, channel 255 and a number end that channel.
 
-Each stream keeps what has come and was not read yet, up to a limit. A client that sends more waits, with all its
-streams: neither SPDY, as Kubernetes uses it, nor WebSockets can hold back one stream alone.
+Each stream buffers received data up to a limit. A client that sends more waits, with all its streams: neither SPDY, as
+Kubernetes uses it, nor WebSockets can hold back one stream alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Protocol
 
 from aiohttp import WSMsgType, web
 
-_MOST = 1 << 20  # bytes that came and were not read
+_MOST = 1 << 20  # received bytes that are not yet read
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
-"""SPDY inside of a WebSocket."""
+"""SPDY inside a WebSocket."""
 _CLOSE = 255
-_GOODBYE = 2.0  # seconds that a client has to answer the end of a WebSocket
+_GOODBYE = 2.0  # seconds for a client to answer the close of a WebSocket
 
 
 class Wire(Protocol):
@@ -35,12 +35,12 @@ class Wire(Protocol):
 
 
 class Stream:
-    """One stream of a connection: a queue for what came, and a way to send."""
+    """One stream of a connection: a queue of received data, and a way to send."""
 
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
         self._size = 0
-        self._over = False  # nothing more comes
+        self._over = False  # no more data arrives
         self._unwanted = False
         self._readable, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -65,14 +65,14 @@ class Stream:
         """Send the end of the stream, if the protocol has one. Raises `ConnectionError`."""
 
     def ignore(self) -> None:
-        """Drop what came, and what comes."""
+        """Drop received data, now and later."""
         self._unwanted = True
         self._chunks.clear()
         self._size = 0
         self._room.set()
 
     async def put(self, data: bytes) -> None:
-        """Add bytes that came, when there is room."""
+        """Add received data when there is room."""
         await self._room.wait()
         if data and not self._unwanted and not self._over:
             self._chunks.append(data)
@@ -82,14 +82,14 @@ class Stream:
                 self._room.clear()
 
     def finish(self) -> None:
-        """Record that nothing more comes."""
+        """Record that no more data arrives."""
         self._over = True
         self._readable.set()
         self._room.set()
 
 
 async def upgrade(request: web.BaseRequest, protocols: Collection[str]) -> web.WebSocketResponse | None:
-    """Return the WebSocket that a request asks for; None if it asks for none, or for none of these protocols."""
+    """Return the WebSocket that a request asks for; None if it asks for none, or for another protocol."""
     websocket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, compress=False, timeout=_GOODBYE)
     found = websocket.can_prepare(request)
     if not found or found.protocol is None:
@@ -115,7 +115,7 @@ class WebSocketWire:
 
 
 class Channel(Stream):
-    """One channel of a WebSocket, with which it ends."""
+    """One channel of a WebSocket; it ends with the WebSocket."""
 
     def __init__(self, number: int, websocket: web.WebSocketResponse) -> None:
         super().__init__()
@@ -128,14 +128,14 @@ class Channel(Stream):
 
 
 class Channels:
-    """The channels of one WebSocket. `serve` reads it to its end, beside the tasks that use the channels."""
+    """The channels of one WebSocket. `serve` reads it to its end, while other tasks use the channels."""
 
     def __init__(self, websocket: web.WebSocketResponse, count: int) -> None:
         self._websocket = websocket
         self.every = [Channel(number, websocket) for number in range(count)]
 
     async def serve(self) -> None:
-        """Read until the client has gone."""
+        """Read until the client disconnects."""
         try:
             async for message in self._websocket:
                 data = message.data.encode() if message.type is WSMsgType.TEXT else bytes(message.data)

@@ -143,7 +143,7 @@ class Barrier:
         """Write the slice, then the Service: a proxy with only the new Service would have no endpoint for it."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
-                f"{NAME}-{family.lower()}-{self._round % 2}",  # the other one is from the previous round
+                f"{NAME}-{family.lower()}-{self._round % 2}",  # the other endpoint is from the previous round
                 NAME,
                 [Endpoint(addresses)],
                 family=family,

@@ -15,9 +15,9 @@ from harness.model.manifests import TARGET_PORT
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod, node_client, pod_client
 
-_NODE_CLIENT_PORTS = 20_480  # two for each worker from here on, on the network of the nodes
+_NODE_CLIENT_PORTS = 20_480  # from here on, two ports per worker, on the nodes' own network
 _TWINS = 3  # per client in a pod
-_BARRIER_PODS = 3  # two of them take turns, and one may be on a node that is off
+_BARRIER_PODS = 3  # two twins alternate, and one may be on a node that is off
 
 
 class Clients:

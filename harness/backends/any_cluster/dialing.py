@@ -64,7 +64,7 @@ class Dialer:
     ) -> None:
         """`watch` checks nodes while answers are late; `bypass` is used when the API server does not answer.
 
-        `neighbours` returns the pods that are asked when a client's earlier tries went unanswered.
+        `neighbours` returns the pods that repeat a probe when a client's earlier tries got no answer.
         """
         self._bypass = bypass
         self._neighbours = neighbours
@@ -242,7 +242,7 @@ class Dialer:
         return outcome
 
     def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> Dialed:
-        """Send one request. If it is not judged, its repeated SYNs never count as lost packets."""
+        """Send one request. If it is not judged, its repeated SYNs do not count as lost packets."""
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
@@ -268,7 +268,7 @@ class Dialer:
     def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
         """Return the outcomes without false refusals.
 
-        A client without any answer may lack a route, and a neighbour that is not found fails after 3 s.
+        A client without any answer may lack a route, and the lookup of an unknown neighbour fails after 3 s.
         """
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):

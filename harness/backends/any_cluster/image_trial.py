@@ -1,4 +1,4 @@
-"""Checks that nodes run the suite's pods, image included. It must create pods, so it runs only on request."""
+"""Check that nodes run the suite's pods, image included. The check creates pods, so it runs only on request."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _create(api: Api, namespace: str, pod: dict[str, object]) -> None:
         except RefusedError as error:
             if "service account" not in str(error) and "serviceaccount" not in str(error):
                 raise
-            raise AssertionError(str(error)) from None  # the controller creates it in a moment
+            raise AssertionError(str(error)) from None  # the controller creates it soon
 
     eventually(admitted, within=10, every=0.1, describe="a pod to be admitted", error=InconclusiveError)
 

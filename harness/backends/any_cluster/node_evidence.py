@@ -1,4 +1,4 @@
-"""What the API of a cluster shows of a node's proxy, and what would provide the missing parts of a packet's path.
+"""Evidence from a cluster's API about a node's proxy, and commands for the missing parts of a packet's path.
 
 No Kubernetes API exposes a node's rules, connections or packets: those need root on the node. The proxy's log is read
 if the run may read it. No run asks for that permission, since it covers all logs.

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from harness.errors import InconclusiveError
 
-LATE = 8.0  # seconds without any answer until a watch of nodes begins
-LOOK = 1.0  # seconds between its looks
+LATE = 8.0  # seconds without any answer until the watch of nodes begins
+LOOK = 1.0  # seconds between its checks
 
 BeginWatch = Callable[[], Callable[[], None]]
 """Begins a watch of nodes; the returned function is called repeatedly, and raises if no answer can come."""

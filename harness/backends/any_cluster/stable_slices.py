@@ -1,4 +1,4 @@
-"""Waits until nothing writes EndpointSlices any more: controllers of a real cluster do not report when they are done.
+"""Wait until no EndpointSlice changes any more: controllers of a real cluster do not report when they are done.
 
 A late write for an earlier change would count as the controller's response to the next one.
 """

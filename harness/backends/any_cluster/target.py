@@ -1,4 +1,4 @@
-"""What is known of a cluster before a run: its nodes, matched to those of the topology, and its abilities."""
+"""The facts about a cluster before a run: its nodes, matched to those of the topology, and its abilities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """What is known of a cluster before a run. `topology` has the nodes that were found.
+    """The facts about a cluster before a run. `topology` has the nodes that were found.
 
     `proxies` select the pods of its proxies; evidence of a node quotes the log of the first. Each Service of the run
     gets the fields in `services`. `facts` go to the report.

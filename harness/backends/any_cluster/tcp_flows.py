@@ -41,7 +41,7 @@ class TcpFlows(Generic[T]):
         self._lock = threading.Lock()
 
     def note(self, path: T, begin: float, in_vain: int) -> None:
-        """Note a request that began at that time, has ended now, and had this number of unanswered tries."""
+        """Record a request that began at that time, has ended now, and had this number of unanswered tries."""
         if in_vain:
             with self._lock:
                 self._known.setdefault(path, deque()).append(_Request(begin, time.monotonic(), in_vain))
@@ -60,9 +60,9 @@ class TcpFlows(Generic[T]):
             return sum(each.in_vain for each in self._known.get(path, ()) if each.begin >= begin)
 
     def doubtful(self, path: T, begin: float, tries: int) -> int:
-        """Return the number of unanswered tries since that time, if earlier ones can explain all of them, else 0.
+        """Return the number of unanswered tries since that time if earlier tries can explain all of them, else 0.
 
-        They cannot explain that none of several tries had an answer.
+        They cannot explain several tries that all lack an answer.
         """
         in_vain = self.since(path, begin)
         return in_vain if in_vain < max(tries, 2) and in_vain <= self.earlier(path, begin) else 0

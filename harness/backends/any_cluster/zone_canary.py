@@ -46,7 +46,7 @@ class ZoneCanary:
     def before_the_change(
         self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]
     ) -> None:
-        """Find out once whether the proxy of this client's node follows hints, by the zone that it has."""
+        """Find out once whether the proxy of this client's node follows hints, by its current zone."""
         if client not in self._follows:
             shown = len(endpoints) > 1 and self._comes_to_show(client, zone, zones, endpoints, KNOWN)
             self._follows[client] = shown

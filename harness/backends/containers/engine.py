@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import UnavailableError
 
-PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"  # environment variable: the engine that kind uses
+PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"  # the environment variable with the engine that kind uses
 CLUSTER_LABEL = "io.x-k8s.kind.cluster"  # on kind's containers; the value is the cluster's name
 NETWORK = "kind"
 

@@ -1,4 +1,4 @@
-"""The external client of a cluster whose nodes are containers: a container of its own on their network.
+"""The external client of a cluster whose nodes are containers: a separate container on their network.
 
 It uses a node's image and runs `cat`. The engine gives it an address, and it ends with this process in any case. So no
 link of the machine changes. Like a cloud's network, it has routes for each virtual address to its node. When a node

@@ -21,7 +21,7 @@ from harness.netns.namespace import Namespace
 from harness.probes.loop import Server
 
 MOST = 6
-"""The most pods of a node in the pool: only scenarios with many endpoints need more."""
+"""The maximum number of pooled pods per node: only scenarios with many endpoints need more."""
 
 
 def fits_pool(wanted: WantedPod) -> bool:

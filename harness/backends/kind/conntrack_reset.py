@@ -1,7 +1,7 @@
-"""Drops connection attempts of nodes to an API server that is being replaced, in place of refusing them.
+"""Drop connection attempts of nodes to an API server that is being replaced, instead of refusing them.
 
-A refused client backs off for 30 to 60 s in the end, and kubelets and proxies miss the next API server for as long. A
-client without an answer repeats its SYN after a second or more (TCP), and continues at once.
+A refused client backs off for up to 30 to 60 s, so kubelets and proxies would reconnect late. A client without an
+answer repeats its SYN after a second or more (TCP), and continues at once.
 
 This covers every address of a node: on dual-stack networks clients try the other family if the first does not answer at
 once. The suite's own connections come from the gateway of the engine's network or from the node itself, and are refused

@@ -6,7 +6,7 @@ label: proxies and controllers watch labels of nodes, and a change would disturb
 has no proxy.
 
 kubeadm's DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are excluded: otherwise a change
-of its affinity would restart the proxies of all others.
+of its affinity would restart the proxies on all other nodes.
 
 Pure: from objects to objects.
 """
@@ -29,7 +29,7 @@ CONFIGURATION = "config.conf"  # kubeadm's key in the ConfigMap
 
 
 def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
-    """Return the name of a release's DaemonSet and ConfigMap, which is the same for the same release."""
+    """Return the name of a release's DaemonSet and ConfigMap; equal releases have equal names."""
     digest = hashlib.sha256(repr((tag, sorted(gates.items()))).encode()).hexdigest()
     return f"{NAME}-{tag.replace('.', '-')}-{digest[:6]}"
 

@@ -1,6 +1,6 @@
-"""Detects crashes of proxies: on a real cluster their kubelet restarts them at once.
+"""Detect crashes of proxies: on a real cluster their kubelet restarts them at once.
 
-A kubelet reports how each container last ended. Changes by scenarios are told apart: a replaced proxy has a new pod,
+A kubelet reports how each container last ended. Changes by scenarios are not crashes: a replaced proxy has a new pod,
 and a proxy on a node that was switched off ended for a reason that its kubelet does not know.
 """
 
@@ -40,7 +40,7 @@ class ProxyExits:
         return next(iter(found), "")
 
     def _ended(self, pod: Object) -> Iterator[Object]:
-        """Yield the containers of a pod that have crashed since the last look, or do not run again yet."""
+        """Yield the containers of a pod that have crashed since the last call, or are not running again yet."""
         for each in (pod.get("status") or {}).get("containerStatuses") or ():
             end = _end(each)
             if not end or end.get("reason") == _UNKNOWN or "deletionTimestamp" in pod["metadata"]:

@@ -1,6 +1,7 @@
-"""Runs kube-proxies of wanted releases on the nodes of a kind cluster, through the API.
+"""Run kube-proxies of wanted releases on the nodes of a kind cluster, through the API.
 
-A proxy is replaced in two steps, stop and start: two at once would both write rules, and the older one might be last.
+A proxy is replaced in two steps, stop and start: two running at once would both write rules, and the older one might
+write last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lays out the map of a cluster: zones, their nodes, clients above, pods below, and who reached whom.
+"""Lay out the map of a cluster: zones, their nodes, clients above, pods below, and the connections between them.
 
 Pure: from rows of the grid to coordinates. All arrows are between the row of clients and the row of pods, so that they
 cross no box.
@@ -30,7 +30,7 @@ PODS = 232.0
 FLOOR = 268.0
 RADIUS = 8.0
 STUB = 54.0
-"""The length of an arrow that reaches nobody."""
+"""The length of an arrow that ends at no pod."""
 POD = (64.0, 26.0)
 NOWHERE = "elsewhere"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -40,7 +40,7 @@ class Kind(enum.StrEnum):
     RIGHT = "right"
     WRONG = "wrong"
     MISSING = "missing"
-    """An endpoint that should have been reached, and never was."""
+    """An expected endpoint that no connection reached."""
     UNKNOWN = "unknown"
 
 

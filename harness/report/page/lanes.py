@@ -1,4 +1,4 @@
-"""Lays out the timeline of steady traffic: a lane for each client, with gaps, losses, and who answered when.
+"""Lay out the timeline of steady traffic: a lane for each client, with gaps, losses, and the answering pods over time.
 
 Pure: from requests and changes to coordinates. The x axis is time.
 """
@@ -18,15 +18,15 @@ from harness.model.outcomes import Reached
 
 LEFT = 96.0
 WIDTH = 860.0
-"""The width of all that has a time; names of clients stand left of it."""
+"""The width of the time axis; names of clients are to its left."""
 TOP = 42.0
 LANE = 46.0
 BAND, HEIGHT = 12.0, 20.0
-"""Where in a lane the answers are drawn, and how high."""
+"""The y and the height of the answers in a lane."""
 BINS = 86
-_EDGE = 1e-6  # of a bin: floats that lie on its border belong to it
+_EDGE = 1e-6  # of a bin, because floats on its border belong to it
 MOST_CHANGES = 40
-"""The most changes that have a number and a line of text."""
+"""The maximum number of changes with a number and a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A client: who answered when, its gaps, and the x of each lost or wrong request."""
+    """A client: its answers over time, its gaps, and the x of each lost or wrong request."""
 
     client: str
     y: float
@@ -74,7 +74,7 @@ def losses(lane: Lane) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A change, at the time when its write began. `number` is 0 for one without a line of text."""
+    """A change, at the start of its write. `number` is 0 for a change without a line of text."""
 
     number: int
     x: float
@@ -133,7 +133,7 @@ def _gap(left: float, right: float, ms: float) -> Gap:
 
 
 def _shares(samples: Sequence[Timed], pods: Sequence[str], begin: float, end: float) -> list[Share]:
-    """Return who answered in each of `BINS` intervals."""
+    """Return the shares of pods in the answers of each of `BINS` intervals."""
     whole = (end - begin) or 1.0
     answers: dict[int, list[str]] = {}
     for at, each in samples:

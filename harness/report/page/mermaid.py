@@ -15,7 +15,7 @@ from operator import itemgetter
 from harness.report.page.cluster_map import NOWHERE, TIMES, Arrow, ClusterMap, Kind, Spot
 
 MOST_ARROWS = 24
-"""With more, right answers are left out: nobody could follow them."""
+"""With more arrows, right answers are left out, because nobody could follow them."""
 
 _LINES = {Kind.RIGHT: "-->", Kind.WRONG: "==>", Kind.MISSING: "-.->", Kind.UNKNOWN: "-.->"}
 _STYLES = {

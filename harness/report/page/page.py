@@ -33,15 +33,15 @@ from harness.report.template import environment, file, style
 _PACKAGE = "harness.report.page"
 
 MOST_OPEN = 40
-"""The most failures that stand open in the page; the others are folded in as what has passed is."""
+"""The maximum number of failures that are open in the page; the others are collapsed, like passed requirements."""
 
 MOST_EVIDENCE = 60_000
 MOST_EVIDENCE_OF_ALL = 6_000_000
-"""Letters of evidence that the page holds, of one file and of all; the rest is in the folder beside it."""
+"""The maximum number of characters of all evidence in the page; the rest is in the folder of the run."""
 
 SLOWEST = 10
 MOST_NAMED = 12
-"""The most unmet requirements that are named at the top."""
+"""The maximum number of unmet requirements named at the top."""
 
 
 @dataclass(frozen=True, slots=True)

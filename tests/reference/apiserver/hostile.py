@@ -146,7 +146,7 @@ SOUND: dict[str, dict[str, Any]] = {
         **SERVICE_CIDR,
     },
 }
-"""A sound object of each kind, by the path of its collection."""
+"""A valid object of each kind, by the path of its collection."""
 
 ODD = st.sampled_from(
     [

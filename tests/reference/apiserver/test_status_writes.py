@@ -26,7 +26,7 @@ METADATA: dict[str, tuple[Any, Any]] = {
     "finalizers": (["example.org/was"], ["example.org/is"]),
     "ownerReferences": ([OWNER], [{**OWNER, "name": "a2", "uid": "2"}]),
 }
-"""Fields of the metadata, with a value to create an object with, and another one to write."""
+"""Metadata fields, each with a value for the create and another one for the write."""
 
 SPECS: dict[str, tuple[Object, Object]] = {
     "services": ({"ports": [{"port": 80}]}, {"sessionAffinity": "ClientIP"}),

@@ -112,7 +112,7 @@ def pods() -> Iterator[Pods]:
 
 WEB = "web.default.svc.cluster.local"
 SEEN = {"a1": [0], "a2": [0], "b1": [1, 2], "c1": [0, 1, 2]}
-"""Which of the three endpoints a client on each node is told of."""
+"""The endpoints, of three, in the answer to a client on each node."""
 
 
 def expected(pods: Pods, node: str, family: str = "IPv4") -> list[str]:

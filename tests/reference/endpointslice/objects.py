@@ -101,7 +101,7 @@ NODES = {name: make_node(name) for name in ("a1", "a2", "b1", "b2", "c1")}
 
 TOPOLOGY_MODE = "service.kubernetes.io/topology-mode"
 AUTO = {TOPOLOGY_MODE: "Auto"}
-"""The annotation that asks for hints in proportion to CPU."""
+"""The annotation that requests CPU-based hints."""
 
 RELEASED = Features(follows="released")
 

@@ -23,7 +23,7 @@ MODELS = {
 
 
 PUBLISHED = [each for each in strategies() if each.resource.group != "trafficdist.dev"]
-"""The kinds that Kubernetes has; ours are held against their own manifests."""
+"""The kinds that Kubernetes has; other tests compare ours with their own manifests."""
 
 
 def unknown_fields(type_name, shape, path):
