@@ -57,7 +57,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The probes of a Service. `servers` are its endpoints by address; with `told` they return their names.
+    """The probes of a Service. `servers` are its endpoints by address; `told` is true if they return their names.
 
     `left_out` lists what is not probed, and why.
     """

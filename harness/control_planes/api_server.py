@@ -1,7 +1,7 @@
 """etcd and kube-apiserver as processes of this machine, for one cluster.
 
 etcd does not sync to disk. The API server serves only the groups that scenarios and components use, which halves its
-start time, unless the control plane is a whole one. A client with the token may do everything. The harness plays some
+start time, unless the control plane is `whole`. A client with the token may do everything. The harness plays some
 parts of a cluster itself, so the admission plugins for them are off: service accounts, taints of nodes that are not
 ready, priorities.
 """

@@ -67,7 +67,7 @@ class TellsWhenDone(Protocol):
 
     @property
     def tells_when_done(self) -> bool:
-        """True if it reports so; otherwise its silence is the only sign."""
+        """True if it does; otherwise idleness is the only sign."""
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ class Shown:
     statistic: str  # its number in the conformance report, and below the key of its list of ids
     allure: str  # one of Allure's five statuses
     junit: str = "skipped"  # the element, and below its type
-    heading: str = ""  # in lists of what is not met
+    heading: str = ""  # in lists of unmet requirements
     ids: str = ""
     always: bool = False  # whether the conformance report shows the number 0
     category: str = ""  # in Allure
@@ -59,7 +59,7 @@ SHOWN: Mapping[Outcome, Shown] = {
 """The worst first.
 
 Allure has five statuses, and none for a warning. It shows "unknown" apart from passes, failures and skips; categories
-tell warnings from notes. JUnit has none either: it shows both as pytest shows a failure that was expected.
+distinguish warnings from notes. JUnit has none either: it shows both as pytest shows an expected failure.
 """
 
 UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))

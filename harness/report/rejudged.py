@@ -63,7 +63,7 @@ def differences(judged: Judged, report: Mapping[str, Any] | None) -> Iterator[st
 
 
 Verdicts = Mapping[str, tuple[str, str, str]]
-"""Verdict, reason and message by requirement, and by case if it has several."""
+"""The verdict, reason and message by requirement, and by case if it has several."""
 
 
 def _verdicts(results: Iterable[Result]) -> Verdicts:

@@ -53,7 +53,7 @@ def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
     since = max(each.at for each in standing.values())
     until = since + quiet * max(1.0, eventually.time_scale())  # faults do not come sooner on a fast machine
     time.sleep(max(0.0, until - time.monotonic()))  # the quiet time itself
-    with contextlib.suppress(InconclusiveError):  # as before any other look at what was written
+    with contextlib.suppress(InconclusiveError):  # as before any other check of written objects
         cluster.settle()
     for what, each in standing.items():
         cluster.expect_equal(f"{what}, left alone", expected=each.value, observed=each.look_again())

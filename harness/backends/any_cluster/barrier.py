@@ -4,7 +4,7 @@ Proxies in general do not report their progress. They watch Services in one stre
 Service and a slice that change after all other writes are also programmed after them. Each round renames the Service's
 port and publishes an endpoint for that name. When that endpoint answers a client, the proxy of its node has received
 both changes and everything before them. Until then the endpoint of the previous round answers at the same address:
-without any answer agnhost would wait five seconds, and its repeated SYNs could not be told from those that a fault
+without any answer agnhost would wait five seconds, and its repeated SYNs would look like those that a fault
 causes. The barrier writes nothing if nothing else was written since the last round, unless components were replaced.
 Then proxies may have to restart their watches, which takes up to a minute.
 """
