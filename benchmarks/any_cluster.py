@@ -1,9 +1,10 @@
-"""What it costs to go through the API: client pods, their probes, and what a run on a real cluster would take.
+"""The cost of running through the Kubernetes API: client pods, their probes, and the estimated time of a run on a real
+cluster.
 
     python benchmarks/any_cluster.py [--quick]
 
-The embedded cluster is reached by its kubeconfig alone, as anybody's would be. Kubelet, API server and this client
-share its processors.
+The embedded cluster is used only through its kubeconfig, like any cluster. Kubelet, API server and this client share
+its processors.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def share() -> Iterator[KubeconfigBackend]:
 
 
 def made(backend: KubeconfigBackend, count: int, number: int) -> float:
-    """Seconds until so many pods are ready."""
+    """Seconds until this many pods are ready."""
     nodes = [node.name for node in THREE_ZONES.nodes]
     wanted = [WantedPod(f"p-{count}-{number}-{each}", nodes[each % len(nodes)]) for each in range(count)]
     begin = time.perf_counter()

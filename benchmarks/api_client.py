@@ -1,8 +1,8 @@
-"""A client that costs as little as it can: what `benchmarks/api_server.py` loads a server with.
+"""A lean API client that generates the load for `benchmarks/api_server.py`.
 
-It shares two cores with the server, so a comfortable client would be measured instead. This one has one thread, one
-epoll and plain TLS sockets; a request is a template with a number put in; of an answer it looks at the status and the
-length. Watchers read every byte and find the stamp of every event, but parse none.
+It shares two cores with the server, so a convenient client would distort the measurement. This one has one thread, one
+epoll and plain TLS sockets. A request is a template with a number, and the client reads only status and length of a
+response. Watchers read every byte and find the stamp of every event, but parse none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 STAMP = b"#########"
-"""Stands in a body where each write has its own number, of as many digits."""
+"""The placeholder for the number of a write in a body, of the same length."""
 
 _STAMPS = re.compile(rb'"stamp":"(\d{9})"')
 _READ = 1 << 18
@@ -25,7 +25,7 @@ _READ = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A server, and how to get in."""
+    """A server, with its credentials."""
 
     url: str
     token: str
@@ -47,7 +47,7 @@ class Where:
 
 
 class Arrivals:
-    """When each write was sent, and when the last of the watchers saw it. Times are of `perf_counter`."""
+    """The times when each write was sent, and when the last watcher saw it, by `perf_counter`."""
 
     def __init__(self, writes: int, watchers: int) -> None:
         self.sent = [0.0] * (writes + 1)
@@ -56,7 +56,7 @@ class Arrivals:
         self._watchers = watchers
 
     def saw(self, lines: bytes) -> None:
-        """Note every stamp in what one watcher read, but for 0, which is of no write."""
+        """Record every stamp that one watcher read, except 0, which belongs to no write."""
         for digits in _STAMPS.findall(lines):
             stamp = int(digits)
             self._seen[stamp] += 1
@@ -65,7 +65,7 @@ class Arrivals:
 
 
 class Writer:
-    """Sends one request after the other over one connection: the next when the last is answered."""
+    """Sends requests one by one over one connection."""
 
     def __init__(self, where: Where, request: bytes, stamps: range, arrivals: Arrivals) -> None:
         self.socket = where.connect()
@@ -92,7 +92,7 @@ class Writer:
 
 
 class Reader:
-    """A watch: reads what comes until it is closed."""
+    """A watch, read until it is closed."""
 
     def __init__(self, where: Where, path: str, arrivals: Arrivals) -> None:
         self.socket = where.connect()

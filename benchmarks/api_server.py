@@ -1,4 +1,4 @@
-"""What the API server carries: writes per second with watchers, and how soon a watcher sees a write.
+"""Load on the API server: writes per second with watchers, and the latency until a watcher sees a write.
 
     python benchmarks/api_server.py [--quick]
 

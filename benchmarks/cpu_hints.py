@@ -1,4 +1,4 @@
-"""What hints in proportion to CPU cost (KEP-2433): one large Service, many Services on a node event, and growth.
+"""The cost of hints by CPU (KEP-2433): one large Service, many Services on a node event, and growth.
 
     python benchmarks/cpu_hints.py [--quick] [--plot docs/cpu-hints.svg]
 

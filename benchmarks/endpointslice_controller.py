@@ -1,4 +1,4 @@
-"""What the EndpointSlice controller costs: one pod change to slice write, and one sync by size of the Service.
+"""The cost of the EndpointSlice controller: from a pod change to the slice write, and one sync by size of the Service.
 
     python benchmarks/endpointslice_controller.py
 

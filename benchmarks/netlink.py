@@ -1,4 +1,4 @@
-"""Our netlink against pyroute2, for what a boot does: veth pairs, addresses and routes, and what it costs to look.
+"""Our netlink against pyroute2 for the operations of a boot: veth pairs, addresses and routes, and reading them back.
 
     python benchmarks/netlink.py [--quick]
 

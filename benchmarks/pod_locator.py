@@ -1,4 +1,4 @@
-"""What the PodLocator controller costs: catching up with a large cluster, and a node that is relabelled.
+"""The cost of the PodLocator controller: the initial sync of a large cluster, and a relabelled node.
 
     python benchmarks/pod_locator.py
 

@@ -1,12 +1,11 @@
-"""Probes against the usual alternative, a spawned `curl`, through the same address and in the same run.
+"""Probes against a spawned `curl`, the usual alternative, through the same address and in the same run.
 
     python benchmarks/probes.py [--quick] [--target service|pod] [--family IPv4|IPv6]
 
-Both ask one at a time and take turns, so that a busy machine slows both. "One call each" is a probe that the caller
-waits for before it asks for the next, "one in flight" what a window does that hands over ten at once. `curl` gets the
-cheapest start there is: it is spawned by a thread that is in the client's netns already, with no `ip netns exec` or
-`nsenter` in between. Our server speaks no HTTP, so curl ends with exit code 1 as soon as it has read who answered; it
-never waits for anything else.
+Both send one request at a time and take turns, so that a busy machine slows both. "One call each" is a probe that the
+caller waits for before the next one; "one in flight" is a batch of ten, as a window sends them. `curl` gets the
+cheapest possible start: a thread that is already in the client's netns spawns it, without `ip netns exec` or `nsenter`.
+Our server does not speak HTTP, so curl exits with code 1 as soon as it has read the answer, and waits for nothing else.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def many_at_once(backend: NetnsBackend, protocol: str, probe: Probe, *, count: i
 
 
 def answered(backend: NetnsBackend, probe: Probe) -> bool:
-    """Whether the way there is open: rules are in place, and links carry packets."""
+    """Whether the path is ready: rules are in place, and links carry packets."""
     return isinstance(backend.probe([probe])[0], Reached)
 
 

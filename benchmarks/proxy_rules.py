@@ -1,4 +1,4 @@
-"""What rules cost: loading all of them, and one endpoint that changes while there are many Services.
+"""The cost of rules: loading all of them, and changing one endpoint with many Services.
 
     python benchmarks/proxy_rules.py [--quick | --full]
 
@@ -55,7 +55,7 @@ class Feed:
         return self
 
     def close(self) -> None:
-        """Nothing is left to close."""
+        """Nothing to close."""
 
 
 def cluster_ip(number: int) -> str:
@@ -129,7 +129,7 @@ def proxy_with(count: int) -> Iterator[tuple[ServiceProxy, Feed, float, float]]:
 
 
 def wait_for(proxy: ServiceProxy, pause: float = 0) -> None:
-    """Until everything is in the kernel."""
+    """Wait until everything is in the kernel."""
     while not proxy.synced():
         time.sleep(pause)
     assert proxy.last_error is None, proxy.last_error

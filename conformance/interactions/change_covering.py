@@ -29,14 +29,14 @@ Beside = tuple[str, str, Any]
 
 _OTHERS = {"cluster-ip", "node-port", "load-balancer", "external-ip"}
 _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
-    ("1,200 endpoints show nothing of a change that 120 do not", {"endpoints": [1200]}),
-    ("a load balancer gives its own addresses alone", {"changes": ["ingress"], "address": _OTHERS - {"load-balancer"}}),
+    ("1,200 endpoints reveal nothing about a change that 120 do not", {"endpoints": [1200]}),
+    ("a load balancer sets only its own addresses", {"changes": ["ingress"], "address": _OTHERS - {"load-balancer"}}),
     (
-        "which addresses of the other family are served outwards is for others to say than the Service",
+        "the Service does not determine its external addresses of the other family",
         {"changes": ["stack"], "address": _OTHERS - {"cluster-ip"}},
     ),
-    ("nobody answers before or after", {"changes": VALUES.keys() - {"endpoints"}, "endpoints": [0]}),
-    ("nobody answers before or after", {"changes": VALUES.keys() - {"conditions"}, "conditions": ["all start"]}),
+    ("no endpoint answers before or after", {"changes": VALUES.keys() - {"endpoints"}, "endpoints": [0]}),
+    ("no endpoint answers before or after", {"changes": VALUES.keys() - {"conditions"}, "conditions": ["all start"]}),
     (
         "terminating endpoints are used whatever their hints",
         {"changes": ["hints", "distribution"], "conditions": ["all leave"]},
@@ -49,7 +49,7 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
     ("externalTrafficPolicy applies only to clients outside", {"changes": ["external"], "client": ["pod", "node"]}),
     ("a cluster IP has no route from outside", {"changes": ["external"], "address": ["cluster-ip"]}),
     ("there is only one endpoint, with hints or without", {"changes": ["hints"], "endpoints": [1]}),
-    ("one endpoint is kept by all", {"changes": ["affinity"], "endpoints": [1]}),
+    ("all clients keep the same endpoint", {"changes": ["affinity"], "endpoints": [1]}),
 )
 _SHOWN_BY = ("internal", "external", "address", "client", "endpoints", "conditions", "distribution", "hints")
 _REST = ("target", "protocol", "affinity", "family")

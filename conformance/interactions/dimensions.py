@@ -37,11 +37,11 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
         {"address": ["node-port"], "family": ["IPv6"]},
     ),
     (
-        "a proxy may ignore hints of a Service that asks for none",
+        "a proxy may ignore hints of a Service that requests none",
         {"distribution": [None], "hints": ["zone", "node", "both", "partial", "foreign"]},
     ),
     (
-        "a proxy may ignore hints for nodes if the Service asks for zones",
+        "a proxy may ignore hints for nodes if the Service requests zones",
         {"distribution": ["PreferClose", "PreferSameZone"], "hints": ["node", "both"]},
     ),
     (
@@ -52,11 +52,11 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
         "no endpoint has conditions if there is none",
         {"endpoints": [0], "conditions": ["unwritten", "one starts", "one leaves", "all start", "all leave"]},
     ),
-    ("one endpoint is all there are", {"endpoints": [1], "conditions": ["one starts", "one leaves"]}),
-    ("hints of one endpoint are there or not", {"endpoints": [1], "hints": ["partial"]}),
+    ("there is only one endpoint", {"endpoints": [1], "conditions": ["one starts", "one leaves"]}),
+    ("one endpoint cannot have partial hints", {"endpoints": [1], "hints": ["partial"]}),
     ("pods differ in their ports if there are several", {"endpoints": [0, 1], "target": ["name"]}),
     (
-        "so many endpoints are twelve pods with many ports each, so their numbers differ",
+        "this many endpoints are twelve pods with many ports each, so their port numbers differ",
         {"endpoints": [120, 1200], "target": ["number"]},
     ),
 )

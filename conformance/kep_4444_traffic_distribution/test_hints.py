@@ -192,7 +192,7 @@ def test_slices_of_another_writer_are_left_alone(three_zones: Cluster) -> None:
         three_zones.patch_service(service, {"spec": {"trafficDistribution": None}})
     seen = {name: str(each.hints) for name, each in written_endpoints(three_zones, service).items()}
     expected = {address: str(Hints(zones=("b", "c")))}
-    three_zones.expect_equal("hints of a slice that somebody else manages", expected=expected, observed=seen)
+    three_zones.expect_equal("hints of a slice with another manager", expected=expected, observed=seen)
 
 
 @requirement(

@@ -104,7 +104,7 @@ def test_storm_of_changes_ends_right(three_zones: Cluster) -> None:
     three_zones.delete_service(gone)
     expect_now(
         three_zones,
-        Question("created anew", anew, by_all(b1)),
+        Question("recreated", anew, by_all(b1)),
         Question("changed", as_now(turned, OTHER), by_all(b1)),
         Question("before the change", first, NOBODY),
         Question("deleted", gone, NOBODY),

@@ -106,7 +106,7 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
         address = former.object["spec"]["clusterIP"]
         born = three_zones.create_service("born", labels={OTHERS: "another"}, clusterIP=address)
         three_zones.patch_service(service, {"metadata": {"labels": {OTHERS: "another"}}})
-        expect_now(three_zones, Question("labelled", service, NOBODY), Question("born with the label", born, NOBODY))
+        expect_now(three_zones, Question("labelled", service, NOBODY), Question("created with the label", born, NOBODY))
         for each in (service, born):
             three_zones.patch_service(each, {"metadata": {"labels": {OTHERS: None}}})
         expect_now(

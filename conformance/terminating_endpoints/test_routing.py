@@ -267,8 +267,8 @@ def test_restarted_proxy_knows_who_terminates(three_zones: Cluster) -> None:
         three_zones.publish(each, [leaving(a1), leaving(b1, serving=False)])
 
     three_zones.restart(PROXY, on=["a1", "c1"])
-    questions = [Question(f"beside a ready one over {name}", each, _from_two({b1})) for name, each in beside.items()]
-    questions += [Question(f"the last over {name}", each, _from_two({a1})) for name, each in last.items()]
+    questions = [Question(f"with a ready one over {name}", each, _from_two({b1})) for name, each in beside.items()]
+    questions += [Question(f"last serving one over {name}", each, _from_two({a1})) for name, each in last.items()]
     expect_concurrent_traffic(three_zones, questions)
 
     for each in beside.values():

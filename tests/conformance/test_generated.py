@@ -115,10 +115,13 @@ def test_every_kind_of_step_is_made(step: str) -> None:
         (Life((replace(READY, type="NodePort"),), address="node-port", family="IPv6"), "nodeport-addresses"),
         (Life((replace(READY, exists=False), READY)), "has not answered yet"),
         (Life((READY,), address="external-ip"), "has not answered yet"),
-        (Life((READY, replace(READY, external="Local"))), "face outwards alone"),
-        (Life((replace(READY, slices=(Slice("s0", (Member(0, zones=("a",)),)),)),)), "does not ask for"),
+        (Life((READY, replace(READY, external="Local"))), "only for external addresses"),
+        (Life((replace(READY, slices=(Slice("s0", (Member(0, zones=("a",)),)),)),)), "does not request"),
         (Life((replace(READY, slices=(Slice("s0", (Member(0), Member(1))),)),)), "have its ports"),
-        (Life((replace(READY, slices=(*READY.slices, Slice("s1", (Member(0, condition="gone"),)))),)), "in two ways"),
+        (
+            Life((replace(READY, slices=(*READY.slices, Slice("s1", (Member(0, condition="gone"),)))),)),
+            "describe differently",
+        ),
         (
             Life((replace(READY, type="NodePort", external="Local"),), address="node-port"),
             "node ports with externalTrafficPolicy Local, from within",
@@ -205,7 +208,10 @@ def test_it_stays_as_it_is_when_time_is_up() -> None:
         ("- {states: [{slices: {s0: [a1.1]}}]}", "endpoint 'a1.1': want one of a1.0, b1.1"),
         ("- {states: [{slices: {s0: [a1.0 nodes=]}}]}", "endpoint 'a1.0 nodes=': want"),
         ("- {states: [{slices: {s0: [a1.0]}}], nodes: [z9]}", "nodes: 'z9' is not one of a1, a2"),
-        ("- {states: [{slices: {s0: [a1.0 gone]}}]}", "nothing can be expected of it: the silence of a Service"),
+        (
+            "- {states: [{slices: {s0: [a1.0 gone]}}]}",
+            "nothing can be expected of it: silence proves nothing for a Service",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
