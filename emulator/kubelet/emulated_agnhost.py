@@ -18,7 +18,6 @@ import os
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -58,7 +57,7 @@ class EmulatedAgnhost:
         self._netns = netns
         self._loop = loop
         self._terminated, self._killed = asyncio.Event(), asyncio.Event()
-        self._future: Future[None] = Future()
+        self._dropped = False
 
     def start(self, families: Sequence[Family], ended: Callable[[int], None]) -> None:
         """Open the ports for these families, and serve. Raises `OSError` if a port is taken."""
@@ -71,7 +70,9 @@ class EmulatedAgnhost:
             for each in opened:
                 each.close()
             raise
-        self._future = self._loop.spawn(self._serve(opened, ended))
+        if self._loop.spawn(self._serve(opened, ended)).cancelled():  # the loop has ended
+            for each in opened:
+                each.close()
 
     def terminate(self) -> None:
         """Stop as on SIGTERM, after the delay in its command."""
@@ -82,12 +83,16 @@ class EmulatedAgnhost:
         self.terminate()
 
     def drop(self) -> None:
-        self._future.cancel()
+        """Stop at once. A task that is cancelled before its first step would leave its sockets open."""
+        self._dropped = True
+        self.kill()
 
     async def _serve(self, opened: Sequence[socket.socket], ended: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
         connections: set[_Connection] = set()
         async with contextlib.AsyncExitStack() as held:
+            for sock in opened:
+                held.callback(sock.close)
             held.push_async_callback(_end, connections)
             for sock in opened:
                 if sock.type is socket.SOCK_STREAM:
@@ -100,7 +105,8 @@ class EmulatedAgnhost:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._command.delay_shutdown):
                     await self._killed.wait()
-        ended(KILLED if self._killed.is_set() else 0)
+        if not self._dropped:
+            ended(KILLED if self._killed.is_set() else 0)
 
     def _names(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
         """Return the answers to a client at either port."""
