@@ -1,6 +1,6 @@
-"""The protocol of every booted cluster; `harness.backends.protocols` has those of some clusters only.
+"""The protocol of every booted cluster; `harness.backends.protocols` has protocols that only some clusters implement.
 
-Node and zone names are those of the topology; a backend translates them if the cluster has other names.
+All node and zone names are the topology's names. A backend translates them if the cluster has other names.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ContainerPorts = Sequence[tuple[str, int, str]]
 class WantedPod:
     """A pod to create: its node, labels, named ports, and readiness.
 
-    With `tells_port` its server answers "name.port" on each port. With `host_network` it has the addresses of its node,
-    which can have one such pod.
+    With `tells_port` its server answers "name.port" on each port. With `host_network` the pod has the addresses of its
+    node. A node can have one host-network pod.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Backend(Protocol):
 
     @property
     def families(self) -> Sequence[str]:
-        """The IP families, the primary one first."""
+        """The IP families, the primary family first."""
 
     @property
     def release(self) -> Release:
@@ -85,14 +85,14 @@ class Backend(Protocol):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities beside the common ones."""
+        """The abilities in addition to the abilities of every cluster."""
 
     @property
     def api(self) -> Api:
         """The client of its API server."""
 
     def close(self) -> None:
-        """Close the cluster, or this worker's share of it, and leave nothing behind. Idempotent."""
+        """Close the cluster or this worker's share of it, and remove everything that was created. Idempotent."""
 
     def create_namespace(self, namespace: str) -> None:
         """Create the Kubernetes namespace of a scenario."""
@@ -107,25 +107,25 @@ class Backend(Protocol):
         """Delete a pod without grace period."""
 
     def await_pods(self) -> None:
-        """Wait until kubelets report all pods as wanted: until then observations do not concern a component.
+        """Wait until kubelets report the wanted state of all pods: earlier observations prove nothing about components.
 
-        Raises `InconclusiveError` with the obstacle.
+        Raises `InconclusiveError` with the reason why a pod is not in the wanted state.
         """
 
     def settle(self) -> float:
         """Wait until components have processed everything written so far, as far as the backend can know.
 
-        Returns the seconds in which they had work left, without the backend's own time; 0.0 if it cannot know.
+        Returns the seconds in which components had work left, without the backend's own time; 0.0 if unknown.
         """
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if no observation can be trusted, and `InconclusiveError` if recent ones cannot."""
+        """Raise `DistrustError` if no observation is trustworthy, `InconclusiveError` if recent ones are not."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the evidence of components as texts by file name, and the requests in a Kubernetes namespace.
+        """Return the components' evidence as file contents by file name, and the requests in a Kubernetes namespace.
 
         `since` is the time of the first request, in monotonic seconds.
         """

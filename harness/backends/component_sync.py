@@ -1,6 +1,6 @@
-"""Wait for the judged components of a cluster, and report which one has crashed or stopped processing changes.
+"""Wait for the judged components of a cluster, and report which component has crashed or stopped processing changes.
 
-After one wait has timed out, later scenarios do not wait for that component again: they end at once with its name.
+After a wait for a component has timed out, later scenarios do not wait for it again: they fail at once with its name.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from harness.errors import EndedError, InconclusiveError
 from harness.model.release import PROXY
 
 AGAIN = 1.0
-"""Seconds, before the time scale, for a wait after one that timed out; the component may have been slow."""
+"""Seconds, before the time scale, to wait after an earlier wait timed out; the component may have been slow."""
 
 CHECK_SECONDS = 10.0
 """Seconds, before the time scale, between two checks of proxies that do not process changes."""
 
 CHAIN = 1.5
-"""The factor on the wait for one change in a wait for all: a component also processes its own writes."""
+"""The factor by which a wait for all changes is longer: a component also processes its own writes."""
 
 
 class ComponentSync:
-    """The components of one cluster by name, ordered so that each processes what earlier ones write."""
+    """The components of one cluster by name. Each component processes the writes of components before it."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class ComponentSync:
     ) -> None:
         """`synced` returns whether a component is up to date, and raises `EndedError` if it has crashed.
 
-        `missing` returns why it is not, if known. `unresponsive` checks within this number of seconds (before the time
-        scale) whether proxies process changes, and returns evidence if they do not. `hangs` returns at once which
-        proxies hang, and is called repeatedly while that is in doubt.
+        `missing` returns the reason if a component is not up to date. `unresponsive` checks within this number of
+        seconds (before the time scale) whether proxies process changes, and returns evidence if they do not. `hangs`
+        returns at once which proxies hang, and is called repeatedly while that is in doubt.
         """
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
@@ -50,9 +50,9 @@ class ComponentSync:
         self._stopped = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until all components have processed everything written so far, and the consequences.
+        """Wait until all components have processed everything written so far, and the writes that follow from it.
 
-        Returns the seconds until the last look at which they had work left. Raises `EndedError` for the first component
+        Returns the seconds until the last check that found work left. Raises `EndedError` for the first component
         that has crashed, or is not done in time.
         """
         if self._stopped:

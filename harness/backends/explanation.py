@@ -1,4 +1,4 @@
-"""Explain the routing that a Service's objects require, with the installed package for that, if any.
+"""Explain the routing that a Service's objects require, if a package for explanations is installed.
 
 It registers in entry-point group `trafficdist.explanations` under the name `service`.
 """

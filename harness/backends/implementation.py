@@ -18,32 +18,32 @@ class Parts(Protocol):
 
     @property
     def api_server(self) -> Callable[..., Any]:
-        """Makes the API server."""
+        """Creates the API server."""
 
     @property
     def kinds(self) -> Callable[[], Sequence[Any]]:
-        """Makes rules that replace the API server's own for the same resources."""
+        """Creates rules that replace the API server's own rules for the same resources."""
 
     @property
     def controller(self) -> Callable[..., Any]:
-        """Makes the EndpointSlice controller."""
+        """Creates the EndpointSlice controller."""
 
     @property
     def proxy(self) -> Callable[..., Any]:
-        """Makes the proxy of a node."""
+        """Creates the proxy of a node."""
 
     @property
     def pod_locators(self) -> Callable[..., Any]:
-        """Makes the PodLocator controller."""
+        """Creates the PodLocator controller."""
 
     @property
     def dns(self) -> Callable[..., Any]:
-        """Makes the DNS server."""
+        """Creates the DNS server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Makes the judged parts of a cluster. Each Service gets the fields of `services` unless it sets them."""
+    """Creates the judged parts of a cluster. The fields of `services` are defaults for each Service."""
 
     control_plane: MakeControlPlane
     proxy: MakeProxy
@@ -54,7 +54,7 @@ class Implementation:
 def reference(parts: Parts | None = None) -> Implementation:
     """Return the reference, in this process, with the components of `parts` if given.
 
-    It is imported when a cluster boots: the process that controls workers boots none.
+    The reference is imported only when a cluster boots, because the process that controls workers boots no cluster.
     """
 
     def control_plane(release: Release) -> ControlPlane:

@@ -1,8 +1,8 @@
 """Runs scenarios on any cluster with a kubeconfig, with its own pods and packets.
 
 Servers and clients are pods of the standard test image, pinned to nodes; a server answers with its pod's name.
-Everything goes through the API, probes included: no command is started, nothing is installed, no port of a node is
-opened.
+All requests use the API, including probes: the backend starts no command, installs nothing, and opens no port of a
+node.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     ) -> None:
         """`plain_api` is the client that uses the cluster's own node and zone names; `close` closes it too.
 
-        `release` is that of all components.
+        `release` is the release of all components.
         """
         self._target = target
         self._plain_api = plain_api
@@ -88,7 +88,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._begun = contextlib.ExitStack()
         self._begun.callback(plain_api.close)
         self.families: Sequence[str] = ()
-        self._zone_canary: ZoneCanary | None = None  # until it has started
+        self._zone_canary: ZoneCanary | None = None  # None until it has started
         self._asked = plain_api.asked  # the requests of both clients
 
     def start(self) -> Self:
@@ -125,7 +125,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Namespaces and pods
 
     def create_namespace(self, namespace: str) -> None:
-        """Raise `InconclusiveError` also if a node is gone."""
+        """Create the namespace. Raises `InconclusiveError` if a node is gone."""
         self._require_nodes()
         if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
             self._look_up_addresses()
@@ -145,7 +145,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         ]
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Delete a pod gracefully once it runs: a kubelet ends a pod at once that it has not started."""
+        """Delete a pod gracefully once it runs: a kubelet ends an unstarted pod without grace period."""
         self._pod_runner.settle()
         self._pod_runner.terminates(namespace, name)
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
@@ -160,7 +160,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.delete(namespace, name)
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod, which runs here: a kubelet reports it."""
+        """Create a pod. On a real cluster the pod also runs, because a kubelet reports it."""
         self._slices.begin(namespace)
         self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()
@@ -179,7 +179,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._clients.address_of(client, family)
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
-        """Raise `InconclusiveError` also if a client cannot send and a node is gone."""
+        """Send probes. If an outcome is unknown, raise `InconclusiveError` if a node is gone."""
         try:
             seen = self._dialer.probe(probes)
         except InconclusiveError:
@@ -228,7 +228,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Nodes
 
     def change_node(self, name: str, change: NodeChange) -> None:
-        """Change a node, and annotate it with its former state, where `trafficdist cleanup` finds it too."""
+        """Change a node, and store its former state in an annotation, which `trafficdist cleanup` reads too."""
         if self._zone_canary and ZONE_LABEL in change.labels and name not in self._silent:
             self._zone_canary.before_the_change(*self._canary(name))
             self._moved.add(name)
@@ -236,7 +236,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         change = replace(change, labels=names.outgoing(dict(change.labels)))
         change_node(self._plain_api, names.nodes[name], self._target.run_id, change)
 
-    def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
+    def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  an annotation of the node has it
         zone = self._zone_of(name)
         restore_node(self._plain_api, self._target.names.nodes[name])
         self._moved |= {name} if self._zone_of(name) != zone else set()
@@ -270,7 +270,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return 0.0  # unknown: most of the time is the barrier's
 
     def _await_late_kubelets(self) -> None:
-        """Wait for pods now if a component was replaced: a later wait of the scenario would be too short."""
+        """Wait for pods now if a component was replaced, because a later wait of the scenario would be too short."""
         if self._has_replaced:
             self._pod_runner.settle()
 
@@ -281,7 +281,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     @property
     def _nodes_on(self) -> dict[str, str]:
-        """The nodes that are on: the cluster's own names by those of the topology."""
+        """The nodes that are on: the cluster's own names by the topology's names."""
         return {ours: theirs for ours, theirs in self._target.names.nodes.items() if ours not in self._off}
 
     def _require_nodes(self) -> None:
@@ -295,7 +295,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return liveness.begin_watch(self.api, lambda: self._nodes_on)
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a node is gone: later observations would not concern its proxy.
+        """Raise `DistrustError` if a node is gone: later observations would prove nothing about its proxy.
 
         Raise `InconclusiveError` if a terminating pod ended early.
         """
@@ -320,7 +320,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
-        """Return the decisions that a Service's objects require: those of the proxies are not known."""
+        """Return the decisions that a Service's objects require, because the proxies' own decisions are unknown."""
         follow: Literal["kep", "released"] = "kep" if self.release.follows == "kep" else "released"
         return f"what its objects ask for:\n{explained(self.api, namespace, service, follow)}"
 
@@ -346,7 +346,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         *,
         servers: Sequence[Pod] = (),  # noqa: ARG002
     ) -> Followed:
-        """Return the missing parts of the packet's path, each with what would provide it."""
+        """Return the missing parts of the packet's path, each with the command that would provide it."""
         theirs = self._target.names.nodes.get(node, node)
         log = proxy_logs(self.api, [node], self._target.proxies[0])[node]
         lacks = missing(probe, theirs, self._root.format(node=theirs), log)
@@ -361,17 +361,17 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._dialer
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
-        """Enter running client pods; impossible here."""
+        """Enter running client pods; does nothing here."""
 
     def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
-        """Serve pods that were just created; here each serves itself."""
+        """Serve pods that were just created; here each pod runs its own server."""
 
     def _look_up_addresses(self) -> None:
-        """Read the addresses of pods again: they change when a node was switched off and on."""
+        """Read the addresses of pods again: the addresses change when a node is switched off and on."""
         self._clients.look_up_addresses()
 
     def _bypass(self) -> Bypass | None:
-        """Return another path to client pods for when the API server does not answer; None if there is none."""
+        """Return a path to client pods for times when the API server does not answer, or None if there is none."""
         return None
 
     def _neighbours(self, client: ClientPod) -> Sequence[ClientPod]:

@@ -1,6 +1,6 @@
 """The embedded cluster: nodes and pods are network namespaces of this process, and packets between them are real.
 
-Here the harness is also kubelet and cloud: it assigns pod CIDRs to nodes, reports pods as running and ready, and routes
+Here the harness acts as kubelet and cloud: it assigns pod CIDRs to nodes, reports pods as running and ready, and routes
 load balancer and external addresses of a node to that node.
 """
 
@@ -48,14 +48,14 @@ from harness.recipes.node_processes import server_of
 BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to process the first objects
 RECONNECTED = 40.0  # the same after an API server was away: client-go may back off for 30 s
 IDLE_SECONDS = 5.0
-"""Seconds, before the time scale, that a proxy must be idle before a wait for it ends, if it reports to be done.
+"""Seconds, before the time scale, that a proxy which reports no pending work must be idle until a wait for it ends.
 
-This is the bound declared for the reference and kube-proxy, which also covers work outside of the proxy.
+This is the limit declared for the reference and kube-proxy. It also covers work outside of the proxy's process.
 """
 
 
 class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
-    """A booted cluster of one topology. Not started twice; `close` leaves nothing behind."""
+    """A booted cluster of one topology. A cluster is started only once; `close` removes everything that it created."""
 
     name = "netns"
     abilities: frozenset[Ability] = EVERYTHING
@@ -69,7 +69,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         implementation: Implementation | None = None,
         release: Release | None = None,
     ) -> None:
-        """`implementation` is judged, by default the reference. `release` is that of all components at boot."""
+        """`implementation` is judged; the default is the reference. `release` is every component's release at boot."""
         super().__init__(topology, families)
         self.release = release or Release()
         self._implementation = implementation or reference()
@@ -91,7 +91,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
 
-        After an error everything that was started is closed; the error carries the logs.
+        After an error everything that was started is closed. The error contains the logs.
         """
         sandbox.enter()
         kernel.require(self.families)
@@ -124,7 +124,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return not isinstance(dns, KeepsLocators) or dns.locators_synced()
 
     def _lacking(self, component: str) -> str:
-        """Return why a component is not done; "" if it does not report a reason."""
+        """Return why a component still has work, or "" if the component does not report a reason."""
         part = {Component.PROXY: self.proxy, Component.CONTROLLER: self.control_plane}.get(component)  # type: ignore[call-overload]
         return part.lacking if isinstance(part, TellsWhatLacks) else ""
 
@@ -133,7 +133,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self._proxy_liveness.unresponsive(self._present(), within)
 
     def _hangs(self) -> str:
-        """Return which of these nodes have hung programs, as the kernel sees them; "" if none."""
+        """Return which of these nodes have hung programs according to the kernel's counters, or "" if none has."""
         found = self._hung.hung(self._present())
         seconds = LOOKS * EVERY * eventually.time_scale()
         asleep = f"has not run for {seconds:g} s, nor wanted to, and has not read what the API server sent"
@@ -192,7 +192,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         begun.enter_context(threads.watched(self._threads))
 
     def _wire_by(self, wiring: Wiring) -> None:
-        """Let a proxy attach all pods, and try it on each node. Raises `StartError`."""
+        """Let a proxy attach all pods, and attach a pod on each node as a test. Raises `StartError`."""
         self.network.wire_by(wiring)
         try:
             for node in self.network.nodes:
@@ -201,7 +201,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             raise StartError(str(error), exited=True) from error
 
     def _threads(self) -> list[threading.Thread]:
-        """Return the threads of everything that is not judged."""
+        """Return the threads of all parts that are not judged."""
         parts = (self._loop, self.control_plane, self.proxy, *(() if self._dns is None else (self._dns[0],)))
         return [thread for part in parts if isinstance(part, threads.Lasting) for thread in part.threads()]
 
@@ -288,7 +288,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self.api.patch("nodes", "", name, patch)
 
     def stop_node(self, name: str) -> None:
-        """Cut a node off, and report it as a control plane does after missing its kubelet's reports."""
+        """Cut a node off, and report it as a control plane does when its kubelet is silent."""
         self._off[name] = node_lifecycle.reports_of(self.api, name)
         self.network.cut(name)
         node_lifecycle.report_silence(self.api, name, self._off[name])
@@ -327,7 +327,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self.control_plane.metrics()
 
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return the component's reads since then. Raises `UnavailableError` if the API server keeps no record."""
+        """Return the component's reads since `since`. Raises `UnavailableError` if the API server keeps no record."""
         asked = self.control_plane.asked()
         if asked is None:
             raise UnavailableError(f"control plane {self.control_plane.name} does not record which client reads what")
@@ -338,12 +338,12 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return by_family(self.host_of(client))[family]
 
     def await_pods(self) -> None:
-        """Return at once: this process is their kubelet, and has reported them."""
+        """Return at once: this process acts as kubelet and has reported all pods."""
 
     def settle(self, within: float | None = None) -> float:
         """Wait until controller and proxies have processed everything written so far.
 
-        Returns the seconds until the last look at which they had work left. Raises `EndedError`, an
+        Returns the seconds until the last check that found work left. Raises `EndedError`, an
         `InconclusiveError`, for a component that has crashed, or is not done in time.
         """
         return self._components.settle(within)
@@ -364,7 +364,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
     def check_instruments(self) -> None:
         """Raise `EndedError` if a component has crashed, and `DistrustError` if the fabric is broken.
 
-        A proxy that does not process changes, whatever it claims, counts as crashed.
+        A proxy that does not process changes counts as crashed, whatever status it reports.
         """
         self._components.check()
         fabric_check.check(self.network)
@@ -374,7 +374,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return {
             "backend": self.name,
             "controlPlane": self.control_plane.name,
-            "servers": self._servers,  # those at boot: a scenario may have replaced one
+            "servers": self._servers,  # the proxies at boot: a scenario may have replaced a proxy
             "featureGates": dict(self.release.gates),
             "nodes": [
                 {"name": node.name, "zone": node.zone, "kernel": platform.release(), "os": platform.system()}

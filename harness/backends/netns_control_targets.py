@@ -1,6 +1,6 @@
 """The destinations of control probes in a cluster whose netns are here: clients, running pods, and connection tracking.
 
-See `harness.probes.control`. Nodes that a scenario has cut off, and pods that it has ended, are left out.
+See `harness.probes.control`. Nodes that a scenario has cut off, and pods that it has ended, are omitted.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class NetnsControlTargets:
 
 
 class SinglePodTargets:
-    """A single pod as control target, in place of those that scenarios run."""
+    """A single pod as control target, in place of the scenarios' pods."""
 
     def __init__(self, ground: NetnsControlTargets, name: str, pod: Host) -> None:
         self._control_targets = ground

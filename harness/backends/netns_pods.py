@@ -1,4 +1,4 @@
-"""The pods of an embedded cluster: the harness is their kubelet, which runs them and reports the wanted state."""
+"""The pods of an embedded cluster: the harness acts as their kubelet, runs the pods and reports the wanted state."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self.create_reported_pod(namespace, wanted, phase="Running")
 
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
-        """Create a pod that exists in the API only, with addresses of its node, which need not exist either."""
+        """Create a pod that exists only in the API, with addresses of its node. The node need not exist either."""
         ports = wanted.container_ports
         obj = manifests.pod(wanted.name, wanted.node, labels=wanted.labels, container_ports=ports)
         self.api.create("pods", namespace, obj)

@@ -49,7 +49,7 @@ class NetnsProbing(ABC):
         return self.namespace_of(client)
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send all probes with `probe`, which is quick here: as many at once as a socket buffers datagrams."""
+        """Send all probes with `probe`, which is quick here. Each batch has as many probes as a socket can buffer."""
         return self.probe(probes, in_flight=DATAGRAMS)
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
@@ -78,7 +78,7 @@ class NetnsProbing(ABC):
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
-        """Repeat a probe with the kernel's trace on in the netns of a node, until the outcome is the same again."""
+        """Repeat a probe with kernel tracing enabled in the netns of a node, until the outcome is the same again."""
         host = self.namespace_of(node_client(node))
         client = probe.namespace.namespace if isinstance(probe.namespace, SocketMaker) else probe.namespace
         places = {client: "client", host: f"node {node}"}

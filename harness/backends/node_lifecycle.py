@@ -1,7 +1,7 @@
 """Report a silent node and its pods as the node lifecycle controller does.
 
-That controller waits for 40 to 50 s without a report (--node-monitor-grace-period); then it sets the node's conditions
-to Unknown, and its pods to not ready. Here this happens at once.
+The real controller waits for 40 to 50 s without a report (--node-monitor-grace-period), then sets the node's conditions
+to Unknown and its pods to not ready. This module does so at once.
 """
 
 from __future__ import annotations

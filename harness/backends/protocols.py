@@ -1,6 +1,6 @@
-"""The optional abilities of backends: one small protocol each, with the ability that a scenario needs for it.
+"""The optional abilities of backends: a small protocol for each, and the ability that a scenario needs to use it.
 
-A scenario gets a protocol with `part_of`, or is unavailable where the backend lacks it.
+A scenario requests a protocol with `part_of`, and is unavailable if the backend lacks the protocol.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def _needs(ability: Ability) -> Callable[[type[P]], type[P]]:
 
 
 def abilities_of(protocol: type) -> list[Ability]:
-    """Return the ability that a scenario needs for a protocol; [] if every cluster has it, or no scenario needs it."""
+    """Return the ability that a scenario needs for a protocol, or [] if the protocol needs no special ability."""
     return [_ABILITIES[protocol]] if protocol in _ABILITIES else []
 
 
 def part_of(backend: Backend, protocol: type[P], *abilities: Ability) -> P:
-    """Return the backend as one of this protocol. Raises `UnavailableError` that names the missing abilities."""
+    """Return the backend, typed as this protocol. Raises `UnavailableError` that names the missing abilities."""
     if isinstance(backend, protocol):
         return backend
     missing: Sequence[str] = abilities or abilities_of(protocol)
@@ -62,7 +62,7 @@ class PodLifecycle(Protocol):
     """Creates pods, and changes and ends their state."""
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod that gets no traffic."""
+        """Create a pod that receives no traffic."""
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
         """Make a pod ready or not ready."""
@@ -79,7 +79,7 @@ class Probing(Protocol):
     """Sends probes from pods and from nodes."""
 
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return the source for a client's probes; `fresh`: maybe another pod on the same node, with fewer flows."""
+        """Return the source for a client's probes. With `fresh` it may be another pod on the node, with fewer flows."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
@@ -91,10 +91,10 @@ class Probing(Protocol):
         """Return addresses that no running pod has."""
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """Send probes, and return their outcomes; those of equal probes may come in any order."""
+        """Send probes, and return their outcomes; outcomes of equal probes may come in any order."""
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return quick outcomes in the same order, which must not be judged."""
+        """Send probes, and return quick outcomes in the same order. Do not base verdicts on them."""
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes, and return the source address that the server saw in each outcome."""
@@ -130,13 +130,13 @@ class ProxyMetrics(Protocol):
 @runtime_checkable
 class ComponentControl(Protocol):
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component by one of this release. `nodes` are those whose proxies are replaced.
+        """Replace a component by this release of it. `nodes` are the nodes whose proxies are replaced.
 
         Raises `UnavailableError` for a missing release.
         """
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component; its objects, slices or rules stay."""
+        """Stop a component. Its objects, slices or rules remain."""
 
 
 @_needs(Ability.STOP_NODES)
@@ -166,7 +166,7 @@ class ControllerMetrics(Protocol):
 @runtime_checkable
 class RecordsReads(Protocol):
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return a component's reads since then (monotonic seconds), like "get nodes", without Leases.
+        """Return a component's reads since `since` (monotonic seconds), like "get nodes", without reads of Leases.
 
         Raises `UnavailableError` if the API server keeps no record.
         """
@@ -226,15 +226,15 @@ class ServesDns(Protocol):
 @runtime_checkable
 class ForgetsConnections(Protocol):
     def forget_connections(self) -> None:
-        """Forget all tracked connections, so that those of one scenario do not affect the next."""
+        """Delete all conntrack entries, so that one scenario's connections do not affect the next scenario."""
 
 
 @runtime_checkable
 class SeesIdleProxies(Protocol):
     def watch_idle(self) -> Callable[[], str]:
-        """Return a function that returns why to stop waiting, "" while there is no reason.
+        """Return a function that returns the reason to stop waiting, or "" while there is no reason.
 
-        The reason is that all proxies report to be done, and have been idle ever since.
+        The reason is that all proxies report that they are done, and have been idle since that report.
         """
 
 

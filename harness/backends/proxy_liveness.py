@@ -1,8 +1,8 @@
 """Check whether proxies process changes at all, in a cluster in which a requirement has just failed.
 
-A hung proxy may claim to have processed everything: its progress report may go on, or may never have been right. Each
-requirement would then time out, and seem to have a fault of its own. So a plain Service with an endpoint on each node
-is created. If Services were reached before, and this one is not, the node's proxy has stopped processing changes.
+A hung proxy may report that it has processed everything: its progress reports may continue, or may always have been
+wrong. Each requirement would then time out and report a separate fault. So the check creates a plain Service with an
+endpoint on each node. If earlier Services were reachable and this Service is not, the node's proxy has stopped working.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LivenessCluster(Backend, Probing, Protocol):
 
 
 class ProxyLiveness:
-    """Whether the proxies of one cluster are alive: whether Services were ever reached."""
+    """The check of one cluster's proxies. It records whether any Service was ever reached."""
 
     def __init__(self, cluster: LivenessCluster) -> None:
         self._cluster = cluster
@@ -46,7 +46,7 @@ class ProxyLiveness:
     def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
         """Note whether a cluster IP was reached.
 
-        Returns whether there is doubt: a probe got no answer, though Services were reached before.
+        Returns whether the proxies are in doubt: a probe received no answer, though Services were reached before.
         """
         self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
@@ -57,8 +57,8 @@ class ProxyLiveness:
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
         """Return the nodes from which a new Service is not reachable within this number of (scaled) seconds.
 
-        "" if it is reachable from all, or if that is unknown: no Service was reached before, or something else is
-        broken.
+        Returns "" if the Service is reachable from all nodes, or if the result is unknown because no Service was
+        reached before or something else is broken.
         """
         if not self._reached_before or not nodes:
             return ""

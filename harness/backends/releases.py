@@ -1,9 +1,9 @@
-"""The releases that scenarios set for components, and the restoring of the releases at boot.
+"""Sets the releases of components for scenarios, and restores the releases at boot.
 
-A scenario begins with the releases at boot. Other releases that the previous scenario left stay until the scenario does
-anything else than set releases with `take_over`; the wanted release may be there already.
+A scenario begins with the releases at boot. But other releases that the previous scenario left remain as long as the
+scenario only sets releases with `take_over`, because the wanted release may be running already.
 
-Pure except for the backend, which replaces components.
+The module is pure except for calls of the backend, which replaces components.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
-"""The release of each component, by node, where it differs from the boot; None: it is stopped, or failed to start."""
+"""The releases that differ from those at boot, by component and node. None: stopped, or failed to start."""
 
 RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,
@@ -34,9 +34,9 @@ class ComponentReleases:
     """The releases of components in one scenario. Methods raise `UnavailableError` and `EndedError`."""
 
     def __init__(self, backend: Backend, releases: Releases | None) -> None:
-        """`releases` are those that the previous scenario left; this dictionary is kept up to date for the next one.
+        """`releases` are the releases that the previous scenario left. The dictionary is updated for the next scenario.
 
-        Without it `end` restores all.
+        Without `releases`, `end` restores all components.
         """
         self.changes = 0  # operations that the scenario has begun
         self._backend = backend
@@ -45,9 +45,9 @@ class ComponentReleases:
         self._left = set(self._others)  # components that the previous scenario left to restore
 
     def take_over(self, component: Component, release: Release) -> list[str]:
-        """Return the nodes where a component has another release than this, or none.
+        """Return the nodes where a component has another release than this, or is stopped.
 
-        What the previous scenario left of this component is not restored then.
+        The release of this component that the previous scenario left is not restored then.
         """
         self._left.discard(component)
         return self._nodes_at_another(component, release)
@@ -76,13 +76,13 @@ class ComponentReleases:
             self._others[component] = others
 
     def restore_left(self) -> None:
-        """Restore what the previous scenario left of components that this one has not taken over."""
+        """Restore changed components of the previous scenario that this scenario has not taken over."""
         self._restore(self._left)
 
     def end(self) -> None:
-        """Restore each component; if another scenario follows, only stopped ones.
+        """Restore each component, or only stopped components if another scenario follows.
 
-        A component that has crashed counts as stopped, and does not prevent the restore of others.
+        A crashed component counts as stopped, and does not prevent the restoration of other components.
         """
         self._restore(set(self._others), stopped=not self._is_last)
         if self._others:
@@ -102,7 +102,7 @@ class ComponentReleases:
         return ""
 
     def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
-        """Restore the release at boot where these components have another one, or are `stopped`."""
+        """Restore the release at boot where these components have another release, or are `stopped`."""
         for component in sorted(components, key=list(Component).index):
             nodes = self._nodes_at_another(component, self._backend.release)
             if stopped:

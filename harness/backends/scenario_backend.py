@@ -1,6 +1,6 @@
 """The backend of one scenario: notes the scenario's needs, and returns the protocols of the backend.
 
-The noted needs become the suite's table of needs: `harness.model.needs`.
+The needs are collected in the suite's list of needs: `harness.model.needs`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ScenarioBackend:
     """A backend as one scenario uses it. Methods raise `UnavailableError` if the backend lacks an ability."""
 
     def __init__(self, booted: Backend, releases: Releases | None = None) -> None:
-        """`releases` are those that the previous scenario left (see `ComponentReleases`)."""
+        """`releases` are the releases that the previous scenario left (see `ComponentReleases`)."""
         self.booted = booted
         self.releases = ComponentReleases(booted, releases)
         self._abilities: set[Ability] = set()
@@ -35,13 +35,13 @@ class ScenarioBackend:
 
     @property
     def restored(self) -> Backend:
-        """The backend, with its components as the scenario expects them. Raises `UnavailableError`."""
+        """The backend, with the component releases that the scenario expects. Raises `UnavailableError`."""
         self.releases.restore_left()
         return self.booted
 
     @property
     def api(self) -> Api:
-        """The client of the API server, with components as the scenario expects them."""
+        """The client of the API server, with the component releases that the scenario expects."""
         return self.restored.api
 
     @property
@@ -70,9 +70,9 @@ class ScenarioBackend:
     def part(
         self, protocol: type[P], *abilities: Ability, nodes: Iterable[str] = (), client: Client | Pod | None = None
     ) -> P:
-        """Return the backend as one of this protocol, and note the scenario's needs for it.
+        """Return the backend, typed as this protocol, and note the scenario's needs for the protocol.
 
-        These are the protocol's own ability, further `abilities`, these nodes, and those of a client.
+        The needs are the protocol's own ability, further `abilities`, these nodes, and the nodes of a client.
         """
         needed = [*abilities_of(protocol), *abilities]
         if isinstance(client, Client) and client.kind == "external":
@@ -81,7 +81,7 @@ class ScenarioBackend:
         return part_of(self.restored, protocol, *abilities)
 
     def find(self, protocol: type[P]) -> P | None:
-        """Return the backend as one of this protocol, or None; notes no need."""
+        """Return the backend, typed as this protocol, or None. Note no need."""
         return self.booted if isinstance(self.booted, protocol) else None
 
     def settle(self) -> float:
@@ -90,7 +90,7 @@ class ScenarioBackend:
         return self.restored.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
-        """Settle first if the last write was of another stream.
+        """Settle first if the last write belongs to another stream.
 
         Components watch each stream separately, so they might process this write first, and some outcomes depend on the
         order. Raises `InconclusiveError`.

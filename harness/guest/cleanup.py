@@ -1,4 +1,4 @@
-"""`trafficdist cleanup`: removes what runs left on a cluster, for example after a `kill -9`, and on this machine.
+"""`trafficdist cleanup`: removes leftovers of runs from a cluster and this machine, for example after a `kill -9`.
 
 It reads before it writes, so a cluster without leftovers is not touched. It does not disturb a run in progress: it
 waits half a minute until the Lease shows whether a run on another machine is dead.
@@ -20,7 +20,7 @@ _LOOK_SECONDS = 1.0
 
 
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
-    """Remove the leftovers of a run, or of all. Returns a line for each action; none if nothing is left.
+    """Remove the leftovers of a run, or of all runs. Return a line for each action.
 
     Touches only objects with a run's label, and nodes with a run's annotation. Raises `DistrustError` while a run is in
     progress, unless forced, and `RefusedError`.

@@ -1,6 +1,6 @@
 """Translates errors of an API server, a connection, a pod or a node into one line with the remedy.
 
-Each of these happens to some user in the first hour, and nested errors of three libraries do not help them. All
+New users meet these errors in their first hour, and the nested errors of three libraries do not help them. All
 functions here are pure.
 """
 
@@ -80,7 +80,7 @@ def _forbidden(text: str, trying: str) -> str:
 
 
 def _not_admitted(text: str, trying: str) -> str:
-    """Return why admission refused, "" if it did not: it also uses 403 for users who have the permission."""
+    """Return why admission refused, or "" if it did not: admission also sends 403 to users with the permission."""
     if "must specify limits" in text or "must specify requests" in text or "failed quota" in text:
         return f"a resource quota requires fields that the suite's pods lack: {text}; exempt {_NAMESPACES} from it"
     if "violates PodSecurity" in text:
@@ -147,7 +147,7 @@ _REGISTRY = "name a registry that the nodes reach (option image-registry)"
 
 
 def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
-    """Return the obstacle that keeps a pod from becoming ready, "" if none is known.
+    """Return the known reason why a pod is not ready, or "" if no reason is known.
 
     `pull` is the remedy for an image that cannot be pulled.
     """
@@ -166,7 +166,7 @@ def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
 
 
 def of_kubelet(pod: Object) -> str:
-    """Return a sentence if no kubelet has started a pod, which takes less than a second, "" once one has."""
+    """Return a sentence if no kubelet has started a pod, which takes less than a second; "" once a kubelet has."""
     status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName")
     if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
         return ""
@@ -199,7 +199,7 @@ def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def of_events(events: Sequence[Object]) -> str:
-    """Return the obstacle to pod creation in the newest of these Events, "" if there is none."""
+    """Return the reason why pods cannot be created from the newest of these Events, or "" if there is none."""
     ordered = sorted(events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
     for event in reversed(ordered):
         reason, text = str(event.get("reason", "")), _line(str(event.get("message", "")))
@@ -212,7 +212,7 @@ def of_events(events: Sequence[Object]) -> str:
 
 
 def of_node(name: str, node: Object | None) -> str:
-    """Return the fault of a node that must run pods, "" if there is none."""
+    """Return why a node cannot run pods, or "" if it can."""
     if node is None:
         return f"node {name} is gone from the cluster: start again when the cluster's nodes do not change"
     conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}
@@ -226,7 +226,7 @@ def of_node(name: str, node: Object | None) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the error below the layers of a client."""
+    """Return the innermost error in a client's nested errors."""
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))

@@ -12,10 +12,10 @@ import string
 from harness.errors import UsageError
 
 RUN_LABEL = "trafficdist.dev/run"
-"""Label of every object that a run makes; its value is the run's id."""
+"""Label of every object that a run creates. The value is the run's id."""
 
 BEFORE_ANNOTATION = "trafficdist.dev/before"
-"""Annotation of a node that a run changed: its state before (`harness.guest.nodes`)."""
+"""Annotation with the former state of a node that a run changed (`harness.guest.nodes`)."""
 
 NAMESPACE = "trafficdist"
 LEASE = "run"
@@ -30,7 +30,7 @@ def new_run_id() -> str:
 
 
 def checked_run_id(text: str) -> str:
-    """Return the text. Raises `UsageError` if it cannot be the id of a run."""
+    """Return the text. Raises `UsageError` if the text is not a valid run id."""
     if not _ID.fullmatch(text):
         raise UsageError(f"run id {text!r}: want {_LENGTH} lower-case letters and digits")
     return text

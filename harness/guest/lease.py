@@ -21,7 +21,7 @@ from harness.guest.lease_record import LeaseRecord, ServerClock, lease_record_of
 from harness.guest.leftovers import Say
 
 RENEW_SECONDS = 10.0
-_BACK_SECONDS = 15.0  # for an API server that is away at the end of a run to come back
+_BACK_SECONDS = 15.0  # seconds for an API server that is away at the end of a run to return
 _TAKE_SECONDS = 90.0  # for the namespace of a run that just ended to go away
 
 _LEASE_PATH = path_of("leases", NAMESPACE, LEASE)
@@ -29,7 +29,7 @@ _NAMESPACE_PATH = path_of("namespaces", "", NAMESPACE)
 
 
 def silent(text: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 @contextlib.contextmanager
@@ -45,10 +45,10 @@ def hold(
 ) -> Iterator[Hold]:
     """Hold the cluster for this run; at the end remove all objects with the run's label, and the Lease.
 
-    A thread renews the Lease `every` seconds. `force` takes it from a run that still holds it. `sweep` removes
-    leftovers of earlier runs once it is held, and reports to `say`. `ends` means that the cluster is deleted next: then
-    nothing is removed from it. Raises `DistrustError`, with the remedy, when another run holds it or the API server
-    denies it.
+    A thread renews the Lease `every` seconds. `force` takes the Lease from a run that still holds it. `sweep` removes
+    leftovers of earlier runs once the Lease is held, and reports to `say`. `ends` means that the cluster is deleted
+    next: then nothing is removed from it. Raises `DistrustError`, with the remedy, when another run holds the Lease or
+    the API server denies it.
     """
     held = Hold(api, run_id, say)
     held.take(force=force)
@@ -82,7 +82,7 @@ class Hold:
     """The Lease, held by this run."""
 
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
-        """Sends no request yet."""
+        """Prepare the Lease without sending a request."""
         self.run_id = run_id
         self.ended = threading.Event()
         self.lost = ""
@@ -92,7 +92,7 @@ class Hold:
         self._told = False
 
     def take(self, *, force: bool = False) -> None:
-        """Create the Lease, or take over that of a dead run. Raises `DistrustError`."""
+        """Create the Lease, or take over the Lease of a dead run. Raises `DistrustError`."""
         eventually(
             lambda: self._try_to_take(force=force),
             within=_TAKE_SECONDS,
@@ -107,7 +107,7 @@ class Hold:
             raise DistrustError(self.lost)
 
     def sweep(self) -> None:
-        """Remove what other runs left."""
+        """Remove the leftovers of other runs."""
         found = leftovers.find(self._api, not_of=self.run_id)
         if found:
             self._say(f"removing what an earlier run left: {found}")
@@ -122,7 +122,7 @@ class Hold:
     def give_back(self) -> None:
         """Remove what this run created, and the Lease with its namespace if this run owns it. Reports failures.
 
-        While the namespace is terminating, no Lease can be created in it; the next run removes what is left.
+        While the namespace is terminating, no Lease can be created in it; the next run removes the rest.
         """
         deadline = time.monotonic() + _BACK_SECONDS
         done = bool(self.lost)
@@ -191,7 +191,7 @@ class Hold:
             self.lost = "the Lease of this run was removed during the run: somebody cleaned up the cluster"
 
     def _write(self, method: str, record: LeaseRecord) -> bool:
-        """Return whether it was written: False when another client was faster, or the namespace is terminating."""
+        """Return whether the Lease was written: False if another client was faster or the namespace is terminating."""
         path = _LEASE_PATH if method == "PUT" else path_of("leases", NAMESPACE)
         answer = self._clock.saw(self._api.request(method, path, record.lease()))
         if answer.code in {404, 409} or _is_terminating(answer):

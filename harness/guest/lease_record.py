@@ -1,6 +1,6 @@
-"""The record in the Lease of a cluster that names its holder, and the clock by which it expires.
+"""The record in a cluster's Lease that names the Lease's holder, and the clock by which the Lease expires.
 
-Times are those of the API server, from the Date of its responses, so that wrong clocks of machines do not matter. The
+Times come from the API server, by the Date header of its responses, so wrong clocks of machines do not matter. The
 process in the Lease shows at once that a run on this machine was killed; a run elsewhere is dead when its Lease has
 expired.
 """
@@ -27,7 +27,7 @@ _MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The content of a Lease. `process` is the holder's name from `harness.guest.process`, `version` the object's."""
+    """A Lease's content. `process` is the holder's name from `harness.guest.process`, `version` the resourceVersion."""
 
     run: str
     holder: str
@@ -39,14 +39,14 @@ class LeaseRecord:
 
     @property
     def expires(self) -> datetime:
-        """The time at which it expires, unless it is renewed."""
+        """The time at which the Lease expires, unless it is renewed."""
         try:
             return self.renewed + timedelta(seconds=self.seconds)
         except OverflowError:
             return datetime.max.replace(tzinfo=UTC)
 
     def lease(self) -> dict[str, Any]:
-        """Return the Lease with this content, which only replaces the `version` that was read."""
+        """Return the Lease object with this content. The API server accepts it only in place of `version`."""
         metadata: dict[str, Any] = {
             "name": LEASE,
             "namespace": NAMESPACE,
@@ -64,13 +64,13 @@ class LeaseRecord:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
     def described(self, now: datetime) -> str:
-        """Return who holds it, since when, and when it was last renewed."""
+        """Return who holds the Lease, since when, and when it was last renewed."""
         ago = max(0, round((now - self.renewed).total_seconds()))
         return f"run {self.run} of {self.holder}, since {self.since:%Y-%m-%d %H:%M:%S} UTC, last heard of {ago} s ago"
 
 
 def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
-    """Return the record in a Lease; missing fields are empty, or the earliest time."""
+    """Return the record in a Lease. Missing fields are empty, or the earliest time."""
     metadata, spec = lease["metadata"], lease.get("spec") or {}
     return LeaseRecord(
         run=str((metadata.get("labels") or {}).get(RUN_LABEL) or "?"),
@@ -84,7 +84,7 @@ def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
 
 
 def moment(text: Any) -> datetime | None:
-    """Return the time in a field of a Lease; None if there is none, or an impossible one."""
+    """Return the time in a field of a Lease, or None if it is missing or invalid."""
     try:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):

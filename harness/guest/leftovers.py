@@ -1,6 +1,6 @@
 """Finds the leftovers of runs on a cluster by their labels, and removes them.
 
-It serves killed runs, and the regular end of a run.
+The module serves cleanups after killed runs and the regular end of a run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Leftovers:
         return bool(self.namespaces or self.made_nodes or self.changed_nodes)
 
     def with_lease(self) -> Leftovers:
-        """Return these leftovers, with the namespace of the Lease last."""
+        """Return these leftovers, and the namespace of the Lease as the last namespace."""
         return replace(self, namespaces=(*self.namespaces, NAMESPACE))
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Leftovers:
 
 
 def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
-    """Return the objects of a run, of all, or of all but `not_of`, without the namespace of the Lease.
+    """Return the objects of a run, of all runs, or of all runs but `not_of`, without the namespace of the Lease.
 
     Raises `RefusedError`.
     """
@@ -65,7 +65,7 @@ def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
 
 
 def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
-    """Remove leftovers, and wait until they are gone. Returns a line for each action. Missing objects are fine.
+    """Remove leftovers, and wait until they are gone. Return a line for each action. Missing objects are ignored.
 
     Raises `RefusedError`, and `DistrustError` for a namespace that stays.
     """
@@ -107,7 +107,7 @@ def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
             forced = True
             for each in left:
                 _end_pods(api, _name(each))
-        time.sleep(min(0.5, 0.01 + waited / 4))  # first looks come soon: an embedded API server is done at once
+        time.sleep(min(0.5, 0.01 + waited / 4))  # check soon at first: embedded API servers delete at once
 
 
 def _still_there(api: Api, names: Sequence[str]) -> list[Object]:

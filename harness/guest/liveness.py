@@ -1,4 +1,4 @@
-"""Checks whether the nodes of a cluster are alive after a failure: observations of a lost node mean nothing.
+"""Checks whether the nodes of a cluster are alive after a failure: observations of a lost node prove nothing.
 
 A control plane takes 40 s to notice that a kubelet is silent, and by then a scenario has ended. Kubelets renew a Lease
 every 10 s, so a wait for the next renewal shows it sooner.
@@ -19,9 +19,9 @@ _NAMESPACE = "kube-node-lease"
 
 
 class NodeWatch:
-    """Looks at nodes repeatedly until each has shown a sign of life, or one is in doubt.
+    """Checks nodes repeatedly until each has renewed its Lease, or a node is in doubt.
 
-    `nodes` are the cluster's own names by those of `api`. A node without a Lease counts as alive.
+    `nodes` maps the node names that `api` uses to the cluster's own names. A node without a Lease counts as alive.
     """
 
     def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
@@ -32,7 +32,7 @@ class NodeWatch:
         self._silent = {name: at for name, at in renewed.items() if at}
 
     def look(self) -> str | None:
-        """Return which node is gone, not ready or silent for too long; "" if none is, None while that is unknown."""
+        """Return which node is gone, not ready or silent for too long; "" if all are alive, None while unknown."""
         if why := not_ready(self._api, self._nodes):
             return why
         self._silent = {name: at for name, at in self._silent.items() if _renewed(self._api, self._nodes[name]) == at}
@@ -65,7 +65,7 @@ def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[]
 
 
 def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:
-    """Watch nodes until it is known which is gone or silent; return why, or "" if all are alive."""
+    """Watch nodes until a node is known to be gone or silent, and return the reason, or "" if all are alive."""
     watch = NodeWatch(api, nodes, within=within)
     while (why := watch.look()) is None:
         time.sleep(min(1.0, within / 20))
@@ -73,12 +73,12 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
 
 
 def not_ready(api: Api, nodes: Iterable[str]) -> str:
-    """Return which of these nodes is gone or not ready, as far as the control plane knows; "" if none is."""
+    """Return which of these nodes is gone or not ready according to the control plane, or "" if none is."""
     listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
     return next(filter(None, (errors.of_node(name, listed.get(name)) for name in nodes)), "")
 
 
 def _renewed(api: Api, node: str) -> str:
-    """Return when the kubelet last renewed its Lease, "" if it has none or it may not be read."""
+    """Return when the kubelet last renewed its Lease, or "" if there is no Lease or the run may not read it."""
     answer = api.request("GET", path_of("leases", _NAMESPACE, node))
     return str((answer.body.get("spec") or {}).get("renewTime") or "") if answer.code == 200 else ""

@@ -23,7 +23,7 @@ Taint = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A change of a node: labels (`None` removes one), all of its taints, and whether it is cordoned."""
+    """A change of a node: labels (`None` removes a label), all of its taints, and whether it is cordoned."""
 
     labels: Mapping[str, str | None] = field(default_factory=dict)
     taints: Sequence[Taint] | None = None
@@ -45,12 +45,12 @@ def change_node(api: Api, name: str, run_id: str, change: NodeChange) -> None:
 
 
 def restore_node(api: Api, name: str) -> bool:
-    """Restore a node to its state before a run changed it. Returns False if it was unchanged, or is gone."""
+    """Restore a node to its state before a run changed it. Return False if the node was unchanged or is gone."""
     return _over(api, name, restored)
 
 
 def run_of_node(node: Object) -> str:
-    """Return the run that changed this node, "" for none."""
+    """Return the id of the run that changed this node, or "" if no run did."""
     return str(_word(node).get("run", ""))
 
 
@@ -84,7 +84,7 @@ def restored(node: Object) -> Object | None:
 
 
 def _word(node: Object) -> dict[str, Any]:
-    """Return the former state in a node's annotation, without unreadable parts, which anyone may have written."""
+    """Return the former state from a node's annotation. Ignore unreadable parts: any user may have written them."""
     text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
     try:
         word = orjson.loads(text or "{}")

@@ -1,6 +1,6 @@
 """The permissions of a run on someone else's cluster: `deploy/rbac.yaml` grants them, and a run checks them.
 
-The check sends a SelfSubjectAccessReview per rule, since only the API server knows the sum of all roles.
+The check sends SelfSubjectAccessReviews for each rule, since only the API server can combine all roles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.guest import errors
 class Rule:
     """Verbs on resources of an API group, in all namespaces, or on URL `paths` instead.
 
-    `why` completes "is needed to". `without` is what a run loses without it; "" if no run is possible.
+    `why` completes "is needed to". `without` names the lost function without the rule; "" if no run is possible.
     """
 
     verbs: tuple[str, ...]
@@ -35,7 +35,7 @@ class Rule:
         return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
 
     def questions(self) -> Iterator[dict[str, Any]]:
-        """Yield the specs of the reviews for the rule, one for each verb and resource."""
+        """Yield the specs of the rule's reviews, one spec for each verb and resource."""
         for verb in self.verbs:
             for path in self.paths:
                 yield {"nonResourceAttributes": {"path": path, "verb": verb}}
@@ -104,7 +104,7 @@ class Denied:
 def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
     """Return the rules that this user lacks, except those with a granted alternative.
 
-    Raises `DistrustError` when that cannot be asked.
+    Raises `DistrustError` if a review fails.
     """
     found = []
     for rule in rules:
@@ -120,7 +120,7 @@ def asks_by_port_forward(found: Iterable[Denied]) -> bool:
 
 
 def _without_alternatives(found: Sequence[Denied]) -> list[Denied]:
-    """Drop the denied rule of one path to client pods if the other is granted; without any, no run is possible."""
+    """Drop the denied rule of one path to client pods if the other path is granted; a run needs one of the two."""
     rules = {each.rule for each in found}
     if not rules >= {_PROXY, _PORT_FORWARD}:
         return [each for each in found if each.rule != _PORT_FORWARD]

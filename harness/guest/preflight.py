@@ -1,7 +1,7 @@
-"""Check a cluster before a run: is it reachable, as which user, and with the needed permissions?
+"""Check before a run that a cluster is reachable, as which user, and with which permissions.
 
-One deadline covers all of it: name resolution, dropped packets, and programs that fetch credentials each have their own
-time limit, and the sum may be minutes.
+One deadline covers all checks, because name resolution, dropped packets, and programs that fetch credentials each have
+their own time limit, which may add up to minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEADLINE = 20.0
 """The time limit in seconds for all checks. It is not scaled: a person waits for it."""
 
 _REQUEST_SECONDS = 8.0
-_BACK_SECONDS = 10.0  # for an API server that is away for a moment to come back
+_BACK_SECONDS = 10.0  # seconds for an API server that is briefly away to return
 
 T = TypeVar("T")
 

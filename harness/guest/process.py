@@ -1,4 +1,4 @@
-"""A name of this process that lets a later one on the same machine check whether it is alive.
+"""A name of this process, with which a later process on the same machine can check whether this process is alive.
 
 Process ids are reused, and containers have their own: so the name also has the machine's boot id, the pid namespace,
 and the start time.
@@ -15,7 +15,7 @@ from harness.netns.process import start_time
 
 
 def identity() -> str:
-    """Return a name for people: "alice@laptop pid 4711"."""
+    """Return a readable name: "alice@laptop pid 4711"."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a uid without a name, as in containers
@@ -24,7 +24,7 @@ def identity() -> str:
 
 
 def name() -> str:
-    """Return a name for `has_ended`."""
+    """Return the name of this process that `has_ended` expects."""
     return f"{_place()} {os.getpid()} {start_time(os.getpid())}"
 
 
@@ -44,5 +44,5 @@ def _place() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:  # not Linux, or hidden
+    except OSError:  # not Linux, or /proc hides the process
         return ""

@@ -35,13 +35,13 @@ def family_of(address: str) -> Family:
 
 
 def by_family(addresses: Iterable[str]) -> dict[str, str]:
-    """Return the last of these addresses of each family."""
+    """Return the last address of each family."""
     return {family_of(each): each for each in addresses}
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """The addresses of the node with this number, from 1 to 255."""
+    """The addresses of the node with number 1 to 255."""
 
     number: int
 

@@ -1,9 +1,9 @@
 """Reads and flushes the connection tracking of one network namespace.
 
-All namespaces of a machine share one hash table. A deletion by filter walks all of it: the proxy does this at each
-change of its endpoints, and the kernel for each address that goes away. The 50,000 connections that scenarios leave
-after half a minute of probes make every later change ten times as slow. The kernel skips the walk for a netns without
-connections, so each scenario flushes its own before it deletes its pods.
+All namespaces of a machine share one hash table. A deletion by filter walks the whole table: the proxy does so at each
+change of its endpoints, and the kernel for each deleted address. The 50,000 connections that remain after half a minute
+of probes make every later change ten times as slow. The kernel skips the walk for a netns without connections, so each
+scenario flushes its connections before it deletes its pods.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from harness.netns import iproute, rtnetlink
 from harness.netns.namespace import Namespace
 
 _FLUSH = rtnetlink.Request("forget connections", 1 << 8 | 2, 0, bytes(4))
-"""IPCTNL_MSG_CT_DELETE of NFNL_SUBSYS_CTNETLINK (linux/netfilter/nfnetlink_conntrack.h); version 0: of all families."""
+"""IPCTNL_MSG_CT_DELETE of NFNL_SUBSYS_CTNETLINK (linux/netfilter/nfnetlink_conntrack.h); version 0: all families."""
 
-_COUNTERS = 1 << 20  # bytes; each processor takes 153
+_COUNTERS = 1 << 20  # bytes; each processor needs 153
 
 MOST = 2_000
-"""The maximum number of connections to show; each takes 0.1 ms to read."""
+"""The maximum number of connections to show; reading a connection takes 0.1 ms."""
 
 _NAMES = {
     socket.IPPROTO_TCP: "tcp",
@@ -44,15 +44,15 @@ def flush(namespace: Namespace) -> None:
 
 
 class Overflow:
-    """Counts the connections of a netns for which connection tracking had no room.
+    """Counts the connections of a netns that connection tracking dropped because its table was full.
 
-    The limit of connections (nf_conntrack_max) is one number for the machine, but the kernel counts dropped packets per
-    netns. A packet that is dropped for lack of room counts in `drop` only. If a connection cannot be inserted for
-    another reason, for example because NAT chose the same ports twice, it also counts in `insert_failed`.
+    The limit of connections (nf_conntrack_max) applies to the whole machine, but the kernel counts dropped packets per
+    netns. A packet that is dropped because the table is full counts in `drop` only. If a connection cannot be inserted
+    for another reason, for example because NAT chose the same ports twice, it also counts in `insert_failed`.
     """
 
     def __init__(self, namespace: Namespace) -> None:
-        """Open the counters of a netns; a kernel without them counts nothing."""
+        """Open the counters of a netns. On a kernel without these counters the result is always 0."""
         self._fd, self._size = -1, _COUNTERS
         with namespace.entered(), contextlib.suppress(FileNotFoundError):
             self._fd = os.open("/proc/thread-self/net/stat/nf_conntrack", os.O_RDONLY | os.O_CLOEXEC)
@@ -74,9 +74,9 @@ class Overflow:
 
 
 def of_no_room(text: str) -> int:
-    """Return the number of connections without room, from /proc/net/stat/nf_conntrack (one line per processor).
+    """Return the number of connections that met a full table, from /proc/net/stat/nf_conntrack (a line per processor).
 
-    For lack of room, the kernel drops a new connection or deletes an old one early.
+    If the table is full, the kernel drops a new connection or deletes an old connection early.
     """
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
@@ -93,12 +93,12 @@ def as_text(namespace: Namespace) -> str:
 
 
 def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str:
-    """Return the connection from one address and port to another, like `as_text`; "" if there is none."""
+    """Return the connection from one address and port to another, like `as_text`, or "" if there is no connection."""
     number = next(number for number, name in _NAMES.items() if name == protocol)
     family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET  # the kernel searches one family at a time
     wanted = iproute.ports_of(family, number, source[1], destination[1])
     with iproute.tracking(namespace, "read a connection", family=family) as connections:
-        entries = list(connections.dump_entries(tuple_orig=wanted))  # read the whole dump, else it stays open
+        entries = list(connections.dump_entries(tuple_orig=wanted))  # read all, or the dump stays open
     ends = source[0], destination[0]
     found = (each for each in entries if (each.tuple_orig.saddr, each.tuple_orig.daddr) == ends)
     return next(map(_line, found), "")

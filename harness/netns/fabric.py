@@ -6,9 +6,9 @@
 
 The fabric is a router. It has routes to nodes and pods, and routes load balancer and external IPs to their node, but
 only for packets from the external client. It drops everything else silently. So a virtual address that no proxy has
-programmed times out for every client: no loop, and no answer by another host.
+programmed times out for every client: packets do not loop, and no other host answers.
 
-Descriptors of this process hold everything. No name and no mount exists, so nothing remains when it ends.
+File descriptors of this process hold all namespaces. There are no names or mounts, so nothing remains when it ends.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Port:
 
 
 class Wiring(Protocol):
-    """Makes the interfaces of pods instead of our own veth pairs."""
+    """Creates the interfaces of pods in place of our own veth pairs."""
 
     def attach(self, port: Port) -> None:
-        """Connect a pod, whose loopback is up, to its node. Undoes everything before it raises `InconclusiveError`."""
+        """Connect a pod, whose loopback is up, to its node. Undo all changes before raising `InconclusiveError`."""
 
     def detach(self, pod: Host) -> None:
         """Undo `attach`. Raises `InconclusiveError`."""
@@ -81,7 +81,7 @@ class Wiring(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Pods:
-    """The pods of a node by number, and the last number in use: a number is reused as late as possible."""
+    """The pods of a node by number, and the number assigned last: a number is reused as late as possible."""
 
     by_number: dict[int, Host]
     last: int = 1
@@ -97,7 +97,7 @@ class _Pods:
 class Network:
     """The running network of a cluster. Its methods are thread-safe.
 
-    Raises `UnavailableError` where this machine or user cannot have it: see `harness.netns.sandbox`.
+    Raises `UnavailableError` if this machine or user cannot create it: see `harness.netns.sandbox`.
     """
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
@@ -137,13 +137,13 @@ class Network:
         return self._wiring is None
 
     def wire_by(self, wiring: Wiring) -> None:
-        """From now on, let `wiring` make the interfaces of all pods; IPv6 gets the kernel's defaults."""
+        """From now on, let `wiring` create the interfaces of all pods. IPv6 uses the kernel's default settings."""
         self._wiring = wiring
         for node in self.nodes.values():
             sysctls.apply(node.namespace, sysctls.of_neighbours(self._families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
-        """Make a pod on a node, by default named node-number; the node's link to it has the same name.
+        """Create a pod on a node. Its default name is node-number, and the node's link to the pod has the same name.
 
         If the name is too long for a link (over 15 characters), the link is named pod and the pod's number. `of` is the
         identity in the Kubernetes API, if any. Raises `UsageError` if there is no such node, or no free address on it,
@@ -166,7 +166,7 @@ class Network:
             return pod
 
     def remove_pod(self, pod: Host) -> None:
-        """Remove a pod from its node; its sockets lose their network at once. Does nothing if it is already gone.
+        """Remove a pod from its node. Its sockets lose their network at once. Do nothing if the pod is already gone.
 
         Raises `InconclusiveError` if the wiring fails to detach the pod; it is removed nevertheless.
         """
@@ -198,7 +198,7 @@ class Network:
                 ip.rule(command, family=addresses.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
 
     def close(self) -> None:
-        """Close every netns; the kernel destroys those without threads and sockets. Idempotent."""
+        """Close every netns; the kernel destroys each netns without threads and sockets. Idempotent."""
         with self._lock:
             while self._open:
                 self._open.pop().close()
@@ -229,8 +229,8 @@ class Network:
         return {family: by_family[family] for family in self._families}
 
     def _attach_external(self) -> Host:
-        """Make the external client and the fabric's side of it: the rule, and a blackhole for everything without a
-        route.
+        """Create the external client and the fabric's side of its link: the rule, and a blackhole for all packets
+        without a route.
         """
         host = Host("external", self._namespace(sysctls.of_host(self._families)), self._of_families(EXTERNAL_CLIENT))
         requests = [rtnetlink.up(LOOPBACK), _pair("external", _EXTERNAL_LINK, host.namespace)]
@@ -246,7 +246,7 @@ class Network:
         return host
 
     def _attach_node(self, name: str, plan: NodePlan) -> Host:
-        """Make a node, and the fabric's routes to it, its pods and its virtual addresses."""
+        """Create a node, and the fabric's routes to the node, its pods and its virtual addresses."""
         node = Host(name, self._namespace(sysctls.of_router(self._families)), self._of_families(plan.addresses), name)
         link = _FIRST_NODE_LINK + plan.number
         requests = [_pair(link_of(name, plan), link, node.namespace)]

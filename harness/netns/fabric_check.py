@@ -1,8 +1,8 @@
 """Finds links, addresses, routes and rules of a cluster's fabric that are missing in the kernel.
 
-Packets that a broken fabric loses look as if a proxy dropped them. The expected objects come from the address plan
-again, not from the requests that made them. Additional objects, such as links of pods or addresses of a proxy, are no
-fault. No link may resolve neighbours: one that does (ARP) is a fault.
+Packets that a broken fabric loses look as if a proxy dropped them. The expected objects are derived from the address
+plan, not from the requests that created the fabric. Additional objects, such as links of pods or addresses of a proxy,
+are not faults. A link that resolves neighbours (ARP) is a fault.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class HttpAnswer:
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection whose socket is made in a netns."""
+    """A connection whose socket is created in a netns."""
 
     def __init__(self, namespace: Namespace, address: str, port: int) -> None:
         super().__init__(address, port, timeout=TIMEOUT)

@@ -1,7 +1,7 @@
-"""Distinguish hung programs from slow ones, by the kernel's counters.
+"""Distinguish hung programs from slow programs by the kernel's counters.
 
-A slow program runs, or waits for a processor or a disk. A program is hung if it does none of these in several samples
-in a row while data that was sent to it stays unread. A hung thread beside others that read is not detected.
+A slow program runs, or waits for a processor or a disk. A program is hung if it does none of these in several
+consecutive samples while data that was sent to it stays unread. A hung thread is not detected if other threads read.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from harness.eventually import time_scale
 from harness.netns.namespace import Namespace, processes_by_netns
 
 LOOKS = 5
-"""The number of samples in a row, after the first one, that must show a program as hung."""
+"""The number of consecutive samples, after the first sample, that must show a program as hung."""
 
 EVERY = 1.0
 """The minimum time between two samples, in seconds before the time scale.
 
-A correct single-threaded program that sleeps between two reads looks hung for that time: with samples every 0.2 s, a
-program that batches changes for 1.5 s was reported as hung.
+A correct single-threaded program looks hung while it sleeps between two reads: with samples every 0.2 s, a program that
+batches changes for 1.5 s was reported as hung.
 """
 
 _WANTS = "RD"  # states of a thread that runs or waits for a processor, and that waits for a disk
@@ -32,29 +32,29 @@ _ESTABLISHED = "01"  # unread data of a connection that the server has closed is
 
 @dataclass(frozen=True, slots=True)
 class HungSample:
-    """One look at all programs of a netns: the run time by thread, and unread bytes by connection."""
+    """A sample of all programs of a netns: the run time by thread, and unread bytes by connection."""
 
     ran: Mapping[str, str]
     unread: Mapping[str, int]
     wants: bool = False
 
     def hung_since(self, earlier: HungSample) -> bool:
-        """Return whether no thread has run or wants to run since then, and the same data is still unread."""
+        """Return whether no thread has run or become runnable since that sample, and the same data is still unread."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         return bool(self.ran) and not self.wants and self.ran == earlier.ran and unread
 
 
 class HungWatch:
-    """Watches the programs of some places, each a netns, which read from a server at a TCP port."""
+    """Watches the programs in some netns, which read from a server at a TCP port."""
 
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         self._places, self._port = places, port
         self._looked_at = 0.0
         self._last: dict[str, HungSample] = {}
-        self._still: dict[str, int] = {}  # samples in a row in which a place was hung
+        self._still: dict[str, int] = {}  # consecutive samples in which a netns was hung
 
     def hung(self, among: Collection[str]) -> list[str]:
-        """Return the places whose programs are hung. Call it repeatedly: it samples at most once a second."""
+        """Return the names of netns whose programs are hung. Call repeatedly: it samples at most once a second."""
         now = time.monotonic()
         if now - self._looked_at >= EVERY * time_scale():
             self._looked_at = now

@@ -1,7 +1,7 @@
 """Detect that programs are idle, by the kernel's counters.
 
-A program is idle if it has read everything that was sent to it, hardly runs, and waits neither for a processor nor for
-a disk. A timer may still wake it, so its own `synced` check decides whether it is done.
+A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a processor nor for a
+disk. A timer may still wake the program, so the program's `synced` check decides whether it is done.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ EVERY = 0.5
 """The minimum time between two samples, in seconds before the time scale."""
 
 _HARDLY = 0.1  # the largest share of the time for which an idle program runs or waits for a processor
-_DISK, _RUNNABLE = "D", "R"  # states of a thread: waits for a disk; runs or waits for a processor
+_DISK, _RUNNABLE = "D", "R"  # states of a thread: waiting for a disk; running or waiting for a processor
 
 
 @dataclass(frozen=True, slots=True)
 class IdleSample:
-    """One look at the programs of a netns: for each thread, the nanoseconds that it has run or waited for a processor.
+    """A sample of the programs of a netns: for each thread, the nanoseconds that it has run or waited for a processor.
 
     `busy` is set if data was unread or a thread waited for a disk. `runnable` are the threads that ran or waited for a
     processor at that moment.
@@ -36,9 +36,9 @@ class IdleSample:
     runnable: AbstractSet[str] = frozenset()
 
     def idle_since(self, earlier: IdleSample, seconds: float) -> bool:
-        """Return whether the programs have hardly run since an earlier sample, this number of seconds ago.
+        """Return whether the programs have hardly run since an earlier sample, taken this number of seconds ago.
 
-        The kernel adds the time for which a thread waits only when the thread runs again. So a thread that is runnable
+        The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable
         in both samples counts as waiting, whatever the counters say.
         """
         if self.busy or earlier.busy or not self.wanted or self.runnable & earlier.runnable:
@@ -48,7 +48,7 @@ class IdleSample:
 
 
 class IdleWatch:
-    """Watches the programs of some places, each a netns, which read from a server at a TCP port."""
+    """Watches the programs in some netns, which read from a server at a TCP port."""
 
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         self._places, self._port = places, port

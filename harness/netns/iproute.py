@@ -1,8 +1,8 @@
 """pyroute2 inside a netns, for rare operations: reading kernel objects, cutting off a node.
 
-The frequent operations at boot are in `harness.netns.rtnetlink`, which is much faster. The import of pyroute2 takes 0.1
-s, so it happens at the first use, and never for `--help`. Its sockets are opened, used and closed in the thread that
-has entered the netns: no process is forked, and nothing stays open.
+The frequent operations at boot use `harness.netns.rtnetlink`, which is much faster. The import of pyroute2 takes 0.1 s,
+so pyroute2 is imported at the first use, and never for `--help`. Its sockets are opened, used and closed in the thread
+that has entered the netns: no process is forked, and no socket stays open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def routing(namespace: Namespace, what: str) -> Iterator[Any]:
 
 @contextmanager
 def tracking(namespace: Namespace, what: str, *, family: int = 0) -> Iterator[Any]:
-    """Open a `Conntrack` in a netns, of both families or of one (AF_…). Raises `HarnessError` like `routing`."""
+    """Open a `Conntrack` in a netns, for both families or one family (AF_…). Raises `HarnessError` like `routing`."""
     from pyroute2 import Conntrack, NetlinkError
 
     try:

@@ -1,9 +1,9 @@
 """Rooms: mounts, a host name and a control group that only the programs of one node share.
 
-A netns isolates the network alone. Agents of data planes also pin maps in a bpffs, attach programs to a control group,
+A netns isolates only the network. Agents of data planes also pin maps in a bpffs, attach programs to a control group,
 leave sockets in /run and read the host name. On one machine, the agents of two nodes would collide there.
 
-A keeper process makes the room. It reads from a pipe that closes when this process ends, however it ends. Then it kills
+A keeper process creates the room. It reads from a pipe that closes when this process ends for any reason. Then it kills
 all processes in the control group and removes the group. A second, idle process keeps the room's namespaces open;
 programs enter them through `Room.entering`.
 """
@@ -23,11 +23,11 @@ OWN: Mapping[str, str] = {
     "run": "an empty tmpfs at /run",
     "hostname": "the node's name as host name",
 }
-"""The parts that a room may have, with their meanings. Each includes `mounts`."""
+"""The parts that a room may have, with their meanings. Every part includes `mounts`."""
 
 _PARTS = "import ctypes, json, os, select, signal, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 
-# Arguments: the host name, and the names of parts. It writes a line of JSON: what to join, or the error.
+# Arguments: the host name, and the names of parts. It writes a line of JSON: the namespaces to join, or the error.
 _KEEPER = (
     _PARTS
     + """
@@ -133,10 +133,10 @@ _INTERPRETER = (sys.executable, "-I", "-S", "-c")
 
 
 class Room:
-    """The room of one node. It ends with `close`, or with this process."""
+    """The room of one node. The room ends with `close`, or with this process."""
 
     def __init__(self, name: str, wanted: Collection[str]) -> None:
-        """Make a room with these parts of `OWN` and this host name. Raises `OSError`."""
+        """Create a room with these parts of `OWN` and this host name. Raises `OSError`."""
         self._keeper = subprocess.Popen(  # noqa: S603  our own program
             [*_INTERPRETER, _KEEPER, name, *wanted],
             stdin=subprocess.PIPE,
@@ -153,7 +153,7 @@ class Room:
         self._joined = [str(told["pid"]), str(int(told["grouped"]))]
 
     def entering(self, command: Sequence[str]) -> list[str]:
-        """Return the command that enters the room and runs this command there."""
+        """Return a command line that enters the room and runs `command` there."""
         return [*_INTERPRETER, _ENTER, *self._joined, *command]
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Finds missing kernel features for an embedded cluster, by trying each in a new netns.
 
-The kernel's configuration is no substitute: it may be unreadable, modules load on first use (but not for every user),
-and containers hide them. nf_tables gets a batch without an end, which the kernel checks and then drops. pyroute2 always
-ends a batch, and its import would slow down a boot.
+Reading the kernel's configuration is not enough: it may be unreadable, modules load on first use (but not for every
+user), and containers hide modules. For nf_tables, this module sends a batch without an end, which the kernel checks and
+then discards. pyroute2 always ends a batch, and its import would slow down a boot.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
 
 
 def _refused(sock: socket.socket) -> dict[int, int]:
-    """Return errnos by message number. All answers are queued when `send` returns."""
+    """Return errnos by message number. All replies are queued when `send` returns."""
     found: dict[int, int] = {}
     while True:
         try:

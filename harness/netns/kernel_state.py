@@ -1,6 +1,6 @@
-"""Reads the links, addresses, routes, rules and neighbours of a netns, as values and in the words of `ip`.
+"""Reads the links, addresses, routes, rules and neighbours of a netns, as values and as text in the style of `ip`.
 
-`harness.netns.fabric_check` compares the values with the expected ones; the evidence of a failure shows them, one per
+`harness.netns.fabric_check` compares the values with expected values; the evidence of a failure shows one value per
 line. Only the evidence needs `details`, which comparisons ignore.
 """
 
@@ -31,7 +31,7 @@ _NEIGHBOURS = (
     "FAILED",
     "NOARP",
     "PERMANENT",
-)  # NUD_…, bit by bit
+)  # NUD_…, by bit
 _SILENT = _ROUTES[6]
 
 
@@ -50,7 +50,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address of a link, with its length."""
+    """An address of a link, with its prefix length."""
 
     address: str
     link: str
@@ -80,7 +80,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of policy routing, for packets that arrive on `iif`, or for all."""
+    """A rule of policy routing, for packets that arrive on `iif`, or for all packets."""
 
     family: Family
     priority: int

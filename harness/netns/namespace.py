@@ -1,10 +1,10 @@
 """One network namespace, held by a file descriptor.
 
-The kernel destroys a netns when its last descriptor, thread and socket are gone, so nothing remains after a crash or
-`kill -9`, as names and mounts would. `setns` moves the calling thread only, and a socket keeps the netns that it was
-made in.
+The kernel destroys a netns when its last descriptor, thread and socket are gone. So nothing remains after a crash or
+`kill -9`, unlike with names and mounts. `setns` moves only the calling thread, and a socket keeps the netns in which
+the socket was created.
 
-`unshare` and `setns` come through ctypes, because Python has them only since 3.12.
+`unshare` and `setns` are called through ctypes, because Python provides them only since 3.12.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Place(threading.local):
     last: Namespace | None = None
 
     def here(self) -> _OwnNetns:
-        """Return the netns to return to. It is opened once, because opening it costs as much as `setns`."""
+        """Return the thread's home netns. It is opened only once, because opening takes as long as `setns`."""
         if self.depth > 0:
             return _OwnNetns()
         if self.home is None:
@@ -96,15 +96,15 @@ def move_home() -> None:
 
 
 def roam() -> None:
-    """Let the calling thread stay in the netns in which it made its last socket.
+    """Let the calling thread stay in the netns in which it created its last socket.
 
-    For a thread that only makes sockets: most come in a row from the same netns, and then need no `setns`.
+    This is for threads that only create sockets. Consecutive sockets in the same netns need no `setns`.
     """
     _place.roams = True
 
 
 class Namespace:
-    """A network namespace of our own. It ends with `close`, or with this process."""
+    """A network namespace that this process created or holds. It ends with `close`, or with this process."""
 
     def __init__(self, fd: int) -> None:
         """Take ownership of `fd`, an open descriptor of a netns."""
@@ -112,9 +112,9 @@ class Namespace:
 
     @classmethod
     def create(cls) -> Namespace:
-        """Make an empty netns, with only a loopback device that is down; the calling thread does not move.
+        """Create an empty netns, with only a loopback device that is down. The calling thread does not move.
 
-        Raises `UnavailableError` if the process may not (see `harness.netns.sandbox.enter`), or at a limit.
+        Raises `UnavailableError` without permission (see `harness.netns.sandbox.enter`), or at a limit.
         """
         home = _place.here()
         try:
@@ -166,7 +166,7 @@ class Namespace:
             _place.last = None
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Make a socket in this netns; it stays there, whichever thread uses it.
+        """Create a socket in this netns. The socket stays there, whichever thread uses it.
 
         Raises `OSError`, and `UnavailableError` when no descriptor is left.
         """

@@ -1,6 +1,6 @@
 """The netlink format: messages in a datagram, attributes in a message (linux/netlink.h).
 
-The module is pure, so that readers of packet traces are pure too.
+The module is pure, because parsers of packet traces use it and must be pure too.
 """
 
 from __future__ import annotations

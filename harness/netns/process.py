@@ -1,12 +1,12 @@
-"""Programs as processes of this machine: none outlives the harness, each wait has a limit, and each has a log.
+"""Runs programs as processes of this machine. No program outlives the harness, all waits are limited, output is logged.
 
 Programs under test may exit at start, hang, or leave children. Their output goes to a file, because a full pipe without
-a reader would block them. An error about a start contains the first error in that file; an error about a later exit
-contains its end.
+a reader would block the program. An error about a start contains the first error in that file. An error about a later
+exit contains the last lines of the file.
 
-The kernel kills a program when the thread that started it ends, also after `kill -9`. One thread starts all programs
-and lives as long as this process. A launcher requests this from the kernel and then becomes the program, because Python
-code between fork and exec may deadlock in a process with threads.
+The kernel kills a program when the thread that started it ends, even after `kill -9`. One thread starts all programs
+and lives as long as this process. A launcher sets this death signal and then executes the program, because Python code
+between fork and exec may deadlock in a process with threads.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _SBIN = (
     "/usr/sbin",
     "/sbin",
     "/usr/local/sbin",
-)  # with nft and iptables, but often not in a user's PATH
-_LINES, _LETTERS = 20, 8000  # of a log, at most, in an error
+)  # these folders have nft and iptables, but are often not in a user's PATH
+_LINES, _LETTERS = 20, 8000  # the maximum number of lines and characters of a log in an error
 _LOOK = 0.002  # seconds between two checks whether a program has ended
 _BEGUN = 1_000_000  # bytes of a log to search for the first error
 
 
 class Handle(Protocol):
-    """Stops a program, wherever it runs, and knows its exit code."""
+    """Stops a program and returns its exit code, wherever the program runs."""
 
     def poll(self) -> int | None:
-        """Return its exit code, negative for a signal; None while it runs."""
+        """Return the exit code, which is negative for a signal; None while the program runs."""
 
     def stop(self, grace: float) -> None:
-        """Stop it and its children, by force `grace` seconds after the request. Idempotent."""
+        """Stop the program and its children; kill them `grace` seconds after the request. Idempotent."""
 
 
 class Process:
-    """A started program, and its part of a log file."""
+    """A started program, and the part of a log file with the program's output."""
 
     def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
-        """`begin` is the offset of its part of the log; `pid` is 0 for a program without one."""
+        """`begin` is the offset of the program's part of the log; `pid` is 0 if there is no process on this machine."""
         self.name = name
         self.log = log
         self.pid = pid
@@ -74,14 +74,14 @@ class Process:
         return self._handle.poll() is None
 
     def said(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the program's log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(self._begin, file.seek(0, os.SEEK_END) - _LETTERS))
             return "\n".join(file.read().decode(errors="replace").splitlines()[-_LINES:]).strip()
         return ""
 
     def news(self) -> str:
-        """Return the whole lines of its log since the last call."""
+        """Return the complete lines of the program's log since the last call."""
         with self.log.open("rb") as file:
             file.seek(self._heard)
             lines = file.read().rpartition(b"\n")[0]
@@ -89,11 +89,11 @@ class Process:
         return lines.decode(errors="replace")
 
     def broken(self, what: str, *, exited: bool = False) -> StartError:
-        """Return an error about its start in one line: what is wrong, and the first error of its log."""
+        """Return an error about the start in one line: the problem, and the first error of the program's log."""
         return StartError(f"{self.name} {what}; {fault_in(self._begun())}", exited=exited)
 
     def _begun(self) -> str:
-        """Return the beginning of its part of the log."""
+        """Return the beginning of the program's part of the log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(self._begin)
             return file.read(_BEGUN).decode(errors="replace")
@@ -104,21 +104,21 @@ class Process:
             raise self.broken(how, exited=True)
 
     def expect_alive(self) -> None:
-        """Raise `EndedError`, with the end of its log, if this judged program has exited."""
+        """Raise `EndedError`, with the last lines of the log, if this judged program has exited."""
         if how := self._ended():
             raise EndedError(f"{self.name} {how}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
 
     def _ended(self) -> str:
-        """Return how it has ended; "" while it runs."""
+        """Return how the program ended, or "" while it runs."""
         code = self._handle.poll()
         if code is None:
             return ""
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def finish(self, within: float) -> None:
-        """Wait until it exits, and kill its remaining children. `within` is in seconds before the time scale.
+        """Wait until the program exits, and kill its remaining children. `within` is in seconds before the time scale.
 
-        Raises `StartError`, with the first error of its log, if it fails or does not exit in time.
+        Raises `StartError`, with the first error of the log, if the program fails or does not exit in time.
         """
         with contextlib.suppress(NotYetError):
             eventually(lambda: not self.alive, within=within, every=_LOOK, describe="its end")
@@ -128,7 +128,7 @@ class Process:
             raise self.broken(how, exited=True)
 
     def stop(self, grace: float = 5.0) -> None:
-        """Stop it by SIGTERM, and by SIGKILL after `grace` seconds, with its children. Idempotent."""
+        """Stop the program and its children by SIGTERM, and by SIGKILL after `grace` seconds. Idempotent."""
         self._handle.stop(grace)
 
 
@@ -199,7 +199,7 @@ def search_path() -> str:
 
 
 def start_time(pid: int) -> int:
-    """Return the start time of a process in clock ticks after boot; 0 for none or a zombie."""
+    """Return the start time of a process in clock ticks after boot, or 0 for a missing process or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

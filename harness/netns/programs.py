@@ -1,7 +1,7 @@
 """Runs programs inside a netns, with their own files in /etc.
 
-A pod's resolver is the C library of its processes, which reads /etc/resolv.conf only. So a program gets a mount
-namespace with another file there. The machine's own file does not change.
+A pod's resolver is the C library of its processes, which reads only /etc/resolv.conf. So the program runs in a mount
+namespace with a different file at that path. The machine's own file does not change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 
 _NO_MOUNT = 125
-# Its arguments: pairs of a file and where it is put, then "--", then the program that it becomes.
+# Its arguments are pairs of a source file and a mount point, then "--", then the program to execute.
 _LAUNCHER = f"""
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -62,7 +62,7 @@ def run(
             pairs += [str(own), str(real)]
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *pairs, "--"] if pairs else []
         whole = [*launcher, program, *command[1:]]
-        with namespace.entered():  # a child is born in the netns of the thread that makes it
+        with namespace.entered():  # a child starts in the netns of the thread that creates it
             ended = subprocess.run(  # noqa: S603  a program from a recipe or scenario
                 whole,
                 stdin=subprocess.DEVNULL,

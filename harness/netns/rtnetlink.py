@@ -3,8 +3,8 @@
 A cluster needs a few hundred operations. One datagram per netns, acknowledged once, is much faster than a process for
 each (`benchmarks/boot.py`). For 30 pairs with their addresses and routes it takes 8.7 ms of processor time; pyroute2
 takes 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel processes a datagram within
-`send`, message by message, continues after a failed message, and answers a failure with the message's sequence number,
-so every error can be named.
+`send`, message by message, and continues after a failed message. Its reply to a failure contains the message's sequence
+number, so every error names its operation.
 
 The numbers are from linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
@@ -37,20 +37,20 @@ _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
 _ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _GETROUTE, _NEWRULE = 2, 16, 17, 18, 20, 24, 26, 32
 _OPERATIONAL = 6  # IF_OPER_UP
 _UNICAST, _LOCAL, _BLACKHOLE = 1, 2, 6
-_LAST = 1024  # the metric of a route that yields to the kernel's own
+_LAST = 1024  # the metric of a route that the kernel's own route overrides
 _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS = struct.Struct("=BBBBI")
 _ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg, and struct fib_rule_hdr with the action instead of the type
 _BUFFER = 1 << 16
 
-# Both ends of every veth have this address and never resolve it (NOARP): see `veth`.
+# Both ends of every veth pair have this address and never resolve it (NOARP): see `veth`.
 _HARDWARE_ADDRESS = bytes.fromhex("027464000001")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One operation, and its name for an error."""
+    """An operation, and its name in error messages."""
 
     what: str
     kind: int
@@ -67,10 +67,10 @@ class NetlinkError(HarnessError):
 
 
 def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = ROUTE) -> None:
-    """Execute all requests in that netns, also after a failure. Raises `NetlinkError` for the first failure."""
+    """Execute all requests in that netns, even after a failure. Raises `NetlinkError` for the first failure."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, family) as sock:
-        sock.setsockopt(270, 10, 1)  # SOL_NETLINK, NETLINK_CAP_ACK: an answer repeats our header, not our message
-        sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: an answer may carry the kernel's reason as text
+        sock.setsockopt(270, 10, 1)  # SOL_NETLINK, NETLINK_CAP_ACK: a reply repeats our header, not our message
+        sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: a reply may contain the kernel's reason as text
         sock.send(pack(requests))
         _raise_first_error(sock, requests)
 
@@ -78,7 +78,7 @@ def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = 
 def has_route(make_socket: Callable[[int, int, int], socket.socket], address: str) -> bool:
     """Return whether a netns has a route to an address, including routes that forbid it. Raises `OSError`.
 
-    `make_socket` makes sockets in that netns.
+    `make_socket` creates sockets in that netns.
     """
     family, packed = _packed(address)
     body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute(1, packed)  # RTA_DST
@@ -92,7 +92,7 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
 def wait_until_up(namespace: Namespace, index: int) -> None:
     """Wait until a link can send after its other end went up.
 
-    The kernel notices the other end in a work queue (linkwatch) and drops the link's packets until then: without this
+    The kernel detects the other end in a work queue (linkwatch) and drops the link's packets until then. Without this
     wait, about one in fifteen first packets through a new cluster was lost. Linux 6.8 and newer catch up when the link
     is queried, so one query is enough. Raises `UnavailableError` after 5 seconds.
     """
@@ -107,7 +107,7 @@ def wait_until_up(namespace: Namespace, index: int) -> None:
 
 
 def pack(requests: Sequence[Request]) -> bytes:
-    """Return one datagram: requests are numbered from 1, and the last one wants an acknowledgement."""
+    """Return one datagram. Requests are numbered from 1, and the last request asks for an acknowledgement."""
     parts: list[bytes] = []
     for number, each in enumerate(requests, 1):
         flags = each.flags | _REQUEST | (_ACK if number == len(requests) else 0)
@@ -116,16 +116,16 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Make a veth pair: this end up, the other end down and in `peer`, as it cannot be up before the pair exists.
+    """Create a veth pair with this end up, and the other end in `peer` and down until the pair exists.
 
-    Set the other end `up`, and then call `wait_until_up` for this one.
+    Set the other end `up`, and then call `wait_until_up` for this end.
 
-    Both ends have the same hardware address and are NOARP. So each takes every packet from the other, no gateway needs
-    an address, no lookup delays the first packet, and the neighbour table, which all netns of the machine share, does
-    not fill up.
+    Both ends have the same hardware address and are NOARP. So each end accepts every packet from the other, gateways
+    need no address, no lookup delays the first packet, and the neighbour table, which all netns of the machine share,
+    does not fill up.
     """
     ends = attribute(1, _HARDWARE_ADDRESS)  # IFLA_ADDRESS
-    queues = attribute(31, _u32(1)) + attribute(32, _u32(1))  # one queue each way: 15 % faster to make
+    queues = attribute(31, _u32(1)) + attribute(32, _u32(1))  # one queue each way: creation is 15 % faster
     other = (
         _LINK.pack(0, 0, peer_index, _IFF_NOARP, _IFF_NOARP)
         + attribute(3, _name(peer_name))
@@ -145,7 +145,7 @@ def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: 
 
 
 def link(kind: str, name: str) -> Request:
-    """Make a link of a kind that needs only a name."""
+    """Create a link of a kind that needs only a name."""
     body = _LINK.pack(0, 0, 0, 0, 0) + attribute(3, _name(name)) + attribute(18, attribute(1, kind.encode()))
     return Request(f"make the {kind} link {name}", _NEWLINK, _CREATE | _EXCL, body)
 
@@ -171,8 +171,8 @@ def address(index: int, host: str) -> list[Request]:
 def _local(index: int, packed: bytes) -> Request:
     """Return a route that accepts packets for an IPv6 address, with a worse metric than the kernel's own.
 
-    The kernel adds its own route in a work queue, after it has reported the address. Until then packets for the address
-    would be forwarded or lost.
+    The kernel adds its own route in a work queue, after it has reported the address. Without this route, packets for
+    the address would be forwarded or lost until then.
     """
     body = _ROUTE.pack(socket.AF_INET6, len(packed) * 8, 0, 0, _LOCAL_TABLE, 4, _SCOPE_UNIVERSE, _LOCAL, 0)
     body += attribute(1, packed) + attribute(4, _u32(index))
@@ -209,7 +209,7 @@ def rule(family: Family, from_link: str, *, table: int, priority: int) -> Reques
 
 
 def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None:
-    """Read the answers up to the last request; they are queued when `send` returns."""
+    """Read the replies up to the last request. All replies are queued when `send` returns."""
     first: NetlinkError | None = None
     while True:
         for kind, flags, number, body in messages(sock.recv(_BUFFER)):
@@ -225,7 +225,7 @@ def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None
 
 
 def _reason(body: bytes, flags: int) -> str:
-    """Return the kernel's text in an answer (NLMSGERR_ATTR_MSG), or ""."""
+    """Return the kernel's error text in a reply (NLMSGERR_ATTR_MSG), or ""."""
     if not flags & 0x200:  # NLM_F_ACK_TLVS
         return ""
     return _find(body[HEADER.size + 4 :], 1).rstrip(b"\0").decode("ascii", "replace")

@@ -1,12 +1,12 @@
 """Enables this process to create network namespaces, as root or as an ordinary user.
 
 It changes the running process instead of starting a new one, so that debuggers, pytest and callers keep their process.
-Linux lets only a single-threaded process enter a user namespace, so this runs early. A forked child tries first,
-because a process cannot leave a user namespace in which it may do nothing.
+Linux lets only a single-threaded process enter a user namespace, so this module runs early. A forked child tries the
+steps first, because a process cannot leave a user namespace in which it has no rights.
 
-The process of an ordinary user also leaves the machine's netns for its own with nothing but loopback: from inside a
-user namespace, a thread cannot return to a netns that the user namespace does not own. Sockets for the machine's other
-programs come from `outside_socket`.
+The process of an ordinary user also moves from the machine's netns to its own netns, which has only loopback: inside a
+user namespace, a thread cannot return to a netns that the user namespace does not own. `outside_socket` returns sockets
+that the machine's other programs can reach.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _CAP_NET_ADMIN = 12
 _CAP_SYS_ADMIN = 21
 _OUTSIDE_SOCKETS = 4
 
-_outside: list[int] = []  # unbound TCP sockets (descriptors), made before this process left the machine's netns
+_outside: list[int] = []  # unbound TCP sockets (descriptors), created before this process left the machine's netns
 _left = False
 
 
 def enter() -> None:
     """Enable this process to create and administer network namespaces. Idempotent.
 
-    Root (CAP_SYS_ADMIN and CAP_NET_ADMIN) stays as it is. An ordinary user becomes root of a new user namespace and
-    moves to a new netns with loopback up. Files keep their owners, and the user gains no rights outside.
+    Nothing changes for root (CAP_SYS_ADMIN and CAP_NET_ADMIN). An ordinary user becomes root of a new user namespace
+    and moves to a new netns with loopback up. Files keep their owners, and the user gains no rights outside.
 
     Raises `UnavailableError` with the setting that forbids it and the remedy, and for a process with several threads.
     """
@@ -56,7 +56,7 @@ def enter() -> None:
 
 
 def able() -> bool:
-    """Try whether this thread can create and administer a netns."""
+    """Return whether this thread can create and administer a netns."""
     held = _effective_capabilities()
     if not (held >> _CAP_NET_ADMIN & 1 and held >> _CAP_SYS_ADMIN & 1):
         return False
@@ -68,11 +68,11 @@ def able() -> bool:
 
 def left() -> bool:
     """Return whether this process or its ancestor has left the machine's netns, as for an ordinary user."""
-    return Path("/proc/self/uid_map").read_text(encoding="ascii").split()[-1] == "1"  # ours maps one user
+    return Path("/proc/self/uid_map").read_text(encoding="ascii").split()[-1] == "1"  # our user namespace maps one user
 
 
 def outside_socket() -> socket.socket:
-    """Return an unbound IPv4 TCP socket in the machine's netns, for its other programs.
+    """Return an unbound IPv4 TCP socket in the machine's netns, reachable for other programs.
 
     Raises `UnavailableError` when an ordinary user's process needs more than four.
     """
@@ -84,7 +84,7 @@ def outside_socket() -> socket.socket:
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files to the hard limit: each netns, server and probe is a descriptor."""
+    """Raise the soft limit of open files to the hard limit: each netns, server and probe needs a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -110,7 +110,7 @@ def _enter_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER)
     Path("/proc/self/uid_map").write_text(f"0 {user} 1\n", encoding="ascii")
-    Path("/proc/self/setgroups").write_text("deny\n", encoding="ascii")  # Linux 3.19: else gid_map is refused
+    Path("/proc/self/setgroups").write_text("deny\n", encoding="ascii")  # Linux 3.19: required for gid_map
     Path("/proc/self/gid_map").write_text(f"0 {group} 1\n", encoding="ascii")
 
 
@@ -148,7 +148,7 @@ def _try_in_a_child() -> None:
 
 
 def _attempt(writer: int) -> None:
-    """In the child: take each step, and write the failed one with its errno, or "done"."""
+    """In the child, take each step, and write the failed step with its errno, or "done"."""
     for name, step in _STEPS:
         try:
             step()

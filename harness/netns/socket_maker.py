@@ -1,8 +1,8 @@
-"""Makes the sockets of a client in a control group of its own, through a small process.
+"""Creates the sockets of a client in the client's own control group, through a small process.
 
-The kernel runs the BPF programs that a data plane attached to a control group for the sockets that were made in it,
-whichever process uses them. So a process in that group and in the client's netns makes them, as a container would, and
-passes them on. It ends with `close`, or with this process.
+The kernel runs the BPF programs that a data plane attached to a control group for sockets that were created in the
+group, whichever process uses them. So a process in that group and in the client's netns creates the sockets, as a
+container would, and passes them to this process. It ends with `close`, or with this process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.netns.namespace import Namespace
 
 OF_PODS = "pods"
 SECONDS = 10.0
-"""The time for the process to start, or to make a socket, on a busy machine."""
+"""The time limit for the process to start, or to create a socket, on a busy machine."""
 
 _Control = socket.socket  # the method `socket` hides the module
 
@@ -46,19 +46,19 @@ while asked := control.recv(64):
 
 
 class SocketMaker:
-    """Makes sockets in a netns and in a control group of a room; thread-safe. The first request starts the process."""
+    """Creates sockets in a netns and in a control group of a room. Thread-safe. The first call starts the process."""
 
     def __init__(self, namespace: Namespace, room: Room, group: str) -> None:
-        """`group` is a path below the room's control group, "" for that group."""
+        """`group` is a path below the room's control group, or "" for the room's group itself."""
         self.namespace = namespace
         self._room, self._group = room, group
         self._lock = threading.Lock()
         self._running: tuple[subprocess.Popen[str], _Control] | None = None
 
     def socket(self, family: int, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Make a socket. Raises `OSError` as the kernel does, and `InconclusiveError` if the process fails.
+        """Create a socket. Raises the kernel's `OSError`, and `InconclusiveError` if the process fails.
 
-        Other families than IPv4 and IPv6, such as netlink, are made in this process.
+        Sockets of other families than IPv4 and IPv6, such as netlink, are created in this process.
         """
         if family not in (socket.AF_INET, socket.AF_INET6):
             return self.namespace.socket(family, kind, proto)
@@ -111,15 +111,15 @@ class SocketMaker:
         return (said.strip().splitlines() or [""])[-1]
 
     def close(self) -> None:
-        """Stop the process; its sockets stay. Idempotent."""
+        """Stop the process. Its sockets stay open. Idempotent."""
         with self._lock:
             self._end()
 
 
 class ClientGroups:
-    """The control groups of clients: each pod has its own below that of its node, as a kubelet makes them.
+    """The control groups of clients: each pod has a group below its node's group, as a kubelet creates them.
 
-    Data planes at the socket level need these: their programs on a node's group run for that node's clients.
+    Socket-level data planes need these groups: programs attached to a node's group run for that node's clients.
     """
 
     def __init__(self, room_of: Callable[[str], Room]) -> None:
@@ -129,7 +129,7 @@ class ClientGroups:
         self._makers: dict[Host, SocketMaker] = {}
 
     def of(self, host: Host) -> SocketMaker:
-        """Return the maker of sockets of a node, or of a pod on it."""
+        """Return the socket maker of a node, or of a pod on the node."""
         with self._lock:
             for gone in [each for each in self._makers if each.namespace.closed]:
                 self._makers.pop(gone).close()

@@ -1,7 +1,7 @@
-"""Sets the sysctls of a netns of ours, through /proc/sys/net as seen by a thread inside.
+"""Sets the sysctls of a netns of the embedded cluster, through /proc/sys/net as seen by a thread inside.
 
-All others keep the kernel's defaults, including conntrack timeouts: the suite must notice a proxy that fails to delete
-stale entries.
+All other sysctls keep the kernel's defaults, including conntrack timeouts: the suite must detect a proxy that fails to
+delete stale entries.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from harness.netns.namespace import Namespace
 
 Settings = Mapping[str, str]
 
-# An ICMP error that a rate limit drops would turn a proxy's reject into TimedOut. The masks name the limited types:
-# none for IPv4, and 255 for IPv6, which is no error, because an empty set cannot be written. Links get no IPv6
-# link-local address, because they resolve, advertise and redirect nothing.
+# An ICMP error that a rate limit drops would turn a proxy's reject into TimedOut. The masks name the limited types: no
+# type for IPv4, and for IPv6 type 255, which is not an error, because an empty set cannot be written. Links have no
+# IPv6 link-local address, because they resolve, advertise and redirect nothing.
 _HOST: Mapping[Family, Settings] = {
     "IPv4": {"ipv4/ip_forward": "0", "ipv4/icmp_ratemask": "0"},  # a new netns inherits the machine's IPv4 forwarding
     "IPv6": {
@@ -29,7 +29,7 @@ _HOST: Mapping[Family, Settings] = {
     },
 }
 
-# Replies may take another way than requests. The kernel uses the larger of `all` and the link's own value, which later
+# Replies may take another path than requests. The kernel uses the larger of `all` and the link's own value, which later
 # links copy from `default`, so both are written.
 _ROUTER: Mapping[Family, Settings] = {
     "IPv4": {
@@ -66,7 +66,7 @@ def of_one_that_keeps_its_routes(families: Iterable[Family], link: str) -> Setti
 
 def of_programs() -> Settings:
     """Return settings of a pod whose programs have no capabilities, as in containerd: any port, and ping."""
-    last = 0 if sandbox.left() else 65534  # a user namespace of ours has one group
+    last = 0 if sandbox.left() else 65534  # our user namespace has one group
     return {"ipv4/ip_unprivileged_port_start": "0", "ipv4/ping_group_range": f"0 {last}"}
 
 

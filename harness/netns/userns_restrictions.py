@@ -1,7 +1,7 @@
-"""Explains why an ordinary user's process cannot make a user namespace, and the remedy.
+"""Explains why an ordinary user's process cannot create a user namespace, and names the remedy.
 
-Distributions forbid it in four ways, and the kernel answers EPERM to most of them: "Operation not permitted" does not
-help the user. One function reads the machine's settings, another finds the text, so that a table can test the texts.
+Distributions forbid user namespaces in four ways, and the kernel returns EPERM for most of them: "Operation not
+permitted" does not help the user. Reading the settings and choosing the text are separate, so texts are easy to test.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Readings:
     max_user_namespaces: str = ""
     max_net_namespaces: str = ""
     apparmor: str = ""  # kernel.apparmor_restrict_unprivileged_userns, of Ubuntu
-    seccomp: str = ""  # "Seccomp" of /proc/self/status: "2" under a filter, as containers have it
-    container: str = ""  # its kind
+    seccomp: str = ""  # "Seccomp" of /proc/self/status: "2" under a filter, as in containers
+    container: str = ""  # its type
 
 
 def read(step: str, number: int) -> Readings:
-    """Return the readings of this machine, for a step that failed with that errno."""
+    """Return the settings of this machine, for a step that failed with that errno."""
     return Readings(
         step,
         number,

@@ -13,7 +13,7 @@ from harness.probes.reactor import Reactor, Waiter
 class Batch:
     """Sends probes in order, at most `in_flight` at once, with control probes for missing answers.
 
-    It finishes `waiter` when all have an outcome.
+    It finishes `waiter` when all probes have an outcome.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
 """Control probes: from the netns of each client directly to each pod, without the judged Service.
 
 A pod without network, a client without a route, or a machine with a full conntrack table looks like a proxy that drops
-packets. So, when an answer is late, its client sends UDP control probes to the pods' own addresses, every `EVERY`
-seconds until the answer arrives or times out. If a control probe is lost, a missing answer at that time is `Unknown`:
-it proves nothing about the proxy. An answer from a wrong pod stays wrong. While all answers arrive, there are no
-control probes, and no connections that nodes would track for them.
+packets. So, when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY`
+seconds until the answer arrives or times out. If a control probe is lost, a missing answer at that time is `Unknown`,
+because the missing answer proves nothing about the proxy. An answer from a wrong pod stays wrong. While all answers
+arrive, no control probes are sent, and nodes have no additional connections to track.
 
-Faults shorter than twice `EVERY` may stay unnoticed. Everything here runs on the loop's thread.
+Faults shorter than twice `EVERY` may stay unnoticed. All code in this module runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from harness.probes.probe import LONGEST_LINE, Probe, SocketSource, bind_unused,
 from harness.probes.reactor import Reactor, Waiter
 
 EVERY = 0.05
-"""Seconds between rounds; a missing answer gets its first round after at most twice this time."""
+"""Seconds between rounds. The first round for a missing answer starts after at most twice this time."""
 LIMIT = 0.25
 """Seconds, before the time scale, after which a control probe without an answer is lost."""
 MOST = 64
-"""The largest number of control probes in one round; more clients and pods take turns."""
-_LISTED = 3  # lost control probes in a sentence
+"""The maximum number of control probes in one round. With more clients and pods, they take turns."""
+_LISTED = 3  # lost control probes to list in a sentence
 
 Pair = tuple[str, str]
 """The name of a client and of a pod."""
 
 
 class ControlTargets(Protocol):
-    """The clients, pods and nodes around the judged path."""
+    """The clients, pods and nodes between which control probes are sent."""
 
     def who(self, client: SocketSource) -> str:
         """Return the name of the client with this netns; "" if it is deleted or disconnected on purpose."""
@@ -46,7 +46,7 @@ class ControlTargets(Protocol):
         """Return the address and UDP port of each pod that should be reachable now, by name."""
 
     def overflows(self) -> Callable[[], int]:
-        """Return a function that counts the connections since now for which conntrack had no room."""
+        """Return a function that counts the connections from now on that found the conntrack table full."""
 
 
 class NoControlTargets:
@@ -63,23 +63,23 @@ class NoControlTargets:
 
 
 class Unanswered:
-    """Selects probes by their number, so that each missing answer gets one round after it had time to arrive."""
+    """Selects probes by number: each missing answer is selected for one round, after it had time to arrive."""
 
     def __init__(self) -> None:
         self._looked_at = self._asked = 0
 
     def look(self, asked: int) -> range:
-        """Return the probes sent before the previous call but not before the one before it; `asked` are sent by now."""
+        """Return the probes sent between the previous two calls. `asked` is the number of probes sent so far."""
         begin, self._looked_at, self._asked = self._looked_at, self._asked, asked
         return range(begin, self._looked_at)
 
     def rest(self, asked: int) -> range:
-        """Return the probes that `look` has not returned."""
+        """Return the probes that `look` has not returned yet."""
         return range(self._looked_at, asked)
 
 
 def once(probe: Probe) -> Callable[[], list[Probe]]:
-    """Return a function that returns a probe on its first call, and nothing on later ones."""
+    """Return a function that returns a probe on its first call, and nothing on later calls."""
     left = [probe]
     return lambda: [left.pop()] if left else []
 
@@ -100,7 +100,7 @@ class Control:
         self.done = False
 
     def begin(self) -> None:
-        """Start."""
+        """Start the rounds."""
         self._overflows = self._targets.overflows()
         self._reactor.at(time.monotonic() + EVERY, self)
 
@@ -116,19 +116,19 @@ class Control:
             each.drop()
 
     def conclude(self, report: Callable[[str], None], missing: Iterable[Probe]) -> None:
-        """Send a last round for the `missing` answers, and call `report` with the fault, or "", when it is complete."""
+        """Send a last round for the `missing` answers. When it is complete, call `report` with the fault, or ""."""
         self.done = True
         self._round(missing)
         self._report = report
         self._settle()
 
     def answered(self, asker: _Asker) -> None:
-        """Remove a client's round, which is complete."""
+        """Remove the completed round of a client."""
         self._under_way.discard(asker)
         self._settle()
 
     def lost(self, client: SocketSource, family: int, pods: Iterable[str], why: str) -> None:
-        """Record lost control probes, except those of clients and pods that are deleted or disconnected by now."""
+        """Record lost control probes, except probes of clients and pods that are deleted or disconnected by now."""
         name, there = self._targets.who(client), self._targets.pods(family)
         if name:
             self._lost.update({(name, pod): why for pod in pods if pod in there})
@@ -148,7 +148,7 @@ class Control:
     def _some(
         self, key: tuple[int, int], pods: Mapping[str, tuple[str, int]], most: int
     ) -> Mapping[str, tuple[str, int]]:
-        """Return the pods of this round: all of them, unless there are more than `most`."""
+        """Return the pods of this round: all pods, unless there are more than `most`."""
         if len(pods) <= most:
             return pods
         turn = next(self._turns.setdefault(key, itertools.count(0, most))) % len(pods)
@@ -171,7 +171,7 @@ class Control:
 
 
 class _Asker:
-    """The questions of one client in one round, each by a nonce of its own, from one socket and a fresh port."""
+    """The control probes of one client in one round, each with its own nonce, from one socket with a fresh port."""
 
     __slots__ = ("_client", "_control", "_family", "_open", "_reactor", "_socket", "done")
 
@@ -219,7 +219,7 @@ class _Asker:
                 answer = self._socket.recv(LONGEST_LINE)
             except BlockingIOError:
                 return
-            except OSError:  # an ICMP error: there is no answer, and the time limit will end the round
+            except OSError:  # an ICMP error: no answer will arrive, and the time limit ends the round
                 continue
             self._open.pop(answer.partition(b" ")[0], None)
         self._finish()
@@ -229,7 +229,7 @@ class _Asker:
         self._finish()
 
     def give_up(self, why: str) -> None:
-        """Ignore it: the judged probes are unknown anyway."""
+        """Ignore the failure: the judged probes are unknown anyway."""
 
     def drop(self) -> None:
         self.done = True
@@ -244,16 +244,16 @@ class _Asker:
 
 
 class ControlledBlock:
-    """Control probes during a block that sends a request with other means, on a thread of its own."""
+    """Control probes during a block that sends a request by other means, on its own thread."""
 
     def __init__(self, probe: Probe, *, targets: ControlTargets, reactor: Reactor) -> None:
-        """`probe` gives the client and the family; it is not sent."""
+        """`probe` specifies the client and the family, and is not sent."""
         self._probe = probe
         self._control = Control(targets=targets, reactor=reactor, missing=once(probe))
         self._reactor = reactor
 
     def what_was_wrong(self) -> str:
-        """Return the fault that control probes found, or "". Call it once. Raises `InconclusiveError`."""
+        """Return the fault that control probes found, or "". Call this method only once. Raises `InconclusiveError`."""
         said: list[str] = []
         waiter = Waiter()
 
@@ -293,12 +293,12 @@ def _named(error: OSError) -> str:
 
 
 def is_missing(observation: Observation) -> bool:
-    """Return whether there is no answer yet, or at all."""
+    """Return whether the answer is pending or missing."""
     return not isinstance(observation, Reached)
 
 
 def excused(observation: Observation, why: str) -> Observation:
-    """Return an observation at the time of a fault: a missing answer is then `Unknown`."""
+    """Return the observation, or `Unknown` in place of a missing answer, because of a fault at that time."""
     match observation:
         case TimedOut():
             return Unknown(f"it got no answer, and {why}")
@@ -308,5 +308,5 @@ def excused(observation: Observation, why: str) -> Observation:
 
 
 def excuse(observations: Sequence[Observation], why: str) -> list[Observation]:
-    """Return observations, with each missing answer `Unknown` if there was a fault."""
+    """Return the observations, with `Unknown` in place of missing answers if there was a fault."""
     return [excused(each, why) for each in observations] if why else list(observations)

@@ -1,6 +1,6 @@
 """The probe loop: runs all echo servers and all probes of a cluster on one thread.
 
-One thread sends 8,000 TCP probes per second, more than any requirement needs. Callers block; a failure of the loop
+One thread sends 8,000 TCP probes per second, more than any requirement needs. Callers block. A failure of the loop
 raises `InconclusiveError`.
 """
 
@@ -31,7 +31,7 @@ class Loop:
     """Serves pods and probes Services; a context manager. Methods may be called from any thread but the loop's."""
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
-        """`targets` are the targets of control probes; without it there are none."""
+        """`targets` are the targets of control probes. Without targets no control probes are sent."""
         self._targets = targets or NoControlTargets()
         self._reactor = Reactor()
         self._answers = Answers()

@@ -33,15 +33,15 @@ LONGEST_LINE = 512
 """The longest answer of an echo server in bytes."""
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""SO_LINGER 0: close with RST, so that conntrack entries last 10 s instead of 120 s, without a TIME_WAIT socket."""
+"""SO_LINGER 0 closes with RST: conntrack entries last 10 s instead of 120 s, and no TIME_WAIT socket remains."""
 
 REPEATED_SYN = 1.0
 """Seconds after which the kernel sends a SYN again."""
 
 _OF_A_SERVER = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
-"""Errors that always come from the path; EPERM is the default refusal of a socket-level load balancer."""
+"""Errors that are always caused by the path; EPERM is the default refusal of a socket-level load balancer."""
 _OF_A_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET}
-"""Errors that may also come from a missing route of the client (linux: icmp_err_convert, icmpv6_err_convert)."""
+"""Errors that a missing route of the client may also cause (Linux: icmp_err_convert, icmpv6_err_convert)."""
 
 _TOTAL_RETRANS = 100  # offset of tcpi_total_retrans in struct tcp_info of linux/tcp.h
 _ESTABLISHED = 1  # TCP_ESTABLISHED of linux/tcp_states.h, in the first byte of struct tcp_info
@@ -110,7 +110,7 @@ class Answers:
 def from_error(error: OSError, probe: Probe) -> Observation:
     """Return the outcome of a probe whose socket had this error.
 
-    "Unreachable" and "prohibited" are refusals if the client has a route: then the error comes from the path.
+    "Unreachable" and "prohibited" are refusals if the client has a route, because then the path causes the error.
     """
     if error.errno == errno.ETIMEDOUT:
         return TIMED_OUT
@@ -128,16 +128,16 @@ def cannot_tell(error: OSError) -> Unknown:
 
 
 def next_nonce() -> bytes:
-    """Return a word that no other request of this or another run contains."""
+    """Return a nonce, unique among all requests of all runs."""
     return b"%x" % next(_nonces)
 
 
 def connected_socket(probe: Probe) -> socket.socket | Observation:
-    """Return a non-blocking socket in the client's netns, connected or (TCP) connecting, or the outcome of a failure.
+    """Return a non-blocking socket in the client's netns, connected or (TCP) connecting, or the outcome if that fails.
 
     If a node on this machine rejects a SYN by ICMP, as kube-proxy does, the error arrives while `connect` still holds
-    the socket. Then the kernel (tcp_v4_err, tcp_v6_err) keeps it as a soft error, which only SO_ERROR returns, and
-    repeats the SYN a second later: without the check here, the refusal would look like silence.
+    the socket. Then the kernel (tcp_v4_err, tcp_v6_err) stores a soft error, which only SO_ERROR returns, and
+    repeats the SYN a second later. Without this check, the refusal would look like a timeout.
     """
     tcp = probe.protocol == "TCP"
     family = socket.AF_INET6 if ":" in probe.address else socket.AF_INET
@@ -150,7 +150,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
     try:
         if tcp:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        else:  # only with IP_RECVERR does a UDP socket get "host unreachable"
+        else:  # a UDP socket receives "host unreachable" only with IP_RECVERR
             sock.setsockopt(*_ALL_ERRORS[family], 1)
         bind_unused(sock, probe.source)
         failure = sock.connect_ex((probe.address, probe.port))
@@ -168,9 +168,9 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 def _so_far(sock: socket.socket) -> int:
     """Return the error of a TCP socket that was connecting a moment ago, or 0.
 
-    If it is connected by now, as usual within one machine, it switches quick acknowledgements off: the answer is read
-    and the connection reset before a delayed acknowledgement, which saves one segment of six. Before the handshake,
-    this would delay the handshake.
+    If the socket is connected by now, as usual within one machine, quick acknowledgements are switched off: the answer
+    is read and the connection reset before a delayed acknowledgement, which saves one segment of six. If this were done
+    before the handshake, it would delay the handshake.
     """
     if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -183,8 +183,8 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 
     The kernel reuses ports after some 3,000 connections, or by chance (since Linux 5.18, it starts at another port
     every ten seconds), while the conntrack entry of an earlier connection may still exist. A UDP entry (30 to 120 s)
-    leads to the server of the earlier request. A TCP entry (120 s) may be that of a SYN from before the proxy had
-    programmed the Service, and leads nowhere. Both are right for that flow, but would count as wrong.
+    leads to the server of the earlier request. A TCP entry (120 s) may belong to a SYN sent before the proxy had
+    programmed the Service, and leads to no server. Both are correct for that flow, but would count as wrong.
     """
     for left in reversed(range(_PORTS_TRIED)):
         try:
@@ -199,15 +199,15 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 def send(sock: socket.socket, question: bytes) -> None:
     """Send a request. Raises `OSError`.
 
-    EPERM comes from a rule of the client's own node that dropped or rejected the outgoing packet. After a rejection,
-    the ICMP error follows.
+    EPERM means that a rule of the client's own node dropped or rejected the outgoing packet. After a rejection, the
+    ICMP error follows.
     """
     with contextlib.suppress(PermissionError):
         sock.send(question)
 
 
 def forget_errors(sock: socket.socket) -> None:
-    """Drain the error queue of a UDP socket, which otherwise stays ready forever."""
+    """Drain the error queue of a UDP socket, because otherwise the socket stays ready forever."""
     with contextlib.suppress(BlockingIOError):
         while True:
             sock.recvmsg(0, 0, socket.MSG_ERRQUEUE)
@@ -243,7 +243,7 @@ class Attempt(ABC):
         self._socket: socket.socket
 
     def begin(self) -> Observation | None:
-        """Open the socket and send the request. Returns the outcome if there is one already."""
+        """Open the socket and send the request. Return the outcome if it is known already."""
         sock = connected_socket(self.probe)
         if not isinstance(sock, socket.socket):
             self.done = True
@@ -289,7 +289,7 @@ class Attempt(ABC):
 
     @abstractmethod
     def _ask(self) -> None:
-        """Send the request, if there is one. Raises `OSError`."""
+        """Send the request, if the protocol has a request. Raises `OSError`."""
 
     @abstractmethod
     def _understand(self, data: bytes) -> Observation | None:
@@ -319,7 +319,7 @@ class TcpAttempt(Attempt):
 
 
 class UdpAttempt(Attempt):
-    """A UDP probe. The answer contains the nonce of the request, so that late answers to others are ignored."""
+    """A UDP probe. The answer contains the nonce of the request, so late answers to other requests are ignored."""
 
     __slots__ = ()
 

@@ -4,9 +4,9 @@ Servers and probes are callbacks on file descriptors, without tasks, futures or 
 how many probes a requirement can afford. Everything runs on the loop's thread, except `start`, `close`, `post` and
 `call`.
 
-Unlike other event loops, an exception in a callback ends the loop, and is raised in every caller that waits or calls
-later: a loop that broke silently would look like a proxy that drops packets. And deadlines move by the time in which
-the loop was busy or did not run (a paused or overloaded machine): that time never counts against a probe.
+Unlike in other event loops, an exception in a callback ends the loop, and is raised in every current and later caller:
+a loop that failed silently would look like a proxy that drops packets. Also, deadlines are extended by the time in
+which the loop was busy or did not run (a paused or overloaded machine): that time never counts against a probe.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ T = TypeVar("T")
 LATE = 0.05
 """Seconds of delay of a timer after which the loop itself is late, and all timers move by the delay.
 
-After a pause of the machine they move by this time more, for the events that have accumulated.
+After a pause of the machine, timers move by this time in addition, to handle the events that have accumulated.
 """
 
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""EADDRNOTAVAIL comes from a netns without a free port."""
+"""EADDRNOTAVAIL means that the netns has no free port."""
 
 
 class Watched(Protocol):
     """The owner of a descriptor."""
 
     def ready(self) -> None:
-        """Handle a descriptor that is, or was a moment ago, readable or in error: a read may find nothing."""
+        """Handle a descriptor that is, or was a moment ago, readable or in error. A read may return no data."""
 
     def give_up(self, why: str) -> None:
-        """Handle a loop that cannot work: a probe ends as `Unknown`, a server continues."""
+        """Handle a failure of the loop: a probe ends as `Unknown`, and a server continues."""
 
     def drop(self) -> None:
         """Close the descriptor without a report: the loop has ended."""
@@ -60,7 +60,7 @@ class Timer(Protocol):
 
 
 class Waiter:
-    """A caller that blocks until the loop's thread has finished something for it."""
+    """A caller that blocks until the loop's thread has finished the caller's work."""
 
     __slots__ = ("_lock", "failure")
 
@@ -73,7 +73,7 @@ class Waiter:
         self._lock.release()
 
     def wait(self, seconds: float) -> bool:
-        """Wait, and return whether it was finished in time. Raises `failure` if the loop's thread has set it."""
+        """Wait, and return whether the work was finished in time. Raises `failure` if the loop's thread has set it."""
         finished = self._lock.acquire(timeout=seconds)
         if finished and self.failure is not None:
             raise self.failure
@@ -98,10 +98,10 @@ class _Wake:
         self._obey()
 
     def give_up(self, why: str) -> None:
-        """Ignore it."""
+        """Ignore the failure."""
 
     def drop(self) -> None:
-        """Leave it open for other threads, until `Reactor.close`."""
+        """Leave the descriptor open for other threads, until `Reactor.close`."""
 
 
 class Reactor:
@@ -128,7 +128,7 @@ class Reactor:
         self.thread.start()
 
     def close(self) -> None:
-        """End the thread; waiting callers get an `InconclusiveError`. Idempotent."""
+        """End the thread; waiting callers receive an `InconclusiveError`. Idempotent."""
         with self._mutex:
             started = self._state != "new"
             if self._state == "running":
@@ -143,7 +143,7 @@ class Reactor:
                 os.close(self._wake.fd)
 
     def post(self, command: Callable[[], None], waiter: Waiter) -> None:
-        """Run `command` on the loop's thread; it finishes `waiter`, which fails if the loop does."""
+        """Run `command` on the loop's thread. The command finishes `waiter`; if the loop fails, `waiter` fails."""
         with self._mutex:
             if self._state != "running":
                 raise self._not_running()
@@ -188,7 +188,7 @@ class Reactor:
             owner.give_up(why)
 
     def at(self, deadline: float, timer: Timer) -> None:
-        """Call `timer.expired` at `deadline` (monotonic seconds) unless it is done by then."""
+        """Call `timer.expired` at `deadline` (monotonic seconds) unless the timer is done by then."""
         heapq.heappush(self._timers, (deadline, next(self._order), timer))
 
     def _not_running(self) -> InconclusiveError:
@@ -205,7 +205,7 @@ class Reactor:
         try:
             while self._state == "running":
                 self._turn()
-        except BaseException as error:  # noqa: BLE001  waiting callers must get any error
+        except BaseException as error:  # noqa: BLE001  waiting callers must receive any error
             self._failure = error
             threads.ends_by(error)
         with self._mutex:

@@ -1,7 +1,7 @@
 """Sends probes at a fixed rate, to measure gaps in milliseconds.
 
-The next probe is sent on time even if the last one has no answer. So a proxy that drops packets for 200 ms loses all
-probes of those 200 ms, not only one.
+The next probe is sent on time even if the previous probe has no answer. So a proxy that drops packets for 200 ms loses
+all probes of those 200 ms, not only one probe.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 class Recording:
     """Sends each probe every `interval` seconds until it is stopped, evenly spaced, with control probes.
 
-    Because of the spacing, it finds a gap of all clients that is shorter than the interval of each.
+    Because probes are evenly spaced, a gap that affects all clients is found even if it is shorter than `interval`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Recording:
         self.expired(self._due)
 
     def expired(self, now: float) -> None:
-        """Send the next probe, and set the timer for the step after it; missed steps are skipped."""
+        """Send the next probe, and set the timer for the following step. Missed steps are skipped."""
         self._ask(self._turn)
         self._turn = (self._turn + 1) % len(self._probes)
         self._due += self._step * max(1, int((now - self._due) / self._step) + 1)

@@ -1,7 +1,7 @@
-"""Echo servers: each answers with its pod's name and the client's address as it saw it.
+"""Echo servers: each server answers with its pod's name and the client's address that it saw.
 
-The client's address shows masquerading; the name shows the connection's endpoint. A server's sockets are made in its
-pod's netns and served by the one loop, so that a pod costs two or four descriptors and no process.
+The client's address shows masquerading, and the name shows the connection's endpoint. A server's sockets are created in
+the pod's netns and served by the probe loop, so a pod needs two or four descriptors and no process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.probes.probe import RESET_ON_CLOSE, SocketSource
 from harness.probes.reactor import Reactor, starved
 
 _AT_ONCE = 64
-"""Connections or datagrams that one socket handles before others get their turn."""
+"""The number of connections or datagrams that one socket handles before other sockets get a turn."""
 
 _IN_PKTINFO = struct.Struct("@i4s4s")  # interface, local address, destination in the header; ip(7)
 _IN6_PKTINFO = struct.Struct("@16sI")  # address, interface; ipv6(7)
@@ -28,7 +28,7 @@ _IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)  # in the socket module since Pyt
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 
 _GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
-"""Errors of accept(2) that come from the client: it closed early, or its network failed."""
+"""Errors of accept(2) that the client causes: it closed early, or its network failed."""
 
 SocketOption = tuple[int, int, int | bytes]
 """Arguments of setsockopt(2): level, name, value."""
@@ -48,7 +48,7 @@ class ServerPort:
         if self.protocol not in ("TCP", "UDP") or self.family not in ("IPv4", "IPv6"):
             raise UsageError(f"cannot serve {self.protocol!r} over {self.family!r}: want TCP or UDP, IPv4 or IPv6")
         if self.protocol == "TCP":
-            option: SocketOption = (socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)  # accepted sockets inherit it
+            option: SocketOption = (socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)  # for accepted sockets
         elif self.family == "IPv6":
             option = (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
         else:
@@ -109,12 +109,12 @@ def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int)
 
 
 class _Part:
-    """A part of a server, which continues when probes give up."""
+    """A part of a server. It continues when the loop fails and probes end as `Unknown`."""
 
     __slots__ = ()
 
     def give_up(self, why: str) -> None:
-        """Ignore it."""
+        """Ignore the failure."""
 
 
 class _Listener(_Part):
@@ -139,7 +139,7 @@ class _Listener(_Part):
 
 
 class _Connection(_Part):
-    """A client of a TCP server: gets the answer at once, and again for each line that it sends.
+    """A client of a TCP server. The client receives the answer at once, and again for each line that it sends.
 
     The socket is blocking, which saves a system call per connection; every call on it is non-blocking.
     """
@@ -187,7 +187,7 @@ class _Connection(_Part):
 class _Datagrams(_Part):
     """A UDP socket that answers "<nonce>" with "<nonce> <identity> <client address>".
 
-    The answer leaves from the destination address of the request, also on a node, which has several.
+    The answer's source is the request's destination address, also on a node, which has several addresses.
     """
 
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
@@ -209,7 +209,7 @@ class _Datagrams(_Part):
                 self._socket.sendmsg((answer,), self._from_asked(ancillary), 0, peer)
             except BlockingIOError:
                 return
-            except OSError:  # an ICMP error for an earlier answer, or no route to this client, which gets no answer
+            except OSError:  # an ICMP error for an earlier answer, or no route to this client
                 continue
 
 
@@ -247,7 +247,7 @@ class Server:
             self._reactor.call(self.shut)
 
     def open(self, namespace: SocketSource, ports: tuple[ServerPort, ...]) -> None:
-        """Open all ports, or none, on the loop's thread. Raises `OSError`, `UsageError`."""
+        """Open all ports on the loop's thread; after an error no port stays open. Raises `OSError`, `UsageError`."""
         try:
             for port in ports:
                 sock = port.open(namespace)

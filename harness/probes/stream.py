@@ -1,4 +1,4 @@
-"""A long-lived connection: shows whether it survives a change, and which server is at its other end."""
+"""A long-lived connection, which shows whether it survives a change, and which server is at its other end."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class _Deadline:
 class Stream:
     """A long-lived connection (TCP), or one socket that keeps its port (UDP).
 
-    `opened` is the outcome of opening it. After a reset, every request has the outcome `Refused`. Requests without an
-    answer get control probes.
+    `opened` is the outcome of opening the connection. After a reset, every request has the outcome `Refused`. For
+    requests without an answer, control probes are sent.
     """
 
     def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, targets: ControlTargets) -> None:
@@ -58,7 +58,7 @@ class Stream:
         self._waiter: Waiter | None = None
         self._outcome: Observation = self.opened
         self._asked = 0
-        self._heard = 0  # TCP: answers come in order, so their number identifies late ones
+        self._heard = 0  # TCP: answers arrive in order, so their number identifies late answers
         self._nonce = b""  # UDP: identifies the answer
         self._buffer = b""
 
@@ -72,7 +72,7 @@ class Stream:
 
     def close(self) -> None:
         """Reset the connection. Idempotent."""
-        with contextlib.suppress(InconclusiveError):  # a loop that has ended has closed it already
+        with contextlib.suppress(InconclusiveError):  # a loop that has ended has closed the connection already
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
     def begin(self, waiter: Waiter) -> None:
@@ -148,7 +148,7 @@ class Stream:
             sock.close()
 
     def _watch(self) -> None:
-        """Start control probes, which send one round if the current request is not answered soon."""
+        """Start control probes: one round is sent if the current request is not answered soon."""
         self._control = Control(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
@@ -162,7 +162,7 @@ class Stream:
             self._question(b"?\n")
 
     def _question(self, line: bytes) -> None:
-        """Send a request; a TCP server needs none for its first answer."""
+        """Send a request. A TCP server sends its first answer without a request."""
         assert self._socket is not None
         if self.probe.protocol == "UDP":
             self._nonce = line = next_nonce()

@@ -19,7 +19,7 @@ _NANOSECONDS, _RAW_IP = 0xA1B23C4D, 101  # the magic number, and LINKTYPE_RAW, o
 
 
 class Capture:
-    """A running capture, made by `capturing`."""
+    """A running capture, created by `capturing`."""
 
     def __init__(self, sockets: Mapping[str, socket.socket]) -> None:
         self._sockets = sockets

@@ -1,4 +1,4 @@
-"""Find rules of iptables-legacy that a packet matched, by their counters: the kernel cannot trace them in a netns.
+"""Find rules of iptables-legacy that a packet matched by their counters, as the kernel cannot trace them in a netns.
 
 Rules of iptables-nft are rules of nf_tables, and are traced as such.
 """
@@ -15,11 +15,11 @@ from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 
 _COUNTED = re.compile(r"\[(\d+):\d+\] (-A .+)")
-_ORDER = ("raw", "mangle", "nat", "filter")  # of tables at most hooks
+_ORDER = ("raw", "mangle", "nat", "filter")  # the order of tables at most hooks
 
 
 def counted(namespace: Namespace, *, six: bool) -> str:
-    """Return the rules of iptables-legacy of IPv4 or IPv6 with their counters; "" without rules or without the program.
+    """Return the iptables-legacy rules of IPv4 or IPv6 with counters, or "" without rules or without the program.
 
     Raises `UnavailableError`.
     """
@@ -35,7 +35,7 @@ def counted(namespace: Namespace, *, six: bool) -> str:
 
 
 def risen(before: str, after: str) -> list[tuple[str, str]]:
-    """Return table and text of the rules that matched packets between two calls of `counted`, by table."""
+    """Return the table and text of each rule that matched packets between two calls of `counted`, by table."""
     earlier = {(table, text): count for table, text, count in _counts(before)}
     took = [(table, text) for table, text, count in _counts(after) if count > earlier.get((table, text), 0)]
     return sorted(took, key=lambda each: _ORDER.index(each[0]) if each[0] in _ORDER else len(_ORDER))

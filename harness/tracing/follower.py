@@ -20,13 +20,13 @@ from harness.tracing.path import Followed
 from harness.tracing.tracer import Tracer, rules_in, tracing
 
 MOST = 50
-"""The largest number of repetitions of a probe."""
+"""The maximum number of repetitions of a probe."""
 
 SECONDS = 0.8
 """The time limit for all repetitions."""
 
 SILENCE = 0.2
-"""The time limit of one repetition, before the time scale: by then, its packet has passed the rules."""
+"""The time limit of one repetition, before the time scale, by which its packet has passed the rules."""
 
 
 def follow(
@@ -37,10 +37,10 @@ def follow(
     ask: Callable[[Probe], Observation],
     is_same: Callable[[Observation], bool],
 ) -> Followed:
-    """Repeat a probe until it has the same outcome again, up to `MOST` times or for `SECONDS`, and trace the last one.
+    """Repeat a probe until it has the same outcome again, `MOST` times or for `SECONDS`. Trace the last repetition.
 
-    `node` is the netns of the traced rules, `places` are the netns in which packets are captured, by name. `ask` sends
-    the probe. Without the kernel's trace, the result has only the capture.
+    `node` is the netns of the traced rules, and `places` are the netns in which packets are captured, by name. `ask`
+    sends the probe. If the kernel cannot trace, the result has only the capture.
     """
     short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))
     six = ":" in probe.address
@@ -65,7 +65,7 @@ def follow(
 
 
 def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tuple[Tracer, tuple[str, ...]]:
-    """Return the tracer of a node; if the kernel cannot trace, one without messages and the reason."""
+    """Return the tracer of a node. If the kernel cannot trace, return a tracer without messages and the reason."""
     try:
         return watched.enter_context(tracing(node, probe.protocol, probe.address, probe.port)), ()
     except UnavailableError as error:

@@ -1,6 +1,6 @@
 """Parses the kernel's trace messages: one for each rule that a packet matches, and one for each end of a chain.
 
-The first message of a base chain has the packet's headers at that point. Numbers are those of
+The first message of a base chain has the packet's headers at that point. The numbers come from
 linux/netfilter/nf_tables.h (nft_trace_attributes) and linux/netfilter.h.
 """
 
@@ -19,7 +19,7 @@ NEW_RULE = 10 << 8 | 6
 """NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each answer to a request for rules."""
 
 TRACE_TABLE = "trafficdist-trace"
-"""The table, of family inet, that turns the trace on."""
+"""The table, of family inet, that enables tracing."""
 
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _NETWORK, _TRANSPORT = 1, 2, 3, 4, 5, 8, 9
 _IN, _OUT, _MARK, _POLICY = 10, 12, 14, 16

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp", 1: "icmp", 58: "ipv6-icmp"}
 _WITH_PORTS = {"tcp", "udp", "sctp"}
-_ERRORS = {"icmp": (b"\3", b"\13"), "ipv6-icmp": (b"\1", b"\3")}  # unreachable, and time exceeded
+_ERRORS = {"icmp": (b"\3", b"\13"), "ipv6-icmp": (b"\1", b"\3")}  # ICMP types: unreachable, and time exceeded
 _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 _FLAGS = ((_SYN, "SYN"), (_FIN, "FIN"), (_RST, "RST"), (_ACK, "ACK"))
 
@@ -19,7 +19,7 @@ End = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """Protocol, addresses and ports; ports are 0 where the protocol has none. `flags` are those of TCP, as words."""
+    """Protocol, addresses and ports. Ports are 0 if the protocol has no ports. `flags` are TCP flags, as words."""
 
     protocol: str
     source: str
@@ -41,7 +41,7 @@ class Packet:
 class Frame:
     """A captured packet: its time (nanoseconds of Unix time), netns, link and direction.
 
-    `data` begins with the IP header. `concerns` is the packet that an ICMP error is about; otherwise `packet` itself.
+    `data` begins with the IP header. `concerns` is the packet that an ICMP error reports; otherwise `packet` itself.
     """
 
     at: int
@@ -54,9 +54,9 @@ class Frame:
 
 
 def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list[Frame]:
-    """Return the frames of a flow, with ICMP errors about it. `first` is its first packet, as the client sent it.
+    """Return the frames of a flow, with ICMP errors about the flow. `first` is its first packet, as sent by the client.
 
-    `last` is that packet as it left the rules. Source addresses that are translated without a trace are not found.
+    `last` is the same packet as it left the rules. Frames whose source was translated without a trace are not found.
     """
     known = {each.ends for each in (first, last) if each}
     client = (first.source, first.source_port)
@@ -68,7 +68,7 @@ def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list
 
 
 def about(packet: Packet, data: bytes) -> Packet | None:
-    """Return the packet that an ICMP error, with this data, is about; None for any other packet."""
+    """Return the packet that caused an ICMP error with this data, or None for any other packet."""
     length = 40 if data[0] >> 4 == 6 else (data[0] & 15) * 4
     error = data[length : length + 1] in _ERRORS.get(packet.protocol, ())
     return packet_of(data[length + 8 :]) if error else None
@@ -77,7 +77,7 @@ def about(packet: Packet, data: bytes) -> Packet | None:
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:
     """Return the packet with this IP header, or None. Without `transport`, the transport header follows the IP header.
 
-    IPv6 extension headers are not supported: no packet of a probe has one.
+    IPv6 extension headers are not supported, because packets of probes have none.
     """
     read = {4: _ipv4, 6: _ipv6}.get(network[0] >> 4) if network else None
     if read is None or len(network) < (20 if read is _ipv4 else 40):

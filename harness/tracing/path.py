@@ -1,7 +1,7 @@
 """Show the path of one packet as a numbered list: client, the rules of the node in order, endpoint.
 
-It combines the kernel's trace (`messages`) with the rules as tools print them (`rules`). An earlier rule in a chain is
-listed if it looked up a key that does not exist: it may be the faulty one, although it did nothing.
+The path combines the kernel's trace (`messages`) with the rules that tools print (`rules`). An earlier rule of a chain
+is listed if it looked up a key that does not exist: this rule may be faulty, although it had no effect.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _INDENT = " " * 6
 _OWN = f"inet {TRACE_TABLE}"
 
 MOST_FRAMES = 16
-"""The largest number of captured packets in the list."""
+"""The maximum number of captured packets in the list."""
 
 RuleName = tuple[str, str, int]
-"""A table, a chain and the handle of a rule."""
+"""The table, the chain and the handle of a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A probe that was repeated with tracing on a node: all outcomes, and the trace of the last one.
+    """A probe that was repeated with tracing on a node: all outcomes, and the trace of the last repetition.
 
-    `rules` are those of the node in the order of their chains, `links` are the names of its links by index, `frames`
+    `rules` are the node's rules in the order of their chains, `links` are the names of its links by index, `frames`
     are the captured packets, `counted` are the rules of iptables-legacy that matched packets, with their tables, and
     `connection` is the node's conntrack entry. `missing` lists what is not available. `to` is the probe's destination.
     """
@@ -52,7 +52,7 @@ class Followed:
 
     @property
     def last(self) -> Traced | None:
-        """The end of the trace, with the packet as it left the rules; None if it did not."""
+        """The end of the trace, with the packet as it left the rules; None if the packet did not leave them."""
         own = (each for each in self.trace if each.table == _OWN and each.chain.startswith("last-"))
         return next((each for each in own if each.packet), None)
 
@@ -64,20 +64,20 @@ class Followed:
 
 
 def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Mapping[str, str]) -> list[str]:
-    """Return the lines of the list; `names` are those of pods by address. Empty if no probe was repeated."""
+    """Return the lines of the list; `names` maps addresses to pods. The list is empty if no probe was repeated."""
     if not followed.seen:
         return []
     return list(_numbered(_Walk(followed, rules, client, node, names).steps()))
 
 
 def at_node(followed: Followed) -> list[Frame]:
-    """Return the captured frames of the connection at the node, or all of them if none reached the node."""
+    """Return the connection's captured frames at the node, or all its frames if none reached the node."""
     flow = followed.flow
     return [each for each in flow if each.where.startswith("node ")] or flow
 
 
 def wire(followed: Followed, names: Mapping[str, str]) -> list[str]:
-    """Return the captured frames of the connection, one per line, with times since the first."""
+    """Return the captured frames of the connection, one per line, with times since the first frame."""
     frames = followed.flow
     lines = [
         f"{(each.at - frames[0].at) / 1e6:+10.3f} ms  {each.where}, {'out' if each.out else 'in'} over {each.link}: "
@@ -106,7 +106,7 @@ class _Walk:
         self._client, self._node, self._names = client, node, names
         self._packet: Packet | None = None
         self._mark = 0
-        self._taken: dict[tuple[str, str], int] = {}  # number of rules that the packet has passed, by chain
+        self._taken: dict[tuple[str, str], int] = {}  # the number of rules that the packet has passed, by chain
         self._handles: dict[tuple[str, str], list[int]] = {}
         for table, chain, handle in followed.rules:
             self._handles.setdefault((table, chain), []).append(handle)
@@ -127,7 +127,7 @@ class _Walk:
         yield [self._outcome(self._followed.seen[-1])]
 
     def _asks(self) -> str:
-        """Return the client's packet, and how it enters the node."""
+        """Describe the client's packet, and the link by which the packet enters the node."""
         first, trace = self._followed.first, self._followed.trace
         sends = (
             f"client {self._client} sends {ends_of(first, self._names)}, {first.protocol}"
@@ -165,7 +165,7 @@ class _Walk:
         return "end of the chain" if place in self._taken else "no rule matches"
 
     def _passed_over(self, place: tuple[str, str], handle: int | None) -> list[str]:
-        """Return the lookups without a match in the rules before this one, or before the end of the chain."""
+        """Return the lookups without a match in the rules before this rule, or before the end of the chain."""
         handles = self._handles.get(place, [])
         begin = self._taken.get(place, 0)
         end = handles.index(handle) if handle in handles else len(handles)
@@ -214,7 +214,7 @@ class _Walk:
 
 
 def ends_of(packet: Packet, names: Mapping[str, str]) -> str:
-    """Return source and destination, each with the name of its pod if it has one."""
+    """Return source and destination, each with the name of its pod, if any."""
     ends = zip(str(packet).split(" → "), (packet.source, packet.destination), strict=True)
     return " → ".join(f"{names[host]} ({end})" if host in names else end for end, host in ends)
 

@@ -1,7 +1,7 @@
-"""Parses the rules of a node as tools print them: the texts of rules by chain, and the elements of sets and maps.
+"""Parses tools' output about a node's rules: the texts of rules by chain, and the elements of sets and maps.
 
-A trace identifies a rule by its handle only. The kernel lists handles, and tools list texts, in the order of their
-chain: so the position of a rule in its chain connects them. Rules of iptables are shown in iptables' own syntax.
+A trace identifies a rule only by its handle. The kernel lists handles and tools list texts, in the same order within a
+chain, so the rule's position in the chain connects handle and text. iptables rules are shown in iptables syntax.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A key that a rule looks up in a set or map, and the text of its element, or ""."""
+    """A key that a rule looks up in a set or map, and the text of the matching element, or ""."""
 
     name: str
     key: str
@@ -93,7 +93,7 @@ def from_iptables(text: str, family: str) -> Rules:
 
 
 def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[Lookup]:
-    """Yield the lookups of a rule for a packet, as far as its text shows them, without sets of ranges."""
+    """Yield the lookups of a rule for a packet that the rule's text shows, except in sets of ranges."""
     values = _values(packet, mark)
     for fields, name in _LOOKUP.findall(text):
         key = " . ".join(values.get(each, "?") for each in fields.split(" . "))

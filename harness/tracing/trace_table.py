@@ -1,10 +1,10 @@
 """The nftables table that makes the kernel trace a probe's first packet, as netlink messages.
 
-Its first chains, before all other rules, turn the trace on for the packet. Its last chains are empty and show how the
-packet leaves the rules. The socket that creates the table owns it (Linux 5.12): the kernel deletes it with the socket,
-also when the process is killed. pyroute2 does not report errors of a commit, hence the messages are built here.
+The first chains, before all other rules, enable tracing for the packet. The last chains are empty and show how the
+packet leaves the rules. The socket that creates the table owns it (Linux 5.12): the kernel deletes the table with the
+socket, even when the process is killed. Messages are built here, as pyroute2 does not report commit errors.
 
-Numbers are those of linux/netfilter/nf_tables.h and nfnetlink.h.
+The numbers come from linux/netfilter/nf_tables.h and nfnetlink.h.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SYN_AND_ACK, _SYN = b"\x12", b"\x02"
 
 
 def requests(protocol: str, address: str, port: int) -> Sequence[Request]:
-    """Return the batch that creates the table, for packets that open a connection to this address and port."""
+    """Return the batch that creates the table for packets that open a connection to this address and port."""
     matched = _matched(protocol, address, port)
     return [
         Request("begin", 0x10, 0, struct.pack(">BBH", 0, 0, 10)),
@@ -42,7 +42,7 @@ def requests(protocol: str, address: str, port: int) -> Sequence[Request]:
 
 
 def _matched(protocol: str, address: str, port: int) -> bytes:
-    """Return the expressions of the rule that turns the trace on."""
+    """Return the expressions of the rule that enables tracing."""
     six = ":" in address
     packed = socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, address)
     opens = _payload(_TRANSPORT, 13, 1) + _mask(_SYN_AND_ACK) + _compare(_SYN) if protocol == "TCP" else b""

@@ -19,11 +19,11 @@ _SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
 _ERROR, _DONE = 2, 3
 _GET_RULES, _DUMP = 10 << 8 | 7, 0x300
 _BUFFER = 1 << 18
-_SECONDS = 2.0  # for the kernel's answer to a request, which comes at once
+_SECONDS = 2.0  # seconds for the kernel's reply to a request, which is immediate
 
 
 class Tracer:
-    """The trace of a netns, made by `tracing`; without messages if there is no socket."""
+    """The trace of a netns, created by `tracing`. Without a socket it has no messages."""
 
     def __init__(self, sock: socket.socket | None) -> None:
         self._socket = sock
@@ -51,7 +51,7 @@ def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Ite
 
 
 def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
-    """Return table, chain and handle of all rules of a netns, in the order of each chain, also of iptables-nft."""
+    """Return the table, chain and handle of all rules of a netns in chain order, including iptables-nft rules."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.settimeout(_SECONDS)
         sock.send(pack([Request("list rules", _GET_RULES, _DUMP, bytes(4))]))
@@ -65,7 +65,7 @@ def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
 
 
 def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
-    """Raise for the first error in the answers, which are there when `send` returns. A batch is applied as a whole."""
+    """Raise the first error in the replies, which are queued when `send` returns. A batch is applied as a whole."""
     with contextlib.suppress(BlockingIOError):
         while True:
             for kind, _, number, body in messages(sock.recv(_BUFFER, socket.MSG_DONTWAIT)):

@@ -11,7 +11,7 @@ from harness.errors import UnavailableError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 
 UNTOLD = Unknown("agnhost does not report the answers before the try that failed")
-"""The outcome of a try whose answer agnhost omits."""
+"""The outcome of an attempt whose answer agnhost omits."""
 
 Reader = Callable[[str], Observation]
 """Returns the outcome for the text of an answer."""
@@ -28,7 +28,7 @@ _REFUSED = {
     "connect: permission denied": "EACCES",
     "connect: operation not permitted": "EPERM",
 }
-"""Go's texts for errors that count as refusals: see `harness.probes.probe`."""
+"""Go's error messages that count as refusals: see `harness.probes.probe`."""
 _NOT_PERMITTED = "write: operation not permitted"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 
@@ -58,9 +58,9 @@ def connected(response: Response) -> Observation:
 
 
 def outcomes_of(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:
-    """Return an outcome for each try. If the last try failed, agnhost omits the answers to the others.
+    """Return an outcome for each attempt. If the last attempt failed, agnhost omits the answers to the others.
 
-    Raises `UnavailableError` for packets that a rule of the node stops: agnhost cannot tell drop from reject.
+    Raises `UnavailableError` if a rule of the node blocks packets: agnhost cannot distinguish drop from reject.
     """
     answers = list(response.body.get("responses") or ())
     errors = list(response.body.get("errors") or ())

@@ -3,9 +3,9 @@
 Proxies in general do not report their progress. They watch Services in one stream and EndpointSlices in another, so a
 Service and a slice that change after all other writes are also programmed after them. Each round renames the Service's
 port and publishes an endpoint for that name. When that endpoint answers a client, the proxy of its node has received
-both changes and everything before them. Until then the endpoint of the previous round answers at the same address:
-without any answer agnhost would wait five seconds, and its repeated SYNs would look like those that a fault
-causes. The barrier writes nothing if nothing else was written since the last round, unless components were replaced.
+both changes and all earlier changes. Until then the endpoint of the previous round answers at the same address. Without
+any answer agnhost would wait five seconds, and its repeated SYNs would look like the effect of a fault.
+The barrier writes nothing if nothing else was written since the last round, unless components were replaced.
 Then proxies may have to restart their watches, which takes up to a minute.
 """
 
@@ -35,11 +35,11 @@ class Asks(Protocol):
     """Sends probes from client pods."""
 
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
-        """Return their outcomes; those of equal probes come in any order. `read` parses agnhost's answers."""
+        """Return the outcomes; outcomes of equal probes come in any order. `read` parses agnhost's answers."""
 
 
 class Barrier:
-    """The Service of one worker that shows the progress of proxies, with pods of its own as endpoints."""
+    """The Service of one worker that shows the progress of proxies. Its endpoints are dedicated pods."""
 
     def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
@@ -47,23 +47,23 @@ class Barrier:
         self._namespace = namespace
         self._labels = dict(labels)
         self._round = 0
-        self._services = 0  # created to await the controller
-        self._written: int | None = -1  # the API's count of writes when it was last passed
+        self._services = 0  # Services created to wait for the controller
+        self._written: int | None = -1  # the API's count of writes when the barrier was last passed
         self._endpoint = ""  # the endpoint in the last slice
         self._addresses: Mapping[str, str] = {}
 
     def expect_news(self) -> None:
-        """Run the barrier the next time even if nothing was written: proxies may have to list again."""
+        """Run the barrier at the next call even if nothing was written, because proxies may have to list again."""
         self._written = None
 
     @property
     def expects_news(self) -> bool:
-        """True if the barrier was not passed since `expect_news`."""
+        """True if the barrier has not been passed since `expect_news`."""
         return self._written is None
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The IP families of Services in this cluster, the primary one first."""
+        """The IP families of Services in this cluster, the primary family first."""
         return tuple(self._addresses)
 
     def create(self) -> None:
@@ -83,9 +83,9 @@ class Barrier:
         within: float | None,
         when_unable: Callable[[], None],
     ) -> None:
-        """Wait until all clients see the barrier's next change. `endpoints`: hostname, and addresses by family.
+        """Wait until all clients see the barrier's next change. `endpoints` are hostnames with addresses by family.
 
-        `when_unable` is called when a client cannot send. Raises `InconclusiveError`, and its errors.
+        `when_unable` is called when a client cannot send. Raises `InconclusiveError`, and any error of `when_unable`.
         """
         if self._api.writes == self._written:
             return
@@ -115,7 +115,7 @@ class Barrier:
     def hear_from_controller(self, pod: str, *, within: float) -> None:
         """Wait until the EndpointSlice controller receives Services and pods again, over one watch each.
 
-        Labels a pod and creates a Service that selects the label: its slice must get an endpoint. Raises
+        Labels a pod and creates a Service that selects the label: the Service's slice must receive an endpoint. Raises
         `InconclusiveError`.
         """
         self._services += 1

@@ -1,4 +1,4 @@
-"""The pods of a worker: a client on each node, one on each node's network on demand, and the barrier's endpoints."""
+"""The pods of a worker: a client on each node, host-network clients on demand, and the barrier's endpoints."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.model.manifests import TARGET_PORT
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod, node_client, pod_client
 
-_NODE_CLIENT_PORTS = 20_480  # from here on, two ports per worker, on the nodes' own network
-_TWINS = 3  # per client in a pod
-_BARRIER_PODS = 3  # two twins alternate, and one may be on a node that is off
+_NODE_CLIENT_PORTS = 20_480  # the first port of host-network clients; each worker uses two ports
+_TWINS = 3  # twins per client in a pod
+_BARRIER_PODS = 3  # two twins alternate, and one twin may be on a node that is off
 
 
 class Clients:
@@ -35,9 +35,9 @@ class Clients:
         port: int = TARGET_PORT,
         enter: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> None:
-        """`worker` is its number, which selects its ports on the network of nodes.
+        """`worker` is the worker's number, which selects the ports of its host-network clients.
 
-        `port` is the server port of clients in pods. `enter` is called with running pods.
+        `port` is the server port of clients in pods. `enter` is called with the pods once they run.
         """
         self._port = port
         self._enter = enter
@@ -60,7 +60,7 @@ class Clients:
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the barrier's endpoints. Clients cannot serve as these: a pod that reaches itself is a special case."""
+        """Run the barrier's endpoints. Client pods cannot be endpoints: a pod that reaches itself is a special case."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
@@ -122,12 +122,12 @@ class Clients:
         return [self._places[pod_client(node)] for node in nodes]
 
     def barrier_endpoints(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
-        """Return hostname, and addresses by family, of the barrier's pods that are not on the nodes in `without`."""
+        """Return hostname and addresses by family of the barrier's pods that are not on the nodes in `without`."""
         living = (pod for pod in self._of_barrier if self._nodes_of[pod] not in without)
         return [(pod.name, self._addresses[pod]) for pod in living]
 
     def look_up_addresses(self) -> None:
-        """Read the addresses of pods again: they change when a node was switched off and on."""
+        """Read the addresses of pods again: the addresses change when a node is switched off and on."""
         listed = {str(each["metadata"]["name"]): each for each in self._api.list("pods", self.namespace)}
         found = {name: pods.addresses(each) for name, each in listed.items() if pods.addresses(each)}
         for pod, known in self._addresses.items():
@@ -143,7 +143,7 @@ class Clients:
         self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
 
     def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
-        """Run one pod of each name on its node, and return the pods."""
+        """Run a pod of each name on the node of that name's entry, and return the pods."""
         made = self._runner.run_clients(namespace, wanted, port=port, host_network=on_host)
         self._enter(made)
         found = [ClientPod(namespace, name, port, on_host) for name in wanted]
@@ -153,7 +153,7 @@ class Clients:
         return found
 
     def _inside(self, client: Client) -> Client:
-        """Return the client that stands in for this one: for an external client, the host network of another node."""
+        """Return the client that sends the probes; for an external client, the host network of another node."""
         if client.kind != "external":
             return client
         return node_client(next(node for node in self._nodes if node != client.node))

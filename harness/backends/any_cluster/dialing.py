@@ -1,12 +1,12 @@
-"""Sends probes from client pods with agnhost's `GET /dial`, many tries per request, through the API server's pod proxy.
+"""Sends probes from client pods through the API server's pod proxy: agnhost's `GET /dial`, many attempts per request.
 
-If the pod proxy is forbidden, requests go by port-forward. The cluster's creator may offer a path around the API
-server, which is used while that does not answer.
+If the pod proxy is forbidden, requests use port-forward. The cluster's creator may offer a path around the API
+server, which is used while the API server does not answer.
 
 agnhost gives a connection five seconds. In that time the kernel repeats a lost SYN several times, so with agnhost alone
 a proxy that drops half of all first packets would pass. Durations of requests through the API server prove nothing. So
 after each request that took a second or more, the dialer reads the client pod's count of repeated SYNs. Each repeated
-SYN that no known timeout explains turns an answer into a late one.
+SYN that no known timeout explains makes one answer count as late.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from harness.probes.loop import Probe
 from harness.probes.probe import REPEATED_SYN
 
 TRIES = 20  # per request: an answer takes 1 ms, a request through the API server 10 ms
-THREADS = 600  # tries that expect silence run all at once, since each waits
+THREADS = 600  # attempts that expect silence run all at once, since each of them waits
 OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
 GLANCE = 1.0  # the same for `glance`
-ROUNDS = 4  # of repeated tries that may have reused an earlier connection
+ROUNDS = 4  # of repeated attempts that may have reused an earlier connection
 
 _NO_ROUTE = "ENETUNREACH: the client may have no route: it had no answer yet over this IP family"
 _MET = Unknown("an earlier unanswered try may have had the same source port")
@@ -43,28 +43,28 @@ _MET = Unknown("an earlier unanswered try may have had the same source port")
 
 @dataclass(frozen=True, slots=True)
 class Dialed:
-    """The outcomes of one request's tries, in no order, and its duration in seconds."""
+    """The outcomes of one request's attempts in arbitrary order, and the request's duration in seconds."""
 
     outcomes: list[Observation]
     seconds: float
 
 
 Bypass = Callable[[ClientPod, str, float], Response]
-"""Sends a request to a client pod without the API server: path with query, time limit. Raises `InconclusiveError`."""
+"""Sends a GET of a path with query to a client pod, bypassing the API server. Raises `InconclusiveError`."""
 
 Neighbours = Callable[[ClientPod], Sequence[ClientPod]]
 """Returns the other client pods on a client's node, which have their own addresses."""
 
 
 class Dialer:
-    """Sends probes from client pods. One per backend; thread-safe."""
+    """Sends probes from client pods. Each backend has one dialer. Thread-safe."""
 
     def __init__(
         self, api: Api, watch: BeginWatch, *, bypass: Bypass | None = None, neighbours: Neighbours = lambda _: ()
     ) -> None:
         """`watch` checks nodes while answers are late; `bypass` is used when the API server does not answer.
 
-        `neighbours` returns the pods that repeat a probe when a client's earlier tries got no answer.
+        `neighbours` returns the pods that repeat a probe when a client's earlier attempts received no answer.
         """
         self._bypass = bypass
         self._neighbours = neighbours
@@ -75,16 +75,16 @@ class Dialer:
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
         self._tcp_flows: TcpFlows[tuple[ClientPod, str, int]] = TcpFlows()
-        self._routed: set[tuple[ClientPod, bool]] = set()  # clients with an answer, and whether over IPv6
+        self._routed: set[tuple[ClientPod, bool]] = set()  # clients that received an answer, and whether over IPv6
         self._ports: dict[ClientPod, int] = {}  # the number of source ports of a client
 
     def close(self) -> None:
-        """Send nothing more, without waiting for pending requests."""
+        """Stop sending, without waiting for pending requests."""
         self._pool.close()
         self._forwards.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes; those of equal probes come in any order. Raises `UnavailableError`.
+        """Send probes, and return their outcomes. Equal probes' outcomes are in any order. Raises `UnavailableError`.
 
         Outcomes that an earlier flow explains are replaced: see `udp_flows` and `tcp_flows`.
         """
@@ -103,7 +103,7 @@ class Dialer:
     def _of_new_connections(
         self, probe: Probe, seen: Sequence[Observation], begin: float, read: Reader
     ) -> Sequence[Observation]:
-        """Return the outcomes, after repeating the unanswered tries that earlier ones explain."""
+        """Return the outcomes, after repeating the unanswered attempts that earlier attempts explain."""
         doubtful = self._tcp_flows.doubtful(_path(probe), begin, len(seen))
         if not doubtful:
             return seen
@@ -167,13 +167,13 @@ class Dialer:
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[Dialed]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat each try of their late requests on its own. Returns the clients that are still in doubt."""
+        """Repeat each attempt of the clients' late requests separately. Return the clients still in doubt."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
 
     def _one_by_one(self, probe: Probe, dialed: Dialed, read: Reader) -> list[Dialed]:
-        """Repeat the answered tries of a late request, one per request; keep other outcomes."""
+        """Repeat the answered attempts of a late request, one per request; keep other outcomes."""
         if not _are_late(probe, [dialed]):
             return [dialed]
         kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
@@ -186,7 +186,7 @@ class Dialer:
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _glance(self, probe: Probe) -> Dialed:
-        """Send one try, and note its outcome even after the wait for it has ended: it may repeat its SYN until then."""
+        """Send one attempt. Note its outcome even after the wait for it has ended: it may repeat its SYN until then."""
         limit, answer = probe.timeout + GLANCE, Future[Dialed]()
 
         def look() -> None:
@@ -208,7 +208,7 @@ class Dialer:
         self._syns.begin(_client(probe), alone=False)
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
-        """Send a number of tries one after the other, and count lost ones."""
+        """Send a number of attempts one after the other, and count lost packets."""
         begin = time.monotonic()
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
@@ -242,7 +242,7 @@ class Dialer:
         return outcome
 
     def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> Dialed:
-        """Send one request. If it is not judged, its repeated SYNs do not count as lost packets."""
+        """Send one request. If the request is not judged, its repeated SYNs do not count as lost packets."""
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
@@ -307,7 +307,7 @@ class Dialer:
     def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
         """Return all outcomes; an answer to a repeated SYN counts as a timeout.
 
-        On the host network the SYN may be another client's: late outcomes of `doubted` clients become `Unknown`.
+        On the host network another client may have sent the SYN: late outcomes of `doubted` clients become `Unknown`.
         """
         outcomes = [outcome for each in seen for outcome in each.outcomes]
         if not _are_late(probe, seen):
@@ -340,7 +340,7 @@ class Dialer:
 
 
 def _hidden(dialed: Dialed) -> int:
-    """Return the most lost packets that a request can hide: each costs a second, and tries are sequential."""
+    """Return the maximum of lost packets that a request can hide: each costs a second, and attempts are sequential."""
     return int(dialed.seconds // REPEATED_SYN)
 
 
@@ -359,7 +359,7 @@ def _unsure(dialed: Dialed) -> list[Observation]:
 
 
 def _without(outcomes: Sequence[Observation], doubtful: int) -> list[Observation]:
-    """Return outcomes with `Unknown` for this number of tries without answer."""
+    """Return outcomes with `Unknown` for this number of attempts without answer."""
     made: list[Observation] = []
     for outcome in outcomes:
         met = doubtful > 0 and outcome == TIMED_OUT

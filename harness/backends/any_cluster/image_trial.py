@@ -1,4 +1,4 @@
-"""Check that nodes run the suite's pods, image included. The check creates pods, so it runs only on request."""
+"""Check that nodes can pull the suite's image and run its pods. The check creates pods, so it runs only on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PORT = 8080
 def check(api: Api, names: Mapping[str, str], registry: str, *, try_pods: bool, say: Say) -> str | Finding:
     """Check that a pod runs on each node that scenarios use, if `try_pods`; then remove the pods.
 
-    `names` are the cluster's node for each one of the topology.
+    `names` maps each node of the topology to the cluster's node.
     """
     image = pods.image(registry).partition("@")[0]
     if not try_pods:
@@ -40,7 +40,7 @@ def check(api: Api, names: Mapping[str, str], registry: str, *, try_pods: bool, 
 
 
 def _try(api: Api, names: Mapping[str, str], registry: str, say: Say) -> dict[str, str]:
-    """Run the pods, and return the reason for each node (by its name in the topology) that does not run its pod."""
+    """Run the pods. Return why a node does not run its pod, for each such node by its name in the topology."""
     run = new_run_id()
     namespace, labels = f"td-{run}-doctor", run_labels(run)
     with hold(api, run, say=say):

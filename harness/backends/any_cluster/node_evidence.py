@@ -1,7 +1,7 @@
 """Evidence from a cluster's API about a node's proxy, and commands for the missing parts of a packet's path.
 
-No Kubernetes API exposes a node's rules, connections or packets: those need root on the node. The proxy's log is read
-if the run may read it. No run asks for that permission, since it covers all logs.
+No Kubernetes API exposes a node's rules, connections or packets: reading them needs root on the node. The proxy's log
+is read if the run may read it. The suite does not require that permission, since it covers all logs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ProxyLog:
 
 
 def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY) -> dict[str, ProxyLog]:
-    """Read the logs of a proxy on nodes, named as `api` names them. Stops at the first request without an answer."""
+    """Read the logs of a proxy on nodes, by `api`'s node names. Stop at the first request without an answer."""
     none = f"no pod in {place.namespace} with label {place.selector} is on its node"
     found = dict.fromkeys(nodes, ProxyLog(missing=none))
     try:

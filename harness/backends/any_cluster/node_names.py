@@ -1,7 +1,7 @@
 """Translates node names: scenarios use nodes a1, a2, b1 … in zones a, b, c, and a cluster has its own names.
 
-Both directions are pure functions of objects: requests get the cluster's names, answers those of the topology. So a
-scenario is the same text on every cluster.
+Requests are translated to the cluster's names, and responses to the topology's names, by pure functions of objects. So
+the same scenario runs unchanged on every cluster.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Names:
         return all(ours == theirs for each in (self.nodes, self.zones) for ours, theirs in each.items())
 
     def outgoing(self, value: Any) -> Any:
-        """Return an object, or part of one, with the cluster's names."""
+        """Return an object, or part of an object, with the cluster's names."""
         return _translated(value, self.nodes, self.zones)
 
     def incoming(self, value: Any) -> Any:
-        """Return an object, or part of one, with the names of the topology."""
+        """Return an object, or part of an object, with the names of the topology."""
         return _translated(value, _inverse(self.nodes), _inverse(self.zones))
 
     def path(self, path: str) -> str:

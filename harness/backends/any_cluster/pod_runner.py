@@ -14,9 +14,9 @@ from harness.eventually import NotYetError, eventually
 from harness.guest import errors
 
 READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
-TROUBLED_SECONDS = 15.0  # for an obstacle of a pod to pass
-LATE_SECONDS = 90.0  # for a kubelet to begin that reconnects to an API server, or shares one machine with others
-ADMITTED_SECONDS = 10.0  # for a new namespace to get its service account
+TROUBLED_SECONDS = 15.0  # for the problem that keeps a pod from running to pass
+LATE_SECONDS = 90.0  # for a kubelet to start work after it reconnects to an API server or on a shared machine
+ADMITTED_SECONDS = 10.0  # for a new namespace to receive its service account
 END_GRACE = 1  # seconds of grace for an immediate end; with 0 a pod would outlive its object
 
 _THREADS = 16
@@ -34,7 +34,7 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """`kubelet_patience` is the time in seconds for a kubelet's obstacle to pass.
+        """`kubelet_patience` is the time in seconds for a problem of a kubelet to pass.
 
         `server` returns the manifest of a server pod, with the arguments of `pods.server`.
         """
@@ -69,7 +69,7 @@ class PodRunner:
         *,
         before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> list[Object]:
-        """Create all pods at once, and wait until each has its wanted state. Raises as `wait` does.
+        """Create all pods at once, and wait until each has its wanted state. Raises the errors of `wait`.
 
         `before_ready` is called with the created pods before any can become ready.
         """
@@ -78,7 +78,7 @@ class PodRunner:
         return self.wait(namespace, {each.name: each.ready for each in wanted})
 
     def run_clients(self, namespace: str, wanted: Mapping[str, str], *, port: int, host_network: bool) -> list[Object]:
-        """Create a client pod of each name on its node, and wait until all run. Raises as `wait` does."""
+        """Create a client pod of each name on its node, and wait until all run. Raises the errors of `wait`."""
         made = [
             pods.client(name, node, self._labels, self._registry, port=port, host_network=host_network)
             for name, node in wanted.items()
@@ -87,7 +87,7 @@ class PodRunner:
         return self.wait(namespace, dict.fromkeys(wanted, True))
 
     def create(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod; `settle` waits for it."""
+        """Create a pod; `settle` waits until it is ready."""
         self._create(namespace, [self._made(wanted, namespace)])
         self.open_gate(namespace, wanted.name, wanted.ready)
 
@@ -108,9 +108,9 @@ class PodRunner:
             self.wait(namespace, wanted, all_exist=False)
 
     def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
-        """Return these pods once each runs and is ready or not as wanted; without `all_exist`, those that exist.
+        """Return these pods once each runs with its wanted readiness. Without `all_exist`, return those that exist.
 
-        Raises `InconclusiveError` with the obstacle of one of them.
+        Raises `InconclusiveError` with the reason why one of them does not run.
         """
         troubled: dict[str, float] = {}
 
@@ -149,7 +149,7 @@ class PodRunner:
                 )
 
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
-        """Raise `InconclusiveError` if the obstacle of a pod does not pass in time."""
+        """Raise `InconclusiveError` if the problem that keeps a pod from running does not pass in time."""
         of_pod, of_kubelet = (errors.of_pod(pod), errors.of_kubelet(pod)) if pod is not None else ("", "")
         why = of_pod or of_kubelet
         if not why:

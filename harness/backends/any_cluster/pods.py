@@ -1,6 +1,6 @@
 """The pods of a run: agnhost as server and as client. They satisfy the restricted pod security standard.
 
-Host-network pods cannot, and are in a namespace of their own with another standard.
+Host-network pods cannot satisfy it, so they are in a separate namespace with another standard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READY_GATE = "trafficdist.dev/ready"
 VACANT_PORT = 10_280
 """The first of two ports of agnhost in a pod whose other ports are free; below the source ports of probes."""
 
-SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
+SEPARATOR = "--"  # separates a pod's name from its namespace in its hostname
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def identity(answer: str) -> Observation:
 
 
 def client(name: str, node: str, labels: Mapping[str, str], registry: str, *, port: int, host_network: bool) -> Object:
-    """Return a client pod; its server listens on `port`, and on the next one for UDP."""
+    """Return a client pod; its server listens on TCP `port`, and on UDP `port` + 1."""
     spec = _spec([_container("client", port, port + 1, (), registry)], node) | {"terminationGracePeriodSeconds": 1}
     if host_network:
         spec |= {"hostNetwork": True}

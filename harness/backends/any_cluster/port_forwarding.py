@@ -1,8 +1,8 @@
-"""HTTP to pods by port-forward, if the API server forbids the pod proxy: each WebSocket is a connection to a pod.
+"""HTTP to pods by port-forward, if the API server forbids the pod proxy. Each WebSocket is a connection to a pod.
 
-Each serves many requests, one at a time. The official client's `stream.portforward` copies bytes in a thread per
-connection and waits with select(2), which is limited to 1024 files. So only its WebSocket is used. Protocol:
-v4.channel.k8s.io, two channels per port, each of which begins with the port number.
+A connection carries many requests, one at a time. The official client's `stream.portforward` copies bytes in a thread
+per connection and waits with select(2), which is limited to 1024 files. So only its WebSocket is used. The protocol is
+v4.channel.k8s.io, with two channels per port, each of which begins with the port number.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class PortForwards:
         self._idle: dict[ClientPod, list[Forward]] = {}
 
     def get(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
-        """Send a GET request to the pod. Returns its response, or that of an API server that refuses to forward.
+        """Send a GET request to the pod. Return the pod's response, or the API server's if that refuses to forward.
 
-        Raises `InconclusiveError` if neither answers within `limit` seconds.
+        Raises `InconclusiveError` if neither responds within `limit` seconds.
         """
         asked = f"/{path}?{urlencode(query)}"
         deadline = time.monotonic() + limit

@@ -1,8 +1,8 @@
 """Counts the lost first packets of client pods, from their kernels' counts of repeated SYNs.
 
-A try without answer also repeats its SYN for as long as agnhost waits, which may be longer than the harness waits. So
-SYNs that such tries can have repeated do not count as lost packets, and neither do those of single tries in progress:
-they may end without answer. A try is in progress until the pod has responded: on a busy machine it begins seconds late.
+An unanswered attempt also repeats its SYN for as long as agnhost waits, possibly longer than the harness waits. So SYNs
+that such attempts may have repeated do not count as lost packets. Neither do SYNs of single attempts in progress, which
+may end unanswered. An attempt is in progress until the pod responds: on a busy machine it begins seconds late.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.probes.probe import REPEATED_SYN
 NETSTAT = "cat /proc/net/netstat"
 FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
 REPEATED = (1, 2, 3, 4, 5, 7, 11, 19, 35, 67)
-"""The seconds after the first SYN at which repeated ones can follow (tcp_syn_linear_timeouts, since Linux 6.5). The
+"""The seconds after the first SYN at which SYNs can be repeated (tcp_syn_linear_timeouts, since Linux 6.5). The
 list is longer than agnhost's timeout, because a client on a busy machine gives up late."""
 
 
@@ -32,9 +32,9 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(eq=False, slots=True)
 class Sent:
-    """A request to a client: its begin, the number of tries that are or may be unanswered, and their end.
+    """A request to a client: its start, the number of attempts that are or may be unanswered, and their end.
 
-    SYNs that its other tries repeat are lost packets.
+    SYNs that the request's other attempts repeat are lost packets.
     """
 
     begin: float
@@ -42,7 +42,7 @@ class Sent:
     end: float = inf
 
     def explains(self, since: float, now: float) -> int:
-        """Return the most SYNs that its sequential tries can have repeated in that time."""
+        """Return the maximum number of SYNs that the sequential attempts can have repeated in that time."""
         until = min(now, self.end)
         span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
@@ -54,10 +54,10 @@ class Sent:
 class _Known:
     total: int = 0
     since: float = 0.0  # when `total` was read
-    sent: list[Sent] = field(default_factory=list)  # recent requests with unanswered or pending tries
+    sent: list[Sent] = field(default_factory=list)  # recent requests with unanswered or pending attempts
 
     def read(self, total: int, since: float) -> None:
-        """Set a new `total`, and forget the requests that had ended by then."""
+        """Set a new `total`, and forget the requests that have already ended."""
         self.total, self.since = total, since
         self.sent = [each for each in self.sent if each.end > since]
 
@@ -71,9 +71,9 @@ class RepeatedSyns(Generic[T]):
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: T, *, alone: bool = True) -> None:
-        """Prepare for judged tries: read the count again unless it is current.
+        """Prepare for judged attempts: read the count again unless it is current.
 
-        A client that is not `alone` shares its count with others, so its count is always read.
+        A client that is not `alone` shares its count with other clients, so the count is always read.
         """
         with self._reading:
             with self._lock:
@@ -85,21 +85,21 @@ class RepeatedSyns(Generic[T]):
                     known.read(total, since)
 
     def sent(self, client: T, tries: int) -> Sent:
-        """Note a request that begins now, with this number of sequential tries."""
-        sent = Sent(time.monotonic(), int(tries == 1))  # several tries go only to an address that answered
+        """Note a request that begins now, with this number of sequential attempts."""
+        sent = Sent(time.monotonic(), int(tries == 1))  # several attempts go only to an address that answered
         with self._lock:
             self._clients[client].sent.append(sent)
         return sent
 
     def ended(self, client: T, sent: Sent, in_vain: int, *, goes_on: float = 0.0) -> None:
-        """Note how many tries may have repeated SYNs without loss, and how long (s) the pod may still try."""
+        """Note how many attempts may have repeated SYNs without loss, and how long (s) the pod may still try."""
         with self._lock:
             sent.in_vain, sent.end = in_vain, time.monotonic() + goes_on
             if not in_vain or sent.end - sent.begin < REPEATED_SYN:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: T) -> int:
-        """Return the SYNs repeated since the last call that no unanswered try explains."""
+        """Return the number of SYNs repeated since the last call that no unanswered attempt explains."""
         with self._reading:
             since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()
             with self._lock:

@@ -1,7 +1,7 @@
 """Sends many requests at once, in threads that never delay the end of a run.
 
-A request to a client pod takes as long as its tries, up to two minutes without answers. If the pod's node is gone, a
-watch notices that, and pending requests are abandoned.
+A request to a client pod takes as long as its attempts, up to two minutes without answers. If the pod's node is gone,
+a watch notices the loss, and pending requests are abandoned.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RequestPool:
         self._ended.set()
 
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
-        """Yield items with their answers as they come. Raises the errors of `ask` and of the watch."""
+        """Yield items with their answers as answers arrive. Raises the errors of `ask` and of the watch."""
         answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
         waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
         for item in items:

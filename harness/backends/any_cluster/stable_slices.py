@@ -1,6 +1,6 @@
-"""Wait until no EndpointSlice changes any more: controllers of a real cluster do not report when they are done.
+"""Wait until EndpointSlices stop changing: controllers of a real cluster do not report when they are done.
 
-A late write for an earlier change would count as the controller's response to the next one.
+A late write for an earlier change would count as the controller's response to the next change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from harness import eventually
 from harness.api.client import Api
 
 QUIET = 0.3  # seconds, before the time scale, without a write
-LONGEST = 10.0  # seconds, before the time scale: endless writes are a fault to judge
+LONGEST = 10.0  # seconds, before the time scale: endless writes are a fault that scenarios judge
 
 
 class StableSlices:
@@ -31,7 +31,7 @@ class StableSlices:
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`; not at all without new writes."""
+        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`. Return at once without new writes."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

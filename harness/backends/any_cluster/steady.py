@@ -1,7 +1,7 @@
-"""Steady traffic from client pods: each sends small batches one after the other until it is stopped.
+"""Steady traffic from client pods: each pod sends small batches one after the other until it is stopped.
 
-The threads start staggered: hundreds at once would delay each other's answers. Without answers each request has a
-single try, so that its repeated SYNs do not count as lost packets of other probes.
+The threads start staggered, because hundreds at once would delay each other's answers. While a client receives no
+answers, each request has a single attempt: then its repeated SYNs do not count as lost packets of other probes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.backends.any_cluster.dialing import Dialer
 from harness.model.outcomes import TIMED_OUT
 from harness.probes.loop import Probe, Sample
 
-TRIES = 10  # per request: fewer make the time of an answer more exact
+TRIES = 10  # attempts per request: with fewer attempts, the time of an answer is more exact
 
 
 class Steady:
@@ -54,7 +54,7 @@ class Steady:
             begin = time.monotonic()
             dialed = self._dialer.dial(probe, tries)
             step = (time.monotonic() - begin) / tries
-            # agnhost does not report which try had which outcome: unanswered tries count as the first ones.
+            # agnhost does not report which attempt had which outcome: unanswered attempts are sorted first.
             ordered = sorted(dialed.outcomes, key=lambda outcome: outcome != TIMED_OUT)
             self._samples += [
                 Sample(begin + index * step, outcome, number, step) for index, outcome in enumerate(ordered)

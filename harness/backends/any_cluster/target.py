@@ -1,4 +1,4 @@
-"""The facts about a cluster before a run: its nodes, matched to those of the topology, and its abilities."""
+"""The facts about a cluster before a run: its nodes, matched to the topology's nodes, and its abilities."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """The facts about a cluster before a run. `topology` has the nodes that were found.
+    """The facts about a cluster before a run. `topology` has the nodes for which the cluster has a match.
 
-    `proxies` select the pods of its proxies; evidence of a node quotes the log of the first. Each Service of the run
-    gets the fields in `services`. `facts` go to the report.
+    `proxies` select the pods of its proxies; evidence of a node quotes the log of the first. The fields in `services`
+    are added to each Service of the run. `facts` go to the report.
     """
 
     kubeconfig: str
@@ -73,8 +73,8 @@ class ClusterTarget:
 def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
     """Choose a ready, schedulable node for each node of the topology, zone by zone.
 
-    Equal names are matched first; then the zones with the most nodes. Nodes of the topology without a match are left
-    out.
+    Equal names are matched first, then the zones with the most nodes. Nodes of the topology without a match are
+    omitted.
     """
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
@@ -90,7 +90,7 @@ def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Return whether the schedulable nodes are those of the topology, with its proportions of CPU.
+    """Return whether the schedulable nodes match the topology's nodes and proportions of CPU.
 
     Controllers allocate endpoints by a zone's share of all CPU, not by absolute numbers.
     """
@@ -102,7 +102,7 @@ def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
 
 
 def _milli(node: Object) -> int:
-    """Return the allocatable CPU of a node in millicores; 0 if it has none, or in a form that kubelets do not use."""
+    """Return the allocatable CPU of a node in millicores, or 0 if the field is missing or malformed."""
     cpu = ((node.get("status") or {}).get("allocatable") or {}).get("cpu")
     found = re.fullmatch(r"([0-9]{1,12})(m?)", str(cpu))
     return int(found[1]) * (1 if found[2] else 1000) if found else 0
@@ -122,7 +122,7 @@ def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
-    """Pair names: equal ones first, then the others in order."""
+    """Pair names: equal names first, then the others in order."""
     same = [name for name in ours if name in theirs]
     rest = iter([name for name in theirs if name not in same])
     pairs = {name: name if name in same else next(rest, "") for name in ours}

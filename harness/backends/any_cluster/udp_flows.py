@@ -1,12 +1,12 @@
-"""Recognizes outcomes of earlier UDP flows: a new flow from the same source port may get the same outcome.
+"""Recognizes outcomes of earlier UDP flows: a new flow from the same source port may have the same outcome.
 
 agnhost's UDP sockets use random source ports, and connection tracking keeps a flow for some time after its last packet.
-A tracked flow keeps its endpoint while that exists, and no document forbids it. So after a change a few answers are
-still the old ones: after 270 flows, with 28,232 ports to draw from, 2.6 of 270 on average. That is no fault, but looks
-like a small one.
+A tracked flow keeps its endpoint while the endpoint exists, and no document forbids it. So after a change a few answers
+still come from the old endpoints: after 270 flows, with 28,232 ports to draw from, 2.6 of 270 on average. This is not a
+fault, but looks like a small fault.
 
-Their number is bounded. If an outcome was seen before, and now occurs no more often than earlier flows explain, more
-probes are sent: enough that a fault of the size that checks must detect would show more often.
+The number of such answers is bounded. If an outcome was seen before, and occurs no more often than earlier flows
+explain, more probes are sent: enough that a fault of the size that checks must detect would occur more often.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.model.outcomes import Observation, Unknown
 
 FLOW_SECONDS = 60.0  # Linux tracks a query and its answer for 30 s (nf_conntrack_udp_timeout), Cilium for 60
 PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
-TIMES = (4, 8, 16, 32)  # factors of the number of probes
+TIMES = (4, 8, 16, 32)  # factors by which the number of probes is multiplied
 LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the least number that is multiplied
 
 _WHY = "an earlier flow may have had the same source port: there were too many of them to tell"
@@ -38,7 +38,7 @@ class UdpFlows(Generic[T]):
         self._lock = threading.Lock()
 
     def note(self, path: T, outcomes: Sequence[Observation]) -> None:
-        """Note the outcomes of flows that ended now."""
+        """Note the outcomes of flows that have just ended."""
         with self._lock:
             self._known.setdefault(path, deque()).append((time.monotonic(), Counter(outcomes)))
 
@@ -57,7 +57,7 @@ def of_new_flows(
     ports: int,
     ask: Callable[[int], Sequence[Observation]],
 ) -> list[Observation]:
-    """Return as many outcomes as were seen, without those that earlier flows explain; `ask` sends more probes.
+    """Return as many outcomes as `seen` has, without those that earlier flows explain; `ask` sends more probes.
 
     `ports` is the number of source ports of a client. Outcomes in doubt are `Unknown`.
     """
@@ -81,7 +81,7 @@ def of_new_flows(
 
 
 def enough(probes: int, share: float) -> int:
-    """Return how many probes distinguish a fault from earlier flows with this share of the ports; 0 if none does."""
+    """Return how many probes distinguish a fault from earlier flows with this share of the ports; 0 if impossible."""
     miss, fault = DEFAULT_RATES.miss, share + DEFAULT_RATES.leak * (1 - share)
     totals = (times * max(probes, LEAST) for times in TIMES)
     return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)

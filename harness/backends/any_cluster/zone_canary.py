@@ -1,7 +1,7 @@
 """Shows which zone a node's proxy uses after the node's zone label changed.
 
 The barrier shows that a proxy has processed Services and slices. A proxy watches Nodes separately, and may receive a
-label later. So a Service has one endpoint hinted for the label's zone, and one for all other zones: the one that
+label later. So a Service has one endpoint hinted for the label's zone, and one for all other zones: the endpoint that
 answers shows the zone. A proxy that ignores hints shows nothing and is not waited for. If the new zone never shows, the
 scenario continues: a proxy that never reads its Node again is a fault that scenarios must find.
 """
@@ -24,12 +24,12 @@ from harness.probes.loop import Probe
 NAME = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
-"""Probes per look: a proxy that chooses between two endpoints looks like one with a single endpoint once in 4,096."""
+"""Probes per check. A proxy that balances over two endpoints appears to use only one with a probability of 1/4,096."""
 KNOWN = 10.0
-"""Seconds, before the time scale, in which a proxy shows the zone that its node had from the start."""
+"""Seconds, before the time scale, within which a proxy must use the zone that its node had from the start."""
 
 Named = tuple[str, Mapping[str, str]]
-"""The name that a pod answers with, and its addresses by family."""
+"""A pod's hostname, with which it answers, and its addresses by family."""
 
 
 class ZoneCanary:
@@ -52,7 +52,7 @@ class ZoneCanary:
             self._follows[client] = shown
 
     def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
-        """Wait until the proxy of this client's node uses this zone (None: none). Returns whether it does."""
+        """Wait until the proxy of this client's node uses this zone, or no zone for None. Return whether it does."""
         ready = self._follows.get(client, False) and len(endpoints) > 1
         return ready and self._comes_to_show(client, zone, zones, endpoints, None)
 
@@ -78,10 +78,10 @@ class ZoneCanary:
         return False
 
     def _create(self, *endpoints: Endpoint) -> str:
-        """Create a Service with these endpoints, delete the previous one, and return the address.
+        """Create a Service with these endpoints, delete the previous Service, and return the address.
 
-        The previous Service's rules would answer until the proxy has processed a change, and a look that mixes both
-        would resemble a free choice.
+        The previous Service's rules would answer until the proxy has processed a change, and a check that receives
+        answers from old and new rules would look like a proxy that ignores hints.
         """
         before, name = f"{NAME}-{self._made}", f"{NAME}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)

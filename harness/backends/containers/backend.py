@@ -1,7 +1,7 @@
 """One worker's share of a cluster whose nodes are containers on this machine: probed with packets.
 
-Pods, nodes and objects are created through the API, as on any cluster. But probes are sent and answered as on the
-embedded cluster: by sockets of this process in the netns of clients and pods. agnhost only keeps the pods alive.
+Pods, nodes and objects are created through the API, as on any cluster. But probes use sockets of this process in the
+netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods alive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from harness.probes.loop import Loop, Probe, Server, ServerPort
 from harness.tracing.path import Followed
 
 STEP = 61
-"""The distance between the first address numbers of two scenarios: close numbers are 25 scenarios apart."""
+"""The distance between the first address numbers of two scenarios: neighbouring numbers are 25 scenarios apart."""
 
 
 class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses):
@@ -50,7 +50,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     _client_port = pods.VACANT_PORT
 
     def __init__(self, target: ClusterTarget, *others: Any, places: NetnsLookup, **named: Any) -> None:
-        """`places` finds the netns, and is closed with the backend; other arguments are those of the base class."""
+        """`places` finds the netns, and is closed with the backend; the base class defines the other arguments."""
         super().__init__(target, *others, **named)
         self._places = places
         self._scenarios = 0
@@ -87,7 +87,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return _FromNetns(self._loop, entered)
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
-        """Enter the run's own pods; those of the barrier answer with their names."""
+        """Enter the run's own pods. The barrier's pods answer with their names."""
         for obj in made:
             name = str(obj["metadata"]["name"])
             ports = [ServerPort(way, family, TARGET_PORT) for way in ("TCP", "UDP") for family in pods.addresses(obj)]
@@ -167,9 +167,9 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return seen
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses number 1 to 254 of a kind that the external client routes to `node`.
+        """Return 254 addresses of a kind that the external client routes to `node`.
 
-        They differ between scenarios: Services of the previous one disappear some seconds after its end.
+        The addresses differ between scenarios, because Services disappear some seconds after their scenario ends.
         """
         chosen = self._plans[node].virtual(kind, (number + self._scenarios * STEP) % VIRTUAL_ADDRESSES + 1)
         return {str(family): each for family, each in chosen.items() if family in self.families}

@@ -1,6 +1,6 @@
 """The container engine under kind, docker or podman, used through its command as kind does.
 
-kind finds an engine by itself; this module finds the same one and names it to kind. Errors name the remedy.
+kind finds an engine by itself; this module finds the same engine and passes its name to kind. Errors name the remedy.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ContainerEngine:
             self._remove_volumes(cluster)
 
     def _remove_volumes(self, cluster: str) -> None:
-        """Delete the volumes of nodes: podman deletes only those that it created, and kind creates these itself.
+        """Delete the volumes of nodes: podman deletes only its own volumes, and kind creates node volumes itself.
 
         Each has the name of its node as a label.
         """

@@ -38,7 +38,7 @@ class ExternalClient:
         self._begun = contextlib.ExitStack()
 
     def start(self, *, beside: str, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Start it on the network of the container `beside`, and return it with routes to the `cidrs` of nodes.
+        """Start the client on the network of the container `beside`, and return it with routes to the `cidrs` of nodes.
 
         Raises `UnavailableError`.
         """
@@ -85,7 +85,7 @@ class ExternalClient:
             assert running.stderr is not None
             text = running.stderr.read().strip()
             raise UnavailableError(f"{self._engine.name} cannot start a client outside of the cluster: {text}")
-        with contextlib.suppress(UnavailableError):  # the engine does not know it yet
+        with contextlib.suppress(UnavailableError):  # the engine does not know the container yet
             return self._inspect(self._name)["State"]["Running"] is True
         return False
 

@@ -1,6 +1,6 @@
-"""The netns of a cluster's nodes and pods that this process holds open, with echo servers in those of pods.
+"""The netns of a cluster's nodes and pods, which this process holds open, with an echo server in each pod's netns.
 
-A node that was switched off and on has a new netns, and so have its pods: `renew` enters them again.
+A node that was switched off and on has a new netns, and so have its pods: `renew` enters these netns.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _EnteredPod:
 
 
 class EnteredNetns:
-    """The netns of one backend. Thread-safe. Control probes go between `running` and `clients`."""
+    """The netns of one backend. Thread-safe. Control probes go from `clients` to `running`."""
 
     def __init__(
         self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
@@ -134,7 +134,7 @@ class EnteredNetns:
                 old.leave()
                 host = replace(old.host, namespace=place, addresses=_by_family(pods.addresses(obj).values()))
                 self._serve(key, replace(old, host=host, servers=()))
-        for place in places.values():  # the pod has gone since
+        for place in places.values():  # the pod was deleted in the meantime
             place.close()
 
     def _serve(self, key: PodKey, entered: _EnteredPod) -> None:

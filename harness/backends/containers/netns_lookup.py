@@ -22,16 +22,16 @@ _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # 
 
 
 class NetnsLookup:
-    """The netns of a cluster whose nodes are containers of this machine's engine. The caller closes what it gets."""
+    """The netns of a cluster whose nodes are containers on this machine. The caller closes each returned netns."""
 
     def __init__(
         self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "", proc: Path = PROC
     ) -> None:
-        """`containers` are by node; `who` names the container of the external client."""
+        """`containers` maps nodes to containers; `who` names the container of the external client."""
         self._engine = engine
         self._containers = containers
         self._proc = proc
-        self._nodes: dict[str, int] = {}  # the inodes of their netns
+        self._nodes: dict[str, int] = {}  # the inodes of the nodes' netns
         self._outside = ExternalClient(engine, who, proc=proc)
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
@@ -48,7 +48,7 @@ class NetnsLookup:
         return place
 
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
-        """Return by UID the netns of each of these pods that runs."""
+        """Return the netns of each running pod among `uids`, by UID."""
         found = {}
         for uid, process in processes_of(uids, without=self._nodes.values(), proc=self._proc).items():
             with contextlib.suppress(OSError):  # the process has ended
@@ -56,7 +56,7 @@ class NetnsLookup:
         return found
 
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Return a client outside of the cluster, with routes to the ranges behind each node. Call it once.
+        """Return a client outside of the cluster, with routes to the ranges behind each node. Call this method once.
 
         Raises `UnavailableError`.
         """

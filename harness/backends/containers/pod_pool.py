@@ -1,8 +1,8 @@
-"""Pods that keep running between scenarios: a kubelet takes a second or more to start one, two CPUs start ten.
+"""Pods that keep running between scenarios, because a kubelet takes a second or more to start a pod.
 
-Only a scenario that needs no more than an address with a server gets one: no labels, ready, in its own netns. Nothing
-of an earlier scenario is left: servers end with their scenario, and each probe comes from a new port. A pod that a
-scenario deleted, evicted, terminated or made unready does not return to the pool.
+A scenario receives pooled pods where it needs only an address with a server: a ready pod without labels, in its own
+netns. Earlier scenarios leave no state: servers end with their scenario, and each probe comes from a new port. A pod
+that a scenario deleted, evicted, terminated or made unready does not return to the pool.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class PodPool:
         self._lock = threading.Lock()
         self._made = 0
         self._free: dict[str, list[PodKey]] = {}  # by node
-        self._lent: dict[PodKey, PodKey] = {}  # the API's name of a pod, by the scenario's
+        self._lent: dict[PodKey, PodKey] = {}  # the API's name of a pod, by the scenario's name of that pod
         self._changed: set[PodKey] = set()
 
     def close(self) -> None:
-        """Begin to delete all; if the API server is away, the end of the run deletes them."""
+        """Begin to delete all pooled pods; if the API server is away, the end of the run deletes them."""
         with suppress(InconclusiveError):
             if self._made:
                 self._runner.delete_namespace(self._namespace)
 
     def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[Host]:
-        """Serve a pooled pod for each wanted one, and return them; creates missing pods all at once.
+        """Serve a pooled pod for each wanted pod, and return the pods; create missing pods all at once.
 
-        Raises as `PodRunner.run_servers` does.
+        Raises the errors of `PodRunner.run_servers`.
         """
         with self._lock:
             found = [self._take(each.node) for each in wanted]
@@ -71,7 +71,7 @@ class PodPool:
         return self._lent[namespace, name]
 
     def take_back(self, namespace: str) -> None:
-        """End the servers of a scenario, and return its pods to the pool, except changed and surplus ones."""
+        """End the servers of a scenario, and return its pods to the pool, except changed and surplus pods."""
         with self._lock:
             for key in [each for each in self._lent if each[0] == namespace]:
                 own = self._lent.pop(key)
@@ -90,7 +90,7 @@ class PodPool:
             free.append(own)
 
     def _take(self, node: str) -> PodKey | None:
-        """Return a free pod of a node; drops those whose netns has ended with their node."""
+        """Return a free pod of a node. Drop pods whose netns ended when their node was switched off."""
         free = self._free.setdefault(node, [])
         while free:
             if self._entered.is_alive(own := free.pop()):

@@ -1,4 +1,4 @@
-"""Decides whether a cluster can be probed with packets from this machine, or why not."""
+"""Decides whether a cluster can be probed with packets from this machine, and reports the reason if it cannot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Reachability:
 
 
 def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Reachability:
-    """Return how to probe these nodes: as wanted, or for "" with packets where possible.
+    """Return how to probe these nodes: as `wanted`, or if that is "" with packets where possible.
 
     `names` are the cluster's names of the nodes. Raises `UnavailableError` if packets are wanted but impossible.
     """

@@ -1,4 +1,4 @@
-"""A worker's share of a kind cluster: like any cluster, with components and nodes that can be changed."""
+"""A worker's share of a kind cluster, whose components and nodes can be changed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
     ) -> None:
         """`components` are closed with the backend; `ask_pod` reaches client pods while the API server is away.
 
-        Other arguments are those of `KubeconfigBackend`.
+        `KubeconfigBackend` documents the other arguments.
         """
         super().__init__(target, plain_api, worker=worker, release=release)
         self._components = components
@@ -57,7 +57,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._proxy_exits: ProxyExits | None = None
 
     def settle(self) -> float:
-        """Raise `EndedError` also if a proxy has crashed, though it may run again by now."""
+        """Raise `EndedError` also if a proxy has crashed, even if the proxy runs again by now."""
         if self._proxy_exits is None:
             self._proxy_exits = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
         with self._noticing_ends():
@@ -70,7 +70,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
 
     @contextlib.contextmanager
     def _noticing_ends(self) -> Iterator[None]:
-        """Raise `EndedError` after the block if a proxy has crashed, which explains errors of the block."""
+        """Raise `EndedError` after the block if a proxy has crashed, because the crash explains errors of the block."""
         try:
             yield
         except InconclusiveError as error:

@@ -1,7 +1,7 @@
-"""Checks that this machine can make a kind cluster: the command, the container engine, and resources.
+"""Checks that this machine can create a kind cluster: the command, the container engine, and resources.
 
-A fault that prevents a cluster is an error with the remedy. A fault that may be harmless is a note, printed at the
-beginning, and again if the cluster does not start: with low limits nodes never get ready, and no message names the
+A problem that prevents a cluster is an error with the remedy. A problem that may be harmless is a note, printed at the
+beginning, and again if the cluster does not start: with low limits nodes never become ready, and no message names the
 limit.
 """
 
@@ -21,7 +21,7 @@ from harness.binaries.finding import find
 from harness.binaries.versions import Version
 from harness.errors import UnavailableError
 
-OLDEST_KIND = Version(0, 23, 0)  # the first that knows mode nftables
+OLDEST_KIND = Version(0, 23, 0)  # the first version that supports mode nftables
 OLDEST_ENGINES = {"docker": (20, 10), "podman": (4, 0)}
 _NFTABLES_KERNEL = (5, 13)
 _NEEDS_CGROUP_2 = Version(1, 35, 0)  # from here on a kubelet refuses to start on cgroup v1
@@ -35,7 +35,7 @@ INSTANCES_REMEDY = f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The programs that make the cluster, and notes in case it does not start."""
+    """The programs that create the cluster, and notes to print if the cluster does not start."""
 
     kind: Path
     kind_version: Version
@@ -45,7 +45,7 @@ class Tools:
 
 
 def require(wanted: KindConfig, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
-    """Return the tools for the wanted cluster. Raises `UnavailableError` with the remedy."""
+    """Return the tools that create the wanted cluster. Raises `UnavailableError` with the remedy."""
     kind, version = find_kind()
     engine = find_engine()
     facts = engine.facts()
@@ -90,7 +90,7 @@ def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
             f"mode nftables of kube-proxy needs Linux 5.13 or newer, and {name} runs on {facts.kernel}; use mode "
             "iptables, or a newer kernel"
         )
-    image = wanted.images.get(CONTROL_PLANE, "")  # none is kind's default, which is a new one
+    image = wanted.images.get(CONTROL_PLANE, "")  # without an image kind uses its default, a recent image
     if facts.cgroup == "1" and (not image or (version_of_image(image) or _OLD) >= _NEEDS_CGROUP_2):
         raise UnavailableError(
             f"kubelets of Kubernetes {_NEEDS_CGROUP_2.series} and newer do not start on cgroup v1, which this machine "

@@ -1,7 +1,7 @@
 """Creates one kind cluster, waits until it is ready, and deletes it in any case.
 
-~/.kube/config is not touched: the kubeconfig is in the cluster's own folder. kind ends with this process, even after
-`kill -9`; `remove_leftovers` finds the containers that it created.
+~/.kube/config is not touched: the kubeconfig is in the cluster's own folder. The kind command ends with this process,
+even after `kill -9`, and `remove_leftovers` finds the containers that kind created.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from harness.recipes.installation import Installation, images_in
 from harness.recipes.objects import parse_objects
 from harness.recipes.recipe import Recipe
 
-CREATE_SECONDS = 1200.0  # before the time scale; most of it downloads the node image over a slow line
+CREATE_SECONDS = 1200.0  # before the time scale; mostly for the download of the node image over a slow line
 READY_SECONDS = 300.0
 _LOOK = 0.5
 _TAIL = 12  # lines of kind's output in an error
@@ -59,7 +59,7 @@ _NO_IMAGE = re.compile(r'failed to pull image "([^"]+)"')
 
 
 class KindCluster:
-    """A cluster of one topology. Not started twice; `close` deletes it unless it is kept.
+    """A cluster of one topology. A cluster is started once; `close` deletes it unless it is kept.
 
     `node_names` maps nodes of the topology to kind's names: `{"a1": "trafficdist-…-worker", …}`.
     """
@@ -80,9 +80,9 @@ class KindCluster:
     ) -> None:
         """`image` is the node image of all nodes, or by role (see `parse_images`); default: kind's own.
 
-        `cni` is a manifest file in place of kind's network plugin; with "none" the recipe brings one. `proxy` is a
-        recipe to install in place of kube-proxy; `mode` is its own then. `say` gets lines about the progress. Raises
-        `UsageError`.
+        `cni` is a manifest file in place of kind's network plugin; with "none" the recipe installs a plugin. `proxy` is
+        a recipe to install in place of kube-proxy; then `mode` is a mode of that proxy. `say` receives progress
+        messages. Raises `UsageError`.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode
@@ -129,7 +129,7 @@ class KindCluster:
             if installing:
                 installing.apply(self._state.log)
                 brings_network = not self.wanted.default_cni and not self._cni
-                waits.insert(0 if brings_network else 1, installing.wait)  # its error explains nodes that are not ready
+                waits.insert(0 if brings_network else 1, installing.wait)  # its error explains unready nodes
             for wait in waits:
                 wait()
             for node in self.node_names.values():
@@ -154,7 +154,7 @@ class KindCluster:
     def components(
         self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
     ) -> KindComponents:
-        """Return the object that changes its components; `booted` is the release of its node images."""
+        """Return the object that changes the cluster's components; `booted` is the release of the node images."""
         own = self._installation.daemon_sets if self._installation else ()
         return KindComponents(
             self._engine,
@@ -175,18 +175,18 @@ class KindCluster:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities beside those of any cluster."""
+        """The abilities in addition to those of every cluster."""
         stays = self._installation is not None and not self._installation.daemon_sets
         return ABILITIES - {Ability.RESTART_PROXY} if stays else ABILITIES
 
     @property
     def services(self) -> Mapping[str, Any]:
-        """The fields that each Service of the run gets."""
+        """The fields that are added to each Service of the run."""
         return self._proxy.services if self._proxy else {}
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts for reports beside those of any cluster."""
+        """The facts for reports in addition to those of every cluster."""
         if self.wanted.default_cni:
             return {}
         who = self._cni or self._proxy
@@ -304,11 +304,11 @@ class KindCluster:
 
 
 def progress_step(line: str) -> str:
-    """Return the progress step in a line of kind's output, "" for other lines."""
+    """Return the progress step that a line of kind's output reports, or "" for other lines."""
     text = " ".join(_NOISE.sub(" ", line).split())
     begins = line.lstrip()[:1]
     if begins in ("✓", "✗"):
-        return ""  # the end of a step; its begin was reported
+        return ""  # the end of a step, whose start was reported already
     return text.removesuffix(" ...") if begins == "•" else ""
 
 

@@ -3,13 +3,13 @@
 API server and controller manager are static pods of the control plane node; kube-proxies are pods of DaemonSets. An
 image is pulled before anything changes, so that a missing version leaves the cluster as it is.
 
-While the API server is replaced, controller manager and scheduler are stopped: leader election ends them after ten
-seconds without it anyway, and a kubelet waits longer before each restart. Without leader election they would continue
-with old data for up to a minute, and report nodes as dead whose heartbeats they did not receive.
+While the API server is replaced, controller manager and scheduler are stopped. With leader election they would exit
+after ten seconds without the API server, and a kubelet waits longer before each restart. Without leader election they
+would continue with old data for up to a minute, and report nodes as dead whose heartbeats they did not receive.
 
-A release of version "" has the version that was booted. "1.30" is its newest patch among the control plane node's
-images, else its newest of all, unless `patches` names another. While the EndpointSlice controller is stopped, the other
-controllers of the controller manager continue.
+A release of version "" has the version that was booted. "1.30" means the newest 1.30 patch among the control plane
+node's images, else the newest published patch, unless `patches` names another. While the EndpointSlice controller is
+stopped, the other controllers of the controller manager continue.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class KindComponents:
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component by one of this release, and return when it is ready.
+        """Replace a component by the same component of this release, and return when the new component is ready.
 
-        `nodes` are those whose proxies are replaced, by the names of the topology.
+        `nodes` are the topology's names of the nodes whose proxies are replaced.
         """
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
@@ -132,7 +132,7 @@ class KindComponents:
             self._start_static(component, release)
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component; its objects, slices or rules stay."""
+        """Stop a component. Its objects, slices or rules remain."""
         match component:
             case Component.API_SERVER:
                 self._prepare_nodes()
@@ -155,7 +155,7 @@ class KindComponents:
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests on a cluster that is kept; others are deleted anyway.
+        """Restore kubeadm's manifests on a cluster that is kept; other clusters are deleted anyway.
 
         Scenarios restore releases, but not everything: the control plane's pods have a short grace period, the
         controller manager runs without leader election, and kube-proxy's DaemonSet replaces pods only when they are
@@ -179,7 +179,7 @@ class KindComponents:
             raise InconclusiveError(f"the metrics of {Component.CONTROLLER} cannot be read: {error}") from error
 
     def ask_pod(self, node: str, url: str, seconds: float) -> Response:
-        """Return a pod's response to a GET request from its node, which works without the API server too.
+        """Return a pod's response to a GET request from its node. The request does not need the API server.
 
         Raises `InconclusiveError`.
         """
@@ -236,7 +236,7 @@ class KindComponents:
             self._run({_MANAGER: pod})
 
     def _nodes_are_back(self) -> bool:
-        """Return True when the nodes of before are ready again: without reports for 40 s a node counts as lost."""
+        """Return True when all formerly ready nodes are ready again: a node is lost after 40 s without reports."""
         missing = self._ready - ready_nodes(list_nodes(self._api))
         if missing:
             raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
@@ -273,7 +273,7 @@ class KindComponents:
                 self._away.add(name)
 
     def _is_up(self, name: str, start: int) -> bool:
-        """Return True if only the pod of this start runs and is healthy, else raise `AssertionError`."""
+        """Return True if only the pod with this start number runs and is healthy, else raise `AssertionError`."""
         starts = self._pods_of(name)
         if starts != [start]:
             raise AssertionError(f"pods of starts {starts} run, and that of start {start} is awaited")
@@ -343,7 +343,7 @@ class KindComponents:
     # Both
 
     def _tag(self, release: Release, booted: str) -> str:
-        """Return the image tag of a release: its newest patch on the nodes, else its newest of all.
+        """Return the image tag of a release: its newest patch on the nodes, else its newest published patch.
 
         `booted` is kubeadm's image. Raises `UnavailableError`, `UsageError`.
         """

@@ -1,10 +1,10 @@
 """Returns the manifest with which kind creates a cluster of a topology.
 
 One control plane node, which has no zone and runs no pods of scenarios, and a worker for each node of the topology. A
-worker has its zone as a label, and its name in label `trafficdist.dev/node`: kind names nodes by role and order, which
-does not tell a1 from b2.
+worker has its zone as a label, and its name in label `trafficdist.dev/node`, because kind's own node names (role and
+order) do not distinguish a1 from b2.
 
-Pure: the same function makes the files of `kind-configs/` and the clusters of a run.
+The functions are pure: they generate both the files of `kind-configs/` and the manifests of a run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before tha
 class KindConfig:
     """The description of a kind cluster.
 
-    `images` are node images by role, "control-plane" and "worker"; default: kind's own. `gates` are set in all
+    `images` are node images by role, "control-plane" and "worker"; the default is kind's own. `gates` are set in all
     components. Without `default_cni` kind installs no network plugin. Raises `UsageError`.
     """
 
@@ -104,7 +104,7 @@ def version_of_image(image: str) -> Version | None:
 
 
 def parse_images(text: str) -> dict[str, str]:
-    """Parse "IMAGE" for all nodes, "ROLE=IMAGE" for one role, or several with commas; the last one wins.
+    """Parse "IMAGE" for all nodes, "ROLE=IMAGE" for one role, or several separated by commas; the last wins.
 
     "" means none. Raises `UsageError`.
     """

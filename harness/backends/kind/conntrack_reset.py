@@ -3,7 +3,7 @@
 A refused client backs off for up to 30 to 60 s, so kubelets and proxies would reconnect late. A client without an
 answer repeats its SYN after a second or more (TCP), and continues at once.
 
-This covers every address of a node: on dual-stack networks clients try the other family if the first does not answer at
+The rule covers every address of a node: on dual-stack networks clients try the other family if the first is silent at
 once. The suite's own connections come from the gateway of the engine's network or from the node itself, and are refused
 as before. So are clients on the server's own node: its kubelet deletes mirror pods while it starts static pods, and
 would wait for each answer.

@@ -1,8 +1,8 @@
-"""Detects that the nodes of a cluster ran out of inotify instances, which a timeout does not show.
+"""Detects that the nodes of a cluster ran out of inotify instances: otherwise only a timeout would be reported.
 
 Kind nodes share the limits of one kernel. When the last inotify instance is taken, for example by a second cluster,
-each new kube-proxy crashes again and again, and a wait for it times out. Its log names the error, and so do those of
-kubelet and containerd.
+each new kube-proxy crashes again and again, and a wait for it times out. The logs of kube-proxy, kubelet and
+containerd contain the error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def exhausted_limit(shell: ContainerEngine, nodes: Collection[str]) -> str:
 
 @contextlib.contextmanager
 def naming_exhausted_limit(shell: ContainerEngine, nodes: Collection[str]) -> Iterator[None]:
-    """Add the exhausted limit to errors of the block, if there is one."""
+    """Add the exhausted limit, if any, to errors of the block."""
     try:
         yield
     except (InconclusiveError, UnavailableError) as error:

@@ -1,4 +1,4 @@
-"""Installs a recipe's proxy on a kind cluster without one: images, objects and a command. Waits until it is ready."""
+"""Installs a recipe's proxy (images, objects, a command) on a kind cluster without kube-proxy, and waits for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """A recipe, and the cluster that gets it. `nodes` maps kind's names of its nodes to names for people."""
+    """A recipe, and the cluster to install it on. `nodes` maps kind's names of nodes to readable names."""
 
     recipe: Recipe
     mode: str
@@ -107,7 +107,7 @@ class Installer:
 
 
 def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Say) -> None:
-    """Load on all nodes the named images that the engine has, and archives. Nodes pull all others.
+    """Load archives, and the images that the engine has, on all nodes. Nodes pull all other images.
 
     Raises `StartError` with the first error of kind's output.
     """
@@ -126,7 +126,7 @@ def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Sa
 
 
 def images_of(recipe: Recipe) -> list[str]:
-    """Return the images that a recipe names, and those in its objects."""
+    """Return the images that a recipe names, and the images in its objects."""
     installation = recipe.installation
     return [*installation.images, *images_in(installation.objects)] if installation else []
 

@@ -1,14 +1,14 @@
 """kube-proxies of different releases on different nodes, as DaemonSets.
 
-kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So each other release gets its own DaemonSet
-and ConfigMap, and kubeadm's DaemonSet excludes their nodes. The affinity names nodes by field `metadata.name`, not by a
-label: proxies and controllers watch labels of nodes, and a change would disturb them. A node that no DaemonSet names
-has no proxy.
+kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So each other release has its own DaemonSet
+and ConfigMap, and kubeadm's DaemonSet excludes the nodes of these releases. The affinity names nodes by field
+`metadata.name`, not by a label: proxies and controllers watch labels of nodes, and a change would disturb them. A node
+that no DaemonSet names has no proxy.
 
 kubeadm's DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are excluded: otherwise a change
 of its affinity would restart the proxies on all other nodes.
 
-Pure: from objects to objects.
+The functions are pure: they return changed copies of objects.
 """
 
 from __future__ import annotations

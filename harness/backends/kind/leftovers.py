@@ -10,11 +10,11 @@ from harness.guest.leftovers import Say
 
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEngine | None = None) -> list[str]:
-    """Delete clusters of finished runs, and return their names. `say` gets the reason for each one that stays.
+    """Delete clusters of finished runs, and return their names. `say` receives the reason for each cluster that stays.
 
-    Without `run_id`: all clusters of this user whose process has ended and that are not kept. With it: the cluster of
-    this run, even if it is kept, unless its process still runs. Without an engine there is nothing to delete. Raises
-    `UnavailableError` if the engine does not answer.
+    Without `run_id`, delete all clusters of this user whose process has ended and that are not kept. With `run_id`,
+    delete the cluster of that run, even if it is kept, unless that run's process still runs. Without an engine there is
+    nothing to delete. Raises `UnavailableError` if the engine does not answer.
     """
     try:
         found = engine or find_engine()

@@ -11,11 +11,11 @@ from harness.errors import InconclusiveError
 from harness.model.manifests import has_condition
 
 _LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ratemask": "255"}
-"""The ICMP types to limit: none; for IPv6, which rejects an empty set, one that is no error."""
+"""The ICMP types to limit: no type for IPv4, and for IPv6, which rejects an empty set, a type that is not an error."""
 
 
 def list_nodes(api: Api) -> list[Object]:
-    """Return all nodes; none while the API server does not answer."""
+    """Return all nodes, or an empty result while the API server does not answer."""
     with contextlib.suppress(InconclusiveError, RefusedError):
         return api.list("nodes")
     return []

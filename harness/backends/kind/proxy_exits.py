@@ -1,4 +1,4 @@
-"""Detect crashes of proxies: on a real cluster their kubelet restarts them at once.
+"""Detect crashes of proxies, although on a real cluster a kubelet restarts them at once.
 
 A kubelet reports how each container last ended. Changes by scenarios are not crashes: a replaced proxy has a new pod,
 and a proxy on a node that was switched off ended for a reason that its kubelet does not know.
@@ -26,9 +26,9 @@ class ProxyExits:
         self.latest()
 
     def latest(self) -> str:
-        """Return which proxy has crashed since the last call, or waits for its restart; "" if none.
+        """Return which proxy has crashed since the last call or waits for its restart, or "" if no proxy has.
 
-        "" too while the API server is away.
+        Returns "" while the API server is away.
         """
         found = []
         try:

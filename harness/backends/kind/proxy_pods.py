@@ -1,7 +1,7 @@
 """Run kube-proxies of wanted releases on the nodes of a kind cluster, through the API.
 
-A proxy is replaced in two steps, stop and start: two running at once would both write rules, and the older one might
-write last.
+A proxy is replaced in two steps, stop and start. If two proxies ran at once, both would write rules, and the older
+proxy might write last.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Running:
 
 
 class ProxyPods:
-    """The proxies of one cluster. Node names are those of the API server."""
+    """The proxies of one cluster. Node names are the API server's names."""
 
     def __init__(self, shell: ContainerEngine, api: Api) -> None:
         self._shell = shell
@@ -59,7 +59,7 @@ class ProxyPods:
         return tag_at(self.image)
 
     def start(self, nodes: Sequence[str], running: Running | None) -> None:
-        """Replace the proxies of these nodes by this one, or by kubeadm's for None."""
+        """Replace the proxies of these nodes by this proxy, or for None by kubeadm's proxy."""
         self.stop(nodes)
         for node in nodes:
             if running is None:

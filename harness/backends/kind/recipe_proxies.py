@@ -1,6 +1,6 @@
 """Stops and starts a recipe's proxies on single nodes: their DaemonSets exclude these nodes.
 
-As for kubeadm's kube-proxy (`kube_proxies`), the affinity names nodes: nothing that proxies watch changes.
+As with kubeadm's kube-proxy (`kube_proxies`), the affinity names nodes, so no object that proxies watch changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOOK = 0.25
 
 
 class RecipeProxies:
-    """The DaemonSets of a recipe. Node names are those of the API server."""
+    """The DaemonSets of a recipe. Node names are the API server's names."""
 
     def __init__(self, api: Api, name: str, workloads: Sequence[Workload]) -> None:
         self._api = api
@@ -42,7 +42,7 @@ class RecipeProxies:
         self._wait(nodes, there=False)
 
     def close(self) -> None:
-        """Run them on every node again, as they were installed. Idempotent."""
+        """Run the proxies on every node again, as they were installed. Idempotent."""
         if self._without:
             self.start(sorted(self._without))
         for workload, before in self._before.items():
@@ -56,7 +56,7 @@ class RecipeProxies:
             self._ask("PATCH", each, sets.excluding(self._before[each], sorted(self._without)))
 
     def _wait(self, nodes: Sequence[str], *, there: bool) -> None:
-        """Wait until each DaemonSet has a ready pod on each of these nodes, or none at all."""
+        """Wait until each DaemonSet has a ready pod on each of these nodes, or no pod on any of them."""
         selectors = {each: selector_of(self._api, each) for each in self._workloads}
 
         def done() -> bool:

@@ -3,7 +3,7 @@
 A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as another pod. So a label with the
 number of the start causes a restart, and identifies the new pod.
 
-Pure: from one manifest to another.
+The functions are pure: they return changed manifests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ START_LABEL = "trafficdist.dev/start"
 _GATES, _CONTROLLERS, _ELECT = "--feature-gates", "--controllers", "--leader-elect"
 _GRACE = 3  # seconds
 _EVERYTHING = "*"
-_SLICES = "endpointslice"  # its name up to 1.27, an alias since
+_SLICES = "endpointslice"  # its name up to 1.27, and an alias since then
 
 
 def with_start(pod: Object, start: int) -> Object:
@@ -45,8 +45,8 @@ def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
 def without_election(pod: Object) -> Object:
     """Return the controller manager's pod without leader election.
 
-    There is only one. With leader election its successor would wait until the old lease expires, and it would exit
-    whenever the API server is away for ten seconds.
+    There is only one controller manager. With leader election its successor would wait until the old lease expires,
+    and it would exit whenever the API server is away for ten seconds.
     """
     changed = copy.deepcopy(pod)
     _set(_container(changed)["command"], _ELECT, "false")

@@ -1,4 +1,4 @@
-"""Reports whether the pods of a workload are ready, and if not, which pod is not, where, and why by its log."""
+"""Reports whether the pods of a workload are ready, and otherwise which pod is not ready, its node and its log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_serving(pod: Object) -> bool:
 
 
 def lacking(api: Api, workload: Workload) -> str:
-    """Return what keeps a workload from being ready, in a few words; "" if nothing does."""
+    """Return in a few words why a workload is not ready, or "" if it is ready."""
     answer = api.request("GET", url_of(workload))
     if answer.code == 404:
         return "it does not exist"
@@ -60,7 +60,7 @@ def lacking(api: Api, workload: Workload) -> str:
 
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
-    """Return why a workload is not ready. `nodes` maps the cluster's names of nodes to names for people."""
+    """Return why a workload is not ready. `nodes` maps the cluster's names of nodes to readable names."""
     summary = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
@@ -77,7 +77,7 @@ def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
 
 
 def _log(api: Api, pod: Object) -> str:
-    """Return the log of the first container that does not run well, from before its last restart."""
+    """Return the log of the first container that is not healthy, from before its last restart."""
     status = pod.get("status") or {}
     for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = ((each.get("state") or {}).get("terminated") or {}).get("exitCode")
