@@ -1,1 +1,1 @@
-"""Derives verdicts from observations. Pure, except for the file of a history."""
+"""Derive verdicts from observations. Only the history module reads or writes a file."""

@@ -1,6 +1,6 @@
-"""Compare an expected value with one that was read, not probed: hints, metrics, answers, writes.
+"""Compare an expected value with a value that was read rather than probed: hints, metrics, answers or writes.
 
-Both are compared as JSON, as in the history, so that the same values can be judged again later.
+Both values are converted to JSON first. The history stores the same JSON, and `judge` can compare it again later.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import orjson
 from harness.judging.verdict import Judgement, Verdict
 
 Relation = Literal["equal", "within"]
-"""The relation to the expected value: equal to it; or between its two numbers, for each number of a mapping. The second
-number may be `None`: no upper limit."""
+"""With "equal", the two values must be equal. With "within", the expected value is a pair of bounds for the observed
+number, or for each number of an observed mapping. An upper bound of `None` means that there is no upper limit."""
 
 
 def compare(
     what: str, expected: Any, observed: Any, *, relation: Relation = "equal", unknown: str = ""
 ) -> tuple[Any, Any, Judgement]:
-    """Return both values as JSON, and the judgement. `unknown` is the reason why the value could not be read, if any.
+    """Return the two values as JSON, and the judgement. A non-empty `unknown` states why the value could not be read.
 
     Raises `TypeError` for values that JSON does not support.
     """

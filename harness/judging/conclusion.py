@@ -1,7 +1,7 @@
-"""Derive the verdict on a phase of a test from its judgements, by the same function during a run and years later.
+"""Derive the verdict on a phase of a test from its judgements. A run and `trafficdist judge` share these functions.
 
-The first judgement that did not pass ends a scenario, and decides. A verdict with another cause (a skip, an exception,
-a failure of the scenario's own code) does not follow from observations: the history states it, with its cause.
+The first judgement that did not pass ends the scenario and determines the verdict. A verdict with another cause (a
+skip, an exception, a failure of the scenario's own code) cannot be derived, and is read from the history.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class UnmetError(AssertionError):
-    """A failed judgement, raised by a scenario. Its text is for people; no code parses it."""
+    """A failed judgement, raised by a scenario. Its message is for human readers, and no code parses it."""
 
     def __init__(self, judgement: Judgement, text: str) -> None:
         super().__init__(text)
@@ -23,7 +23,7 @@ class UnmetError(AssertionError):
 
 
 class UntoldError(InconclusiveError):
-    """An inconclusive judgement, or one that failed before or after the test itself."""
+    """An inconclusive judgement, or a judgement that failed during set-up or tear-down."""
 
     def __init__(self, judgement: Judgement, text: str) -> None:
         super().__init__(text)
@@ -36,7 +36,7 @@ def raise_for(judgement: Judgement, text: str) -> NoReturn:
 
 
 class Cause(enum.StrEnum):
-    """The cause of a verdict on a test. Only verdicts with the first cause can be derived."""
+    """The cause of a verdict on a test. Only verdicts with the cause `OBSERVED` can be derived."""
 
     OBSERVED = "observed"
     NOT_TRIED = "not tried: skipped"
@@ -55,9 +55,9 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (set-up, call or teardown) from its judgements; None if there are none.
+    """Return the verdict on a phase (set-up, call or teardown) from its judgements, or None if there are no judgements.
 
-    Its message is one line, as in reports.
+    The message is a single line, as in reports.
     """
     if not judgements:
         return None
@@ -70,7 +70,7 @@ def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
 
 
 def cause(judgements: Sequence[Judgement], verdict: Verdict, ended_by: Judgement | None) -> Cause:
-    """Return the cause of the verdict on a phase. `ended_by` is the judgement that ended it, if one did."""
+    """Return the cause of the verdict on a phase. `ended_by` is the judgement that ended the phase, if any."""
     decisive = _decisive(judgements)
     if verdict is not Verdict.PASSED:
         return _NOT_OBSERVED[verdict] if ended_by is None or ended_by != decisive else Cause.OBSERVED
@@ -84,10 +84,10 @@ def _decisive(judgements: Sequence[Judgement]) -> Judgement | None:
 
 
 def outside_call(phase: str, text: str) -> str:
-    """Return the message of an assertion that failed in set-up or tear-down, which is no judgement."""
+    """Return the message for an assertion that failed in set-up or tear-down. Such a failure is not a judgement."""
     return f"during {phase}: {text}"
 
 
 def first_line(text: str) -> str:
-    """Return the first line that is not blank; "" if there is none."""
+    """Return the first line that is not blank, or "" if all lines are blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

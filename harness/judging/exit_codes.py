@@ -1,7 +1,7 @@
-"""The exit codes of a run, with their precedence: pytest's from 0 to 6, and ours from 10.
+"""The exit codes of a run and their precedence. Codes 0 to 6 are those of pytest, and codes from 10 on are our own.
 
-A failed requirement outranks an inconclusive one, except when the suite does not trust its own instruments. Only MUST
-decides.
+A failed requirement outranks an inconclusive requirement, unless the suite does not trust its own instruments. Only
+MUST requirements affect the exit code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The facts about a run that decide its exit code."""
+    """The facts about a run that determine its exit code."""
 
     pytest_status: int = 0
     usage_error: bool = False
@@ -51,7 +51,7 @@ class Situation:
 
 
 def exit_code(situation: Situation) -> ExitCode:
-    """Return the exit code of the first situation that applies, in this order."""
+    """Return the exit code of the first situation that applies, in the order of the code below."""
     ordered = (
         (situation.pytest_status == ExitCode.INTERNAL_ERROR, ExitCode.INTERNAL_ERROR),
         (situation.usage_error or situation.pytest_status == ExitCode.USAGE, ExitCode.USAGE),

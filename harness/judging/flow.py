@@ -1,4 +1,4 @@
-"""Steady traffic of one client: each request with its time."""
+"""The steady traffic of one client: all requests with their times."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Timed = tuple[float, Observation]
 
 
 def longest_gap(samples: Sequence[Timed]) -> float:
-    """Return the longest time in ms between two answered requests; the first and last request count as answered."""
+    """Return the longest time in ms between two answered requests. The first and last requests count as answered."""
     return round(max((after - before for before, after in gaps(samples)), default=0.0) * 1000, 1)
 
 
 def gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the times of successive answered requests (monotonic seconds); first and last request always count."""
+    """Return the times of successive answered requests (monotonic seconds). First and last requests always count."""
     if not samples:
         return []
     answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]

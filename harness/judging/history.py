@@ -1,25 +1,25 @@
-"""The history of a run: its changes, observations and verdicts as they happen, one JSON object per line.
+"""The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
-Judging needs only this file: a corrected judge can be applied to last year's runs, and anybody can derive a verdict
-again. Each line ends with a digest of itself and of the previous line's digest, so that a changed or removed line is
-found by its number. A line is written by one system call: a killed process leaves a history without its end record, at
-worst with a torn last line, and a reader reports both.
+Judging needs only this file. A corrected judge can be applied to old runs, and anybody can derive a verdict again. Each
+line ends with a digest of the line and of the previous digest, which reveals the number of a changed or removed line.
+Each line is written by one system call. A killed process leaves a history without its end record, possibly with a torn
+last line, and readers report either condition.
 
-    begin         worker, version of this format; of a merged history the workers
+    begin         worker, version of this format; in a merged history all workers
     run           facts about the run
     change        a change of the cluster
-    window        the expectation for each client from here on, the error rates, the Service and the kind of its address
-    observed      counts of one client in a window, the first wrong observations in full, and for steady traffic
+    window        the expectation for each client in this window, the error rates, the Service and the kind of address
+    observed      the counts of one client in a window, the first wrong observations in full, and for steady traffic
                   each request with its time
     judged        verdict on a window
-    convergence   the seconds until a value was as expected
+    convergence   the seconds until a value matched the expectation
     comparison    an expected value, the value that was read, and the verdict
     verdict       verdict on a phase of a test, and whether it follows from the judgements since the previous verdict;
-                  without a phase it is the final verdict of the run, and overrides earlier ones
-    took          the seconds of all phases of a test, and its start
+                  a record without a phase is the final verdict of the run, and overrides earlier verdicts
+    took          the seconds of all phases of a test, and the start of the test
     steps         steps and attachments of a test, in Allure's form; not in a merged history
     not-run       tests that never began, with their verdict and message
-    broken-off    in a merged history: a worker's part stops here, without its end record
+    broken-off    in a merged history: the part of a worker stops here, without an end record
     end
 """
 
@@ -51,16 +51,16 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""The number of wrong observations per client and call that are written in full; the rest is in the counts."""
+"""The number of wrong observations per client and call that are written in full. The counts include all of them."""
 
 _CHANGES = 1000  # kept for explanations
 
 
 class History:
-    """Writes the history of one process. A context manager; thread-safe."""
+    """Writer of the history of one process. It is a context manager, and it is thread-safe."""
 
     def __init__(self, path: Path, *, worker: str = "") -> None:
-        """Begin a new file. Raises `UsageError` if it exists or cannot be written."""
+        """Begin a new file. Raises `UsageError` if the file exists or cannot be written."""
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -68,7 +68,7 @@ class History:
         self._lock = threading.Lock()
         self._digest = b""
         self._windows = 0
-        self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest ones, for the explanation of a failure
+        self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest changes, for the explanation of a failure
         self._judged: list[Judgement] = []  # since the last verdict
         self.write("begin", worker=worker, version=VERSION)
 
@@ -90,9 +90,9 @@ class History:
     def window(
         self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES, *, of: tuple[str, str] = ("", "")
     ) -> Window:
-        """Begin a measuring window of a test: from here on each observation counts.
+        """Begin a measuring window of a test, in which every observation counts.
 
-        `of` is the name of the Service that clients use, and the kind of its address.
+        `of` holds the name of the Service that clients use, and the kind of address.
         """
         with self._lock:
             self._windows += 1
@@ -106,7 +106,7 @@ class History:
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
-        """Judge and record two JSON values: see `harness.judging.comparison`."""
+        """Compare two JSON values, and record the values and the verdict (see `harness.judging.comparison`)."""
         expected, observed, judgement = comparison.compare(what, expected, observed, relation=relation, unknown=unknown)
         special: dict[str, str] = {"relation": relation} if relation != "equal" else {}
         special |= {"unknown": unknown} if unknown else {}
@@ -129,7 +129,7 @@ class History:
         ended_by: Judgement | None = None,
         **facts: Any,
     ) -> None:
-        """Record the verdict on a phase of a test (set-up, call or teardown), as in reports, and its cause.
+        """Record the verdict that reports show for a phase of a test (set-up, call or teardown), and its cause.
 
         `ended_by` is the judgement that ended the phase, if any.
         """
@@ -157,9 +157,9 @@ class History:
 
 
 class Window:
-    """A measuring window: it counts, records and judges observations.
+    """A measuring window, which counts, records and judges observations.
 
-    `plans` is the number of probes of each client, with error rates.
+    `plans` holds the number of probes of each client, with error rates.
     """
 
     def __init__(self, history: History, number: int, expectation: Expectation, rates: Rates) -> None:
@@ -172,11 +172,11 @@ class Window:
         self.opened = time.time()  # Unix time
 
     def observe(self, client: str, observations: Sequence[Observation]) -> None:
-        """Count the observations of a client. May be called several times."""
+        """Count the observations of a client. This method may be called several times per client."""
         self._count(client, observations, Tally.of(observations))
 
     def observe_flow(self, client: str, samples: Sequence[Timed]) -> None:
-        """Count the observations of a client's steady traffic, and record the time of each request. Call it once."""
+        """Count the observations of a client's steady traffic, and record all request times. Call once per client."""
         observations = [observation for _, observation in samples]
         tally = Tally.of(observations)
         tally.gap_ms = longest_gap(samples)
@@ -203,10 +203,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A history that was read, with valid digests.
+    """A history that was read from a file, and whose digests are valid.
 
     `torn` is the text of an unfinished last line, `complete` is true if all workers wrote their end record, and
-    `sha256` is the digest of the whole file. `workers` are those whose parts were read, by `read_parts`.
+    `sha256` is the digest of the whole file. `workers` lists the workers whose parts `read_parts` has read.
     """
 
     records: tuple[dict[str, Any], ...]
@@ -217,9 +217,9 @@ class Recorded:
 
 
 def read(path: Path) -> Recorded:
-    """Read a history, plain or compressed, and verify its digests.
+    """Read a plain or compressed history, and verify its digests.
 
-    Raises `UsageError` with the number of the line that does not fit.
+    Raises `UsageError` with the number of the first invalid line.
     """
     recorded = _read(path)
     if not recorded.records:
@@ -242,23 +242,23 @@ def read(path: Path) -> Recorded:
 
 
 class Parts:
-    """Read the histories of the processes of a run before they are merged, also while they are being written."""
+    """Reader of the histories of a run's processes before they are merged, even while the processes still write."""
 
     def __init__(self) -> None:
         self._parts: dict[Path, _Part] = {}
 
     def new(self, paths: Iterable[Path]) -> list[dict[str, Any]]:
-        """Return the records of these files that were added since the last call, each file's in their order.
+        """Return the records that were added to these files since the last call, in the order of each file.
 
-        Raises `UsageError` for a file that was changed.
+        Raises `UsageError` for a file whose earlier lines were changed.
         """
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _Part(path)).new()]
 
     def recorded(self) -> Recorded:
-        """Return all records in order of time, without the end records; a part without one gets a record of that."""
+        """Return all records by time, without end records. A part without end record gets a "broken-off" record."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
-        entries.sort(key=lambda record: float(record["mono"]))  # a stable sort: each worker's records keep their order
+        entries.sort(key=lambda record: float(record["mono"]))  # stable: the records of each worker keep their order
         return Recorded(tuple(entries), complete=False, workers=tuple(part.worker for part in parts))
 
 
@@ -288,7 +288,7 @@ class _Part:
         return self._records[known:]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return all records except the end and those for Allure; without an end, add a record that says so."""
+        """Return all records except the end record and records for Allure. If the end is missing, add "broken-off"."""
         found = [record for record in self._records if record["kind"] not in ("end", "steps")]
         last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
         if last["kind"] != "end":
@@ -308,7 +308,7 @@ def read_parts(paths: Iterable[Path]) -> Recorded:
 def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
     """Write the parts of a run as one history, with new digests.
 
-    `closing` are the last records, with the last time: they hold facts about the run as a whole.
+    `closing` holds the last records, which state facts about the run as a whole. They get the time of the last record.
     """
     workers, entries = parts.workers, parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
@@ -322,7 +322,7 @@ def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ())
 
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
-    """Return a record as a line that ends with its digest, and the digest; `before` is the previous line's digest."""
+    """Return a record as a line with its digest, and the digest. `before` is the digest of the previous line."""
     line, digest = history_file.sealed(private(orjson.dumps(record)[:-1].decode()).encode(), before)
     return line + b"\n", digest
 
@@ -349,7 +349,7 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
     try:
         record = orjson.loads(line)
         del record["digest"]
-        if orjson.dumps(record)[:-1] != body:  # a duplicate key, or another formatting
+        if orjson.dumps(record)[:-1] != body:  # a duplicate key, or different formatting
             raise ValueError
         if not isinstance(record["kind"], str):
             raise TypeError
@@ -362,7 +362,7 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
 def _write_all(fd: int, data: bytes) -> None:
     """Write all data, usually by one call. On a full disk the kernel may write less, and the next call raises an error.
 
-    Then the partial line is removed, so that a later line follows a whole one.
+    In that case the partial line is removed, and the file ends with a complete line again.
     """
     before = os.fstat(fd).st_size
     try:

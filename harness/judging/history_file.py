@@ -1,8 +1,8 @@
-"""Reads the bytes of a history from its file, plain or compressed, and packs a history for publication.
+"""Read the bytes of a plain or compressed history, and pack a history for publication.
 
-A packed history is `run.jsonl.xz`. Only its last line has a digest: digests do not compress, and would be two thirds of
-the file. Each digest follows from the lines before it, so reading restores the exact bytes of `run.jsonl`, and the last
-digest shows whether any line was changed.
+A packed history is a file `run.jsonl.xz` in which only the last line has a digest. Digests do not compress, and would
+take two thirds of the file. Each digest can be computed from the preceding lines, so the reader restores the exact
+bytes of `run.jsonl`. The last digest shows whether any line was changed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from harness.errors import UsageError
 from harness.model import files
 
 MOST_BYTES = 256 * files.MEGABYTE
-"""The limit for a history, compressed or not. The history of a run of all requirements takes nine megabytes."""
+"""The size limit for a history, compressed or not. The history of a run of all requirements takes nine megabytes."""
 
-_MEMORY = 128 * files.MEGABYTE  # for unpacking; what xz -9 packed needs 65
+_MEMORY = 128 * files.MEGABYTE  # memory limit for unpacking; an archive by xz -9 needs 65
 
 _BEFORE, _AFTER = b',"digest":"', b'"}'
 _DIGEST = 64  # hexadecimal digits of SHA-256
 TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
-"""The bytes of a line from the comma before its digest to the end."""
+"""The number of bytes in a line from the comma before the digest to the end."""
 
 
 def read(path: Path) -> bytes:
-    """Return the content of `run.jsonl` from this file, from `run.jsonl.xz` or from `run.jsonl.gz`.
+    """Return the content of a `run.jsonl`, `run.jsonl.xz` or `run.jsonl.gz` file.
 
     Raises `UsageError` for a file that cannot be read or unpacked.
     """
@@ -49,15 +49,15 @@ def read(path: Path) -> bytes:
 
 
 def packed(content: bytes) -> bytes:
-    """Return a complete history as `run.jsonl.xz` has it."""
+    """Return a complete history in the packed form of `run.jsonl.xz`."""
     *lines, last, _ = content.split(b"\n")
     return lzma.compress(b"\n".join([*(line[:-TAIL] + b"}" for line in lines), last, b""]))
 
 
 def sealed(body: bytes, before: bytes) -> tuple[bytes, bytes]:
-    """Return a line without its newline, and its digest.
+    """Return a line without the newline, and the digest of the line.
 
-    `body` is a JSON object without the closing brace, `before` the digest of the previous line.
+    `body` is a JSON object without the closing brace, and `before` is the digest of the previous line.
     """
     digest = hashlib.sha256(before + body).hexdigest().encode()
     return body + _BEFORE + digest + _AFTER, digest

@@ -28,7 +28,7 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """Return an expectation as JSON: a sorted list of pods that all answer, a mapping for other sets, or a word."""
+    """Return an expectation as JSON: a sorted list if all pods must answer, a mapping for other sets, or a word."""
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}
@@ -80,7 +80,7 @@ _FIRST = ord("a")  # the letters of outcomes
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:
     """Return steady traffic as JSON: the time of the first request, the ms between requests, and a letter per outcome.
 
-    "a" is the first of `outcomes`.
+    The letter "a" represents the first item of `outcomes`, "b" the second, and so on.
     """
     if not samples:
         return {"at": 0.0, "ms": [], "outcomes": [], "saw": ""}
@@ -98,7 +98,7 @@ def flow(samples: Sequence[Timed]) -> dict[str, Any]:
 
 
 def read_flow(value: Mapping[str, Any]) -> list[Timed]:
-    """Read the requests that `flow` wrote. Their times are exact to half a millisecond."""
+    """Read the requests that `flow` wrote. The times are exact to half a millisecond."""
     outcomes = [read_observation(each) for each in value["outcomes"]]
     seen = [outcomes[ord(letter) - _FIRST] for letter in value["saw"]]
     times = [value["at"] + ms / 1000 for ms in accumulate(value["ms"], initial=0)]
@@ -121,7 +121,7 @@ def read_observation(value: Any) -> Observation:
 
 
 def counts(value: Tally) -> dict[str, float]:
-    """Return counts as the report shows them: answers by pod, and the other outcomes that occurred."""
+    """Return counts in the form of the report: answers by pod, and all other outcomes that occurred."""
     others: dict[str, float] = {"timedOut": value.timed_out, "refused": value.refused}
     others |= {"unknown": value.unknown.total(), "longestGapMs": value.gap_ms}
     return {**dict(sorted(value.pods.items())), **{name: count for name, count in others.items() if count}}
@@ -132,5 +132,5 @@ def rates(value: Rates) -> dict[str, float]:
 
 
 def read_rates(value: Mapping[str, float]) -> Rates:
-    """Read error rates that `rates` wrote. Older histories lack `alone` and `chances`."""
+    """Read error rates that `rates` wrote. Histories of older releases lack `alone` and `chances`."""
     return Rates(value["leak"], value["miss"], value.get("alone", value["leak"]), int(value.get("chances", 1)))

@@ -1,7 +1,7 @@
 """Derive the verdict and the message of each requirement from the history, during the run and at any later time.
 
-Verdicts that follow from observations are derived by the same functions each time. Verdicts with another cause (a skip,
-an exception, a failure of a scenario's own code) are taken from the history, and marked by their cause.
+Verdicts that follow from observations are always derived by the same functions. Verdicts with another cause (a skip, an
+exception, a failure of a scenario's own code) are read from the history, together with their cause.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from harness.model.privacy import private
 from harness.model.requirements import Feature, Level, Profile, Requirement
 
 Key = tuple[str, str]
-"""A case: the id of its requirement, and its parameters."""
+"""The key of a case: the id of the requirement, and the parameters of the case."""
 
 
 _Tests = dict[str, dict[str, list[str]]]
-"""Parameters of cases by document and slug; none for a test without parameters."""
+"""The parameters of all cases by document and slug. A test without parameters has no entries in its list."""
 
 
 @dataclass(slots=True)
 class Rejudged:
-    """One case: its recorded result, the derived one, and the cause of the recorded verdict."""
+    """One case with its recorded result, its derived result, and the cause of the recorded verdict."""
 
     stated: CaseResult
     derived: CaseResult
     cause: Cause
-    number: int  # among the cases of its requirement, as planned
+    number: int  # position among the planned cases of the requirement
 
     def take_in(self, other: Rejudged) -> None:
-        """Merge a later phase, or a repetition. The worse verdict wins, as in the run."""
+        """Merge a later phase or a repetition of the case. The worse verdict wins, as during the run."""
         if severity(other.stated.verdict) > severity(self.stated.verdict):
             self.cause = other.cause
         self.stated.worsen(other.stated)
@@ -51,14 +51,14 @@ class Rejudged:
 
 @dataclass(slots=True)
 class Judged:
-    """All cases of a run, their requirements, and the run's facts about itself."""
+    """All cases of a run, their requirements, and the facts that the run recorded about itself."""
 
     cases: dict[Key, Rejudged] = field(default_factory=dict)
     requirements: dict[str, Requirement] = field(default_factory=dict)
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-    """The report's facts about the run as a whole; empty for runs of older releases."""
+    """The report's facts about the run as a whole. The mapping is empty for runs of older releases."""
     seconds: dict[Key, float] = field(default_factory=dict)
     """The duration of each case that has ended."""
     starts: dict[Key, float] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Judged:
     stories: dict[Key, Story] = field(default_factory=dict)
     """The story of each case that has ended."""
     contradictions: list[str] = field(default_factory=list)
-    """Contradictions between records that no run writes, though each record alone is valid."""
+    """Contradictions between records that are valid individually. No unmodified run writes contradictory records."""
 
     def stated(self) -> list[Result]:
         return self._results({key: each.stated for key, each in self.cases.items()})
@@ -77,7 +77,7 @@ class Judged:
         return self._results({key: each.derived for key, each in self.cases.items()})
 
     def causes(self) -> dict[str, Cause]:
-        """Return the cause of the verdict on each requirement: OBSERVED only if all its cases have that cause."""
+        """Return the cause of the verdict on each requirement. It is OBSERVED only if all cases have this cause."""
         found: dict[str, Cause] = {}
         for (requirement, _), each in self.cases.items():
             if found.get(requirement, Cause.OBSERVED) is Cause.OBSERVED:
@@ -95,21 +95,21 @@ class Judged:
         return [Result(self.requirements[each], tuple(of[each])) for each in sorted(of)]
 
     def completed(self, key: Key, case: CaseResult) -> CaseResult:
-        """Return the result of a case with its times, steps and attachments."""
+        """Return the result of a case including times, steps and attachments."""
         steps, attachments = self.allure.get(key, ([], []))
         start, seconds = self.starts.get(key, 0.0), self.seconds.get(key, 0.0)
         return replace(case, start=start, duration=seconds, steps=steps, attachments=attachments)
 
 
 def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
-    """Judge the records of a history. Raises `UsageError`, with the line, for a record that no run writes."""
+    """Judge the records of a history. Raises `UsageError` with the line number of the first invalid record."""
     judge = Judge()
     for number, record in enumerate(records, start=1):
         judge.read(record, f"{where}, line {number}")
     return judge.judged
 
 
-_LONGEST = 1e6  # seconds of a test
+_LONGEST = 1e6  # duration of a test in seconds
 
 _TEXTS = {
     "cause", "client", "explanation", "message", "parameters", "phase", "reason", "relation", "rerun", "sentence",
@@ -119,12 +119,12 @@ _TEXTS = {
 
 @dataclass(slots=True)
 class _Worker:
-    """The state of one worker: its windows by number, and the judgements since its last verdict."""
+    """The state of one worker: the windows by number, and the judgements since the last verdict."""
 
     windows: dict[int, WindowStory] = field(default_factory=dict)
     judgements: list[Judgement] = field(default_factory=list)
     story: Story = field(default_factory=Story)
-    """The story of its current test."""
+    """The story of the worker's current test."""
 
     def counts(self) -> list[dict[str, Any]]:
         tallies = [each.tallies for each in self.story.windows]
@@ -132,14 +132,14 @@ class _Worker:
 
 
 class Judge:
-    """Judges a history record by record. `judged` is the result of the records so far."""
+    """Judge a history record by record. `judged` is the result of all records up to now."""
 
     def __init__(self) -> None:
         self.judged = Judged()
         self._workers: dict[str, _Worker] = {}
 
     def read(self, record: Mapping[str, Any], where: str) -> None:
-        """Process the next record of any worker. Raises `UsageError` with the place for a record that no run writes."""
+        """Process the next record of any worker. Raises `UsageError` with the position of an invalid record."""
         try:
             self._read(record)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -166,7 +166,7 @@ class Judge:
             case "not-run":
                 for key, result in _never_began(record):
                     self._note(key[0], record)
-                    number = len(self.judged.cases)  # cases of a requirement are in the order of the plan
+                    number = len(self.judged.cases)  # the cases of a requirement are listed in the order of the plan
                     self.judged.cases[key] = Rejudged(result, replace(result), Cause(record["cause"]), number)
             case "run":
                 self.judged.distrust = tuple(map(str, record["facts"].get("distrust", ())))
@@ -197,7 +197,7 @@ class Judge:
                 worker.story.took_up.append(record["mono"])
 
     def _observed(self, record: Mapping[str, Any], window: WindowStory) -> None:
-        """Add the counts of a client; for steady traffic they must match its requests."""
+        """Add the counts of a client. For steady traffic, the counts must match the recorded requests."""
         counted = as_json.read_tally(record["tally"])
         if record["client"] not in window.tallies:
             window.tallies[record["client"]] = Tally()
@@ -238,7 +238,7 @@ class Judge:
             self.judged.cases[key] = new
 
     def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
-        """Record contradictions: a cause without its judgements, counts that no window has, a better final verdict."""
+        """Record contradictions: a cause without judgements, counts of an unknown window, or a better final verdict."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
         left = worker.counts()
@@ -265,7 +265,7 @@ class Judge:
 
 
 _ROUNDED_MS = 2.0
-"""The tolerance in ms of a gap, since the times of requests are rounded."""
+"""The tolerance in ms for the length of a gap. It is needed because the times of requests are rounded."""
 
 
 def _window(record: Mapping[str, Any]) -> WindowStory:
@@ -310,7 +310,7 @@ def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
 
 
 def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
-    """Return the facts about a requirement for the record of a verdict; with `story` its sentence and source too."""
+    """Return the facts about a requirement for the record of a verdict. `story` adds its sentence and source."""
     found: dict[str, Any] = {
         "level": requirement.level,
         "profile": requirement.profile,
@@ -320,7 +320,7 @@ def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
 
 
 def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the records that complete a history to these results, and then the facts about the run."""
+    """Return the records that add these results to a history, followed by the facts about the run."""
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
     began = {requirement_id for requirement_id, _ in judged.cases}

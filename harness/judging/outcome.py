@@ -1,6 +1,6 @@
-"""The meaning of a verdict for a run, by the level of its requirement: MUST decides, SHOULD warns, MAY informs.
+"""The outcome of a requirement: the effect of its verdict on the run. MUST decides, SHOULD warns, MAY informs.
 
-A verdict is the same at every level. Exit code, reports and summaries use its outcome.
+A verdict does not depend on the level. The exit code, reports and summaries use the outcome, which does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Outcome(enum.StrEnum):
     FAILURE = "failure"
     """A MUST is not met."""
     INCONCLUSIVE = "inconclusive"
-    """A MUST is inconclusive, or the run ended before a requirement of any level."""
+    """A MUST is inconclusive, or the run ended before a requirement of any level began."""
     WARNING = "warning"
     """A SHOULD is not met or inconclusive."""
     NOTE = "note"
@@ -26,7 +26,7 @@ class Outcome(enum.StrEnum):
 
 
 DECISIVE = frozenset({Outcome.FAILURE, Outcome.INCONCLUSIVE})
-"""Outcomes that keep a run from passing."""
+"""Outcomes that prevent a run from passing."""
 
 _UNMET: Mapping[Level, Mapping[Verdict, Outcome]] = {
     Level.MUST: {Verdict.FAILED: Outcome.FAILURE, Verdict.INCONCLUSIVE: Outcome.INCONCLUSIVE},
@@ -36,7 +36,7 @@ _UNMET: Mapping[Level, Mapping[Verdict, Outcome]] = {
 
 
 def outcome(verdict: str, level: str, *, never_began: bool = False) -> Outcome:
-    """Return the meaning of a verdict. A requirement that the run ended before is inconclusive at any level."""
+    """Return the outcome for a verdict. A requirement that never began is inconclusive at any level."""
     match Verdict(verdict):
         case Verdict.PASSED:
             return Outcome.MET

@@ -18,16 +18,16 @@ from harness.model.requirements import Feature, Level, Profile, Requirement
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
-# The title of the longest wait of a scenario for an expected state.
+# The title of a scenario's longest wait for an expected state.
 CONVERGENCE = "convergence"
 
-# Reasons that leave a claim unproven: the run is partial.
+# Skip reasons that leave a claimed feature unproven, which makes the run partial.
 UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test of a requirement, as planned: pytest's node id, and its parameters ("" for a plain test)."""
+    """One planned test of a requirement: the pytest node id, and the parameters ("" if it has no parameters)."""
 
     nodeid: str
     requirement: str
@@ -41,16 +41,16 @@ class Case:
 
     @property
     def begins(self) -> bool:
-        """True if pytest begins it, to run or to skip it."""
+        """True if pytest begins the test, either to run or to skip it."""
         return self.reason != SkipReason.DESELECTED
 
 
 @dataclass(slots=True)
 class CaseResult:
-    """The result of one case. `message` is one line, `explanation` the whole text.
+    """The result of one case. `message` is a single line, and `explanation` is the whole text.
 
-    `never_began` is true for a case that was planned but did not begin before the run ended. `rerun` is the command
-    that runs the case again, if it did not pass; the explanation ends with it.
+    `never_began` is true for a case that was planned but did not begin before the run ended. If the case did not pass,
+    `rerun` is the command that runs the case again, and the explanation ends with this command.
     """
 
     nodeid: str
@@ -62,9 +62,9 @@ class CaseResult:
     start: float = 0.0  # seconds since 1970; 0 for a case that never began
     duration: float = 0.0
     worker: str = ""
-    steps: list[dict[str, Any]] = field(default_factory=list)  # in Allure's form, as are attachments
+    steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
     attachments: list[dict[str, Any]] = field(default_factory=list)
-    # The record of a verdict holds these fields under their own names, without empty ones.
+    # The record of a verdict holds these fields under the same names, except empty fields.
     reason: str = ""
     explanation: str = ""
     rerun: str = ""
@@ -80,7 +80,7 @@ class CaseResult:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], **others: Any) -> CaseResult:
-        """Read the record of a verdict. Raises `KeyError`, `TypeError` and `ValueError` for one that no run writes."""
+        """Read the record of a verdict. Raises `KeyError`, `TypeError` or `ValueError` for an invalid record."""
         made = cls("", record["test"], record.get("parameters", ""), Verdict(record["verdict"]), record["message"])
         for name in _RECORDED:
             value = record.get(name, empty := getattr(made, name))
@@ -96,7 +96,7 @@ class CaseResult:
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: CaseResult) -> None:
-        """Merge a later phase, or a repetition, of the same case: the worse verdict wins, the first of equals."""
+        """Merge a later phase or a repetition of the same case. The worse verdict wins, or the first of equals."""
         if severity(other.verdict) > severity(self.verdict):
             self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
             self.explanation, self.rerun = other.explanation, other.rerun
@@ -121,7 +121,7 @@ class Result:
 
     @property
     def worst(self) -> CaseResult:
-        """The case that decides: the first of those with the worst verdict."""
+        """The case that determines the verdict: the first case with the worst verdict."""
         return max(self.cases, key=lambda case: severity(case.verdict))
 
     @property
@@ -136,7 +136,7 @@ class Result:
         return outcome(case.verdict, self.requirement.level, never_began=case.never_began)
 
     def message_of(self, case: CaseResult) -> str:
-        """Return the message of a case, with the reason or the level before it unless it passed or failed a MUST."""
+        """Return the message of a case. A prefix states the reason or level unless it passed or failed a MUST."""
         kind = self.outcome_of(case)
         if kind is Outcome.NOT_RUN:
             return f"{case.reason}: {case.message}"
@@ -167,7 +167,7 @@ class Result:
 
 
 def severity(verdict: str) -> int:
-    """Return the rank of a verdict, the higher the worse: passed, skipped, inconclusive, failed."""
+    """Return the rank of a verdict. Worse verdicts rank higher: passed, skipped, inconclusive, failed."""
     return _SEVERITY.index(Verdict(verdict))
 
 
@@ -176,7 +176,7 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> Situation:
-    """Return the exit-code situation from the results alone. With `strict`, SHOULD decides as MUST does."""
+    """Return the exit-code situation from the results alone. With `strict`, SHOULD is treated like MUST."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}
@@ -207,7 +207,7 @@ def rests_on(results: Sequence[Result]) -> str:
 
 
 def left_out(results: Sequence[Result]) -> dict[str, int]:
-    """Return the number of requirements that options left out, by reason."""
+    """Return the number of requirements that options excluded, by reason."""
     return dict(Counter(result.worst.message for result in results if result.left_out))
 
 
@@ -247,7 +247,7 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
 
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:
-    """Return the longest wait of a scenario for an expected state in seconds, and its requirement; None without any."""
+    """Return the longest wait of any scenario in seconds, and its requirement, or None if no scenario waited."""
     waited = [
         (float(case.observed[CONVERGENCE]["slowestSeconds"]), result.requirement.id)
         for result in results

@@ -1,11 +1,11 @@
-"""Compute the number of probes that a check needs, from the error rates that it states.
+"""Compute the number of probes that a check needs to achieve its stated error rates.
 
 A check of random choices is sometimes wrong, so it states its error rates. Sample sizes follow from two numbers: the
-smallest fault to detect, and the probability to miss it. They are fixed before the run, and are in the report.
+smallest fault to detect, and the probability of missing it. Both are fixed before the run, and the report lists them.
 
-A fault that affects some connections usually affects those of all clients; a fault of one client affects all of its
-connections. So there are two sizes of faults: a small one for all clients together that expect the same, and a larger
-one for each client alone.
+A fault that affects some connections usually affects some connections of every client. A fault that is specific to one
+client usually affects all its connections. So each check has two thresholds: a small threshold for all clients with
+the same expectation together, and a larger threshold for each client alone.
 
 All bounds hold for a proxy that picks an endpoint for every connection independently and with equal probabilities. A
 round-robin proxy shows all endpoints sooner.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 
 LEAST_RATE = 1e-9
-"""Smaller rates would take more probes than anybody sends, and too long to compute."""
+"""The lower limit of rates. Smaller rates would need impractically many probes, and too much time to compute."""
 
 DEFAULT_LEAK = 0.05
 DEFAULT_MISS = 1e-6
@@ -29,12 +29,12 @@ DEFAULT_ALONE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The error rates of a check: the smallest shares of wrong answers to detect, and the probability to miss each.
+    """The error rates of a check: the smallest shares of wrong answers to detect, and the probability of missing them.
 
-    All clients together detect a share `leak`; each client alone detects a share `alone` of its own answers, or `leak`
-    if that is larger. A single client detects `leak`. A fault has a number of `chances` to pass: two if right
-    observations from before the window count, and wrong ones restart the window. The total probability to miss a fault
-    stays below `miss`.
+    All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of its own
+    answers, or `leak` if `leak` is larger. A single client detects `leak`. `chances` is the number of attempts that a
+    fault has to pass: two if correct observations from before the window count, while wrong observations restart it.
+    The total probability of missing a fault stays below `miss`.
     """
 
     leak: float = DEFAULT_LEAK
@@ -48,7 +48,7 @@ class Rates:
             raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
 
     def by_itself(self, clients: int) -> float:
-        """Return the smallest share that one of this number of clients detects alone."""
+        """Return the smallest share of wrong answers that each of this number of clients detects alone."""
         return max(self.leak, self.alone) if clients > 1 else self.leak
 
     def samples(self, clients: int) -> int:
@@ -58,7 +58,7 @@ class Rates:
         return max(together, samples_for_leak(self.by_itself(clients), miss))
 
     def smallest_fault(self, clients: int) -> str:
-        """Return the smallest share that this number of clients detects, for the report."""
+        """Return the smallest share of wrong answers that this number of clients detects together, for the report."""
         alone = self.by_itself(clients)
         text = _percent(self.leak)
         return text if alone == self.leak else f"{text} at {clients} clients, {_percent(alone)} at one"
@@ -69,9 +69,9 @@ DEFAULT_RATES = Rates()
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """The number of probes of one client's check, and its error rates.
+    """The number of probes for one client's check, and the error rates.
 
-    `false_alarm` bounds the probability that a correct proxy fails, `miss` that a proxy with `smallest_fault` passes.
+    `false_alarm` and `miss` are upper bounds for the probability that a correct proxy fails, or a faulty one passes.
     """
 
     kind: str
@@ -81,7 +81,7 @@ class SamplePlan:
     miss: float
 
     def check(self, clients: int = 1) -> dict[str, str | int | float]:
-        """Return the plan for the report; the false alarms of several clients add up."""
+        """Return the plan for the report. The false-alarm probabilities of several clients are added."""
         return {
             "kind": self.kind,
             "samples": self.samples,
@@ -113,7 +113,7 @@ def samples_for_members(count: int, miss: float) -> int:
 def unseen_bound(count: int, samples: int) -> float:
     """Return an upper bound for the probability that `samples` probes miss one of `count` equally likely endpoints.
 
-    It is the union bound: each is missed with (1 - 1/count) ** samples, and these probabilities are added.
+    This is the union bound: each endpoint is missed with probability (1 - 1/count) ** samples.
     """
     return min(1.0, count * (1 - 1 / count) ** samples)
 
@@ -121,8 +121,8 @@ def unseen_bound(count: int, samples: int) -> float:
 def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "every answer comes from these `count` endpoints, and each of them answers".
 
-    Every wrong answer is a failure, so only an unseen member can be a false alarm. The plan is for each of the
-    `clients` that would see the same faults.
+    Every wrong answer is a failure, so only an unseen endpoint can be a false alarm. The plan applies to each of the
+    `clients`, all of which would see the same faults.
     """
     samples = max(rates.samples(clients), samples_for_members(count, rates.miss))
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
@@ -151,9 +151,9 @@ class SharePlan:
 def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
     """Return the plan for "each of these `count` endpoints gets an equal share".
 
-    The smallest fault is one endpoint that gets twice, or half, the traffic of each other one. The bounds of a count
-    cut off so little of the binomial distribution that all endpoints together raise a false alarm with probability at
-    most `rates.miss`; the number of probes is the smallest multiple of 10 that misses the fault as rarely.
+    The smallest fault is one endpoint that gets twice, or half, the traffic of every other endpoint. The bounds of the
+    counts are chosen to limit the total false-alarm probability of all endpoints to `rates.miss`. The number of probes
+    is the smallest multiple of 10 that misses the fault with probability at most `rates.miss`.
     """
     if count < 2:
         raise ValueError(f"{count} endpoints have no shares to compare")
@@ -181,8 +181,8 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
     """Return the plan for "none of these `count` endpoints gets more than `percent` above an equal share".
 
-    The smallest fault is one endpoint with one and a half times the allowed traffic. Endpoints with just the allowed
-    traffic raise a false alarm with probability `rates.miss` at most, all of them together.
+    The smallest fault is one endpoint with one and a half times the allowed traffic. If endpoints get exactly the
+    allowed traffic, the total probability of a false alarm is at most `rates.miss`.
     """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
@@ -209,7 +209,7 @@ def most(samples: int, chance: float, tail: float) -> int:
 
 
 def _binomial(samples: int, chance: float) -> list[float]:
-    """Return the probability of each number of successes, by logarithms, as the factorials are too large."""
+    """Return the probability of each number of successes. Logarithms avoid the overflow of factorials."""
     constant = math.lgamma(samples + 1)
     up, down = math.log(chance), math.log1p(-chance)
     return [
@@ -229,7 +229,7 @@ def _cut(probabilities: Sequence[float], tail: float) -> int:
 
 
 def _smallest(enough: Callable[[int], bool], guess: float) -> int:
-    """Return the smallest n that is enough; the guess from logarithms may be off by rounding."""
+    """Return the smallest sufficient n. The guess was computed from logarithms and may have a rounding error."""
     n = max(1, math.ceil(guess) - 1)
     while not enough(n):
         n += 1
@@ -241,7 +241,7 @@ def _percent(share: float) -> str:
 
 
 def _rounded_up(bound: float) -> float:
-    """Round a bound up to two digits, so that a report is readable and the bound stays valid."""
+    """Round a bound up to two digits for readable reports. Rounding up keeps the bound valid."""
     if bound < sys.float_info.min:
         return 0.0
     exponent = math.floor(math.log10(bound))

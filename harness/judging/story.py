@@ -1,6 +1,6 @@
-"""The story of a scenario from its history: changes, waits for components, windows, and steady traffic.
+"""The story of a scenario, read from the history: changes, waits for components, windows and steady traffic.
 
-Reports show it. Verdicts follow only from the judgements.
+Reports show the story. Verdicts depend only on the judgements.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SETTLED = "all components have worked on what was written"
 
 @dataclass(slots=True)
 class WindowStory:
-    """A measuring window that was opened at `at` (monotonic seconds); `of` is that of `Path.of`.
+    """A measuring window that was opened at `at` (monotonic seconds). `of` has the same meaning as in `Path.of`.
 
-    `flows` has the requests of steady traffic by client; it is empty for other windows.
+    `flows` holds the requests of steady traffic by client, and is empty for other windows.
     """
 
     at: float
@@ -44,7 +44,7 @@ class Compared:
 
 @dataclass(slots=True)
 class Story:
-    """The events in one case, by time (monotonic seconds); `took_up` are the ends of waits for components."""
+    """The events of one case by time (monotonic seconds). `took_up` holds the end times of waits for components."""
 
     changes: list[Change] = field(default_factory=list)
     took_up: list[float] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Story:
     compared: list[Compared] = field(default_factory=list)
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
-        """Give the windows the titles from the numbers of the case: "2. TCP to …" is the title of the second window."""
+        """Set the window titles from the numbers of the case. "2. TCP to …" is the title of the second window."""
         for title in observed:
             number, dot, text = title.partition(". ")
             if dot and number.isdecimal() and 1 <= int(number) <= len(self.windows):

@@ -1,6 +1,6 @@
 """The timeline of a failure: changes of the cluster and the first wrong observations, by time.
 
-All times use one clock, and count from the beginning of the scenario, as in its log of requests.
+All times are read from the same clock. They count from the beginning of the scenario, as in the log of requests.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ HEAD = "What happened when, from the beginning of the scenario (a change at the 
 
 BEFORE = 10
 AFTER = 5
-"""The number of changes shown: the last before the first wrong observation, and the first after it."""
+"""The numbers of changes to show: the last changes before the first wrong observation, and the first after it."""
 
 _LONGEST = 140  # characters per change
 
 
 class Change(NamedTuple):
-    """A change of the cluster: its time (monotonic seconds), its kind, and its objects."""
+    """A change of the cluster, with its time (monotonic seconds), its kind, and the changed objects."""
 
     at: float
     what: str
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 
 
 def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> str:
-    """Return changes since `zero` (monotonic seconds) and observations, in order; "" without any change."""
+    """Return changes since `zero` (monotonic seconds) and observations by time, or "" if there are no changes."""
     mine = [each for each in changes if each.at >= zero and each.what != "measured"]
     first = min((each.at for each in seen), default=float("inf"))
     before = [each for each in mine if each.at <= first]
@@ -51,7 +51,7 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
 
 def said(change: Change) -> str:
     """Return a change in one line."""
-    everywhere = change.facts.get("component", "proxy") != "proxy"  # the component runs once for all nodes
+    everywhere = change.facts.get("component", "proxy") != "proxy"  # a single instance serves all nodes
     told = [(name, value) for name, value in change.facts.items() if value is not None]
     facts = ", ".join(_fact(name, value) for name, value in told if not (everywhere and name == "nodes"))
     text = f"{change.what} {facts}".rstrip()
@@ -69,7 +69,7 @@ def _fact(name: str, value: Any) -> str:
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> str:
-    """Return an endpoint's address, its hints, and the conditions that differ from those of a usable endpoint."""
+    """Return an endpoint's address, its hints, and the conditions with values unlike those of a usable endpoint."""
     hints = endpoint.get("hints") or {}
     kinds = (("zone", hints.get("forZones")), ("node", hints.get("forNodes")))
     hinted = [f"{kind} {'+'.join(each['name'] for each in names)}" for kind, names in kinds if names]

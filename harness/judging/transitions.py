@@ -1,7 +1,7 @@
-"""The effects of changes on steady traffic, as numbers, by client.
+"""Measure the effects of changes on steady traffic, for each client.
 
-The expected state after a change is that of the first window after it for the same Service and kind of address. Times
-count from the moment at which the write of a change begins.
+The first window after a change, for the same Service and kind of address, defines the expected state after the change.
+Times count from the moment at which the write of the change begins.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from harness.model.outcomes import Reached
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A change with a known expectation: its time, the pods that may answer until the next change, and before it.
+    """A change with a known expectation: its time, and the pods that may answer before it and until the next change.
 
-    `before` is None if no window states it. `former` are pods that no client may reach any more. All times are
-    monotonic seconds.
+    `before` is None if no window states these pods. `former` lists pods that no client may reach any more. All times
+    are monotonic seconds.
     """
 
     kind: str
@@ -61,7 +61,7 @@ def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
 
 
 def lossy_gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the gaps with a lost request; in the other gaps the client paused."""
+    """Return the gaps that contain a lost request. In all other gaps the client paused."""
     lost = [at for at, each in samples if not isinstance(each, Reached)]
     return [(begin, end) for begin, end in gaps(samples) if any(begin <= at <= end for at in lost)]
 
@@ -104,9 +104,9 @@ def _everybody(window: WindowStory) -> frozenset[str]:
 
 
 def concerns(change: Change, service: str) -> bool:
-    """Return whether a change may concern a Service: it names no other Service, and is no measurement.
+    """Return whether a change may affect a Service: it names no other Service, and is not a measurement.
 
-    The names of slices that scenarios write contain the Service, the content and the family.
+    The names of slices that scenarios write consist of the Service, the content and the family.
     """
     named = change.facts.get("service") or str(change.facts.get("slice") or "").rsplit("-", 2)[0]
     if named:
@@ -120,7 +120,7 @@ def kind_of(change: Change) -> str:
 
 
 def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
-    """Return the reaction times; {} if the change alters nothing for the client and every answer was right."""
+    """Return the reaction times, or {} if the change does not affect the client and all answers were right."""
     mine = list(_within(samples, phase))
     wrong = [number for number, (_, each) in enumerate(mine) if not _is_right(each, phase.after)]
     if not mine or (phase.before == phase.after and not wrong):
@@ -139,7 +139,7 @@ def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
 
 
 def reaction_ms(reaction: dict[str, Any]) -> float | None:
-    """Return the ms until an expected pod answers and all answers are right; None if that never happens."""
+    """Return the ms until an expected pod answers and all answers are right, or None if this never happens."""
     if "firstRightMs" not in reaction or "allRightMs" not in reaction:
         return None
     return float(max(reaction["firstRightMs"], reaction["allRightMs"]))
@@ -158,7 +158,7 @@ def _answers(samples: Sequence[Timed], phase: Phase) -> Iterator[tuple[float, Re
 
 
 def _strangers(samples: Sequence[Timed], found: Sequence[Phase], tally: Tally, allowed: frozenset[str]) -> int:
-    """Return the number of answers by pods that are right neither before nor after a change, or never."""
+    """Return the number of answers from pods that may not answer before or after a change, or at any time."""
     never = sum(count for pod, count in tally.pods.items() if pod not in allowed)
     between = sum(
         each.pod in allowed and each.pod not in phase.before | phase.after

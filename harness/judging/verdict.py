@@ -1,8 +1,8 @@
-"""Derive a verdict from observations. Pure, so that a recorded run can be judged again.
+"""Derive a verdict from observations. The functions are pure, which allows a recorded run to be judged again.
 
-Sets, not shares: a client passes when every answer came from its allowed set and every member was seen. Nothing is
-averaged. An unknown outcome is neither right nor wrong, and makes the verdict inconclusive unless something else
-failed.
+Most expectations are sets of pods rather than shares of traffic. A client passes when every answer came from an allowed
+pod and every expected pod was seen. An unknown outcome is neither right nor wrong. It makes the verdict inconclusive
+unless another observation failed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Verdict(enum.StrEnum):
 
 
 class SkipReason(enum.StrEnum):
-    """The reason why a requirement was skipped; reports list the four reasons separately."""
+    """The reason why a requirement was skipped. Reports list the four reasons separately."""
 
     UNSUPPORTED = "unsupported"
     """The implementation does not claim the feature."""
@@ -50,7 +50,7 @@ class SkipReason(enum.StrEnum):
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
-    """Combine verdicts: failed beats inconclusive beats passed beats skipped. Without any it is inconclusive."""
+    """Return the first of failed, inconclusive, passed and skipped that occurs; inconclusive for no verdicts."""
     found = set(verdicts)
     order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
     return next((verdict for verdict in order if verdict in found), Verdict.INCONCLUSIVE)
@@ -58,7 +58,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Silence or refusals, and no answer: for requirements that leave open how a connection fails."""
+    """Silence or refusals, but no answers. Used for requirements that do not specify how a connection fails."""
 
 
 NO_ANSWER = NoAnswer()
@@ -66,21 +66,21 @@ NO_ANSWER = NoAnswer()
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Answers, each from one of these pods, some of which may never be seen: for the time of a change."""
+    """Answers from any of these pods. Some pods may never be seen. Used while a change is in progress."""
 
     pods: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Evenly:
-    """Answers from these pods, at least two, with an equal share from each."""
+    """Answers from each of these pods with equal shares. There must be at least two pods."""
 
     pods: frozenset[str]
 
 
 Expected = AbstractSet[str] | AnyOf | Evenly | TimedOut | Refused | NoAnswer
-"""The expectation for a client: answers from all of these pods and no other, from any of them, from each equally often,
-silence, refusals, or either of the last two."""
+"""The expectation for a client: answers from all of these pods and no others, answers from any of them, equal shares of
+the answers from each, silence, refusals, or a mix of silence and refusals."""
 
 Expectation = Mapping[str, Expected]
 """The expectation for each client."""
@@ -90,8 +90,8 @@ Expectation = Mapping[str, Expected]
 class Tally:
     """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason.
 
-    `gap_ms` is the longest time without a right answer, if measured; `refused_by` counts refusals by the error of the
-    client's kernel.
+    `gap_ms` is the longest time without a right answer, if it was measured. `refused_by` counts refusals by the error
+    that the client's kernel reported.
     """
 
     pods: Counter[str] = field(default_factory=Counter)
@@ -138,15 +138,15 @@ class Tally:
 
 
 def _with_kind(observation: Observation) -> tuple[Observation, str]:
-    """Return the observation with the error of a refusal, because equal refusals may differ in it."""
+    """Return the observation with the error of a refusal. Refusals compare equal even if their errors differ."""
     return observation, observation.how if isinstance(observation, Refused) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, its reason in one sentence, and the grid of client by endpoint as a text table.
+    """A verdict, the reason in one sentence, and the grid of clients and endpoints as a text table.
 
-    `unmet` are the clients whose expectation is not met, or is inconclusive.
+    `unmet` lists the clients whose expectation is not met or is inconclusive.
     """
 
     verdict: Verdict
@@ -156,7 +156,7 @@ class Judgement:
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan of one client's probes for this expectation; `clients` is how many would see the same faults.
+    """Return the plan of one client's probes. `clients` is the number of clients that would see the same faults.
 
     Raises `ValueError` for an empty set.
     """
@@ -176,8 +176,8 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
     """Return the plan of each client of a window, for its probes, its judgement and the report.
 
-    Clients count together if they would all see the same fault. Silence and refusals show to all clients with the same
-    kind of expectation; an answer of the wrong pod shows only to clients for whom some pod of the window is wrong.
+    Clients are counted together if they would all see the same fault. All clients with the same kind of expectation
+    see unexpected silence or refusals. Only clients for which some pod of the window is wrong can see a wrong answer.
     """
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}
@@ -196,7 +196,7 @@ def _kind(expected: Expected) -> object:
 
 
 def is_wrong(observation: Observation, expected: Expected) -> bool:
-    """Return whether this one observation breaks the expectation."""
+    """Return whether this observation alone violates the expectation."""
     match observation:
         case Reached(pod):
             return pod not in pods_of(expected)
@@ -217,7 +217,7 @@ def pods_of(expected: Expected) -> frozenset[str]:
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
-    """Judge observations. Each client needs the number of its plan in `planned`; fewer are inconclusive.
+    """Judge observations. A client with fewer observations than its plan in `planned` is inconclusive.
 
     Raises `ValueError` for observations of a client without an expectation.
     """
@@ -286,11 +286,11 @@ class _Client:
         return Row(self.name, self._wanted(), dict(self.cells))
 
     def reasons(self, verdict: Verdict) -> list[str]:
-        """Return the reasons of this verdict, a clause for each cell that led to it."""
+        """Return the reasons for this verdict, with a clause for each cell that caused it."""
         tally = self.tally
         if verdict is Verdict.FAILED:
             offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
-            # A wrong answer is more informative than a missing one.
+            # A wrong answer is more informative than a missing answer.
             return [self._offence(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
         found = [
             f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
@@ -300,7 +300,7 @@ class _Client:
         return found
 
     def _share_bounds(self, miss: float) -> tuple[int, int]:
-        """Return the bounds of a pod's count for an equal share, or no bounds if there are too few observations."""
+        """Return the bounds of a pod's count for an equal share. There are none if observations are too few."""
         if isinstance(self.expected, Evenly) and self.told >= self.needed:
             return share_bounds(self.told, len(self.allowed), miss)
         return 0, self.told
@@ -314,7 +314,7 @@ class _Client:
             return Cell(count, Mark.RIGHT if fewest <= count <= most else Mark.UNEVEN)
         if pod not in self.allowed or isinstance(self.expected, AnyOf):
             return Cell(0, Mark.NONE)
-        # An unknown outcome may have been just this endpoint, and too few probes may miss it by chance.
+        # An unknown outcome may have come from this endpoint, and too few probes may miss it by chance.
         sure = not self.tally.unknown and self.told >= self.needed
         return Cell(0, Mark.UNSEEN if sure else Mark.UNSURE)
 

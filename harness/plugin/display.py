@@ -1,6 +1,6 @@
-"""Write progress: permanent lines, and below them on a terminal the current state, redrawn as it changes.
+"""Write progress as permanent lines. On a terminal, the current state is drawn below these lines and updated.
 
-Without a terminal that can move its cursor, a line shows the state after some seconds without output.
+If the output is not a terminal with cursor control, a line shows the state after some seconds without output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SILENCE = 3.0
 
 _LOOK = 0.5
 _MOST_SHOWN = 8
-_BAR = 40  # columns at most
+_BAR = 40  # the maximum number of columns
 _RICH: dict[Style, str] = {"faint": "dim"}
 _MARKUP: dict[Style, dict[str, bool]] = {
     "": {},
@@ -43,7 +43,7 @@ _MARKUP: dict[Style, dict[str, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a run: the numbers done and in total, the seconds left, and the running tests with their seconds."""
+    """The state of a run: the number of tests done and in total, the seconds left, and the running tests."""
 
     phase: str
     done: int = 0
@@ -67,12 +67,12 @@ class Status:
 
 
 def spoken(seconds: float) -> str:
-    """Return a rounded duration for people."""
+    """Return a rounded, human-readable duration."""
     return f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
 
 
 def _beside_capture(file: Any) -> Any:
-    """Open the same file once more: during a test, pytest captures output to the first one."""
+    """Open the same file a second time, because pytest captures output to the original descriptor during a test."""
     try:
         return open(os.dup(file.fileno()), "w", encoding=file.encoding, errors="replace")  # noqa: PTH123
     except (OSError, ValueError, AttributeError):
@@ -80,7 +80,7 @@ def _beside_capture(file: Any) -> Any:
 
 
 class _Whole:
-    """A line for rich that is not wrapped. Its `soft_wrap` would affect the drawing below the line as well."""
+    """A line for rich that is not wrapped. Rich's `soft_wrap` would also affect the drawing below the line."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -91,7 +91,7 @@ class _Whole:
 
 
 class Silence:
-    """Calls `say` after some time without output, on its own thread."""
+    """Thread that calls `say` after some time without output."""
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say = say
@@ -133,7 +133,7 @@ def never_silent(say: Callable[[str], None], what: str) -> Iterator[Callable[[st
 
 
 class Display:
-    """Writes through pytest's reporter, and through rich while there is something to draw below the lines."""
+    """Writer that uses pytest's reporter, or rich while there is something to draw below the lines."""
 
     def __init__(self, terminal: Any, status: Callable[[], Status]) -> None:
         self._terminal = terminal
@@ -146,19 +146,19 @@ class Display:
 
     @property
     def draws(self) -> bool:
-        """True if lines can be redrawn: on a terminal that moves its cursor."""
+        """True if lines can be redrawn, which requires a terminal with cursor control."""
         return bool(self._terminal.isatty) and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
     @property
     def width(self) -> int:
-        """The present number of columns."""
+        """The current number of columns."""
         try:
             return os.get_terminal_size(self._own.fileno()).columns or self._terminal._tw.fullwidth
         except (OSError, ValueError, AttributeError):
             return int(self._terminal._tw.fullwidth)
 
     def can_write(self, text: str) -> bool:
-        """Return whether the encoding has these characters."""
+        """Return whether the output encoding supports these characters."""
         try:
             text.encode(getattr(self._file, "encoding", None) or "utf-8")
         except (UnicodeEncodeError, LookupError):
@@ -205,13 +205,13 @@ class Display:
             self._own = self._file
 
     def write(self, line: Line) -> None:
-        """Write a permanent line. It is not wrapped: the terminal continues a long line in its next row."""
+        """Write a permanent line without wrapping. The terminal continues a long line in the next row."""
         if self._live is not None:
             self._live.console.print(_Whole(line), crop=False)
             return
         with self._lock:
             self._terminal.write_line(line.text, **_MARKUP[line.style])
-            self._terminal.flush()  # another buffer writes the state
+            self._terminal.flush()  # the state is written through a different buffer
         if self._silence is not None:
             self._silence.broken()
 

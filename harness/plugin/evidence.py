@@ -1,12 +1,12 @@
-"""Gather evidence from a scenario's fixtures, while they are still up.
+"""Gather evidence from a scenario's fixtures before they are torn down.
 
-Any fixture value may have these methods; all are optional, and none may break the run:
+Any fixture value may have the following optional methods. An error in one of these methods does not break the run.
 
     evidence() -> file names and texts (or bytes), as a mapping or as successive pairs
                                                        after a failure: rules, slices, nodes, requests, logs
-    judgement() -> {"check": …, "observed": …}         after every test: its plan and its counts
+    judgement() -> {"check": …, "observed": …}         after every test: the plan of its probes and the counts
     environment() -> mapping                           once: versions, nodes, feature gates
-    needs() -> mapping                                 after every test: its needs of the cluster
+    needs() -> mapping                                 after every test: its requirements for the cluster
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Gathered:
 
 
 def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> Gathered:
-    """Gather from every fixture value; evidence and environment only on request."""
+    """Gather from every fixture value. Evidence and environment are gathered only on request."""
     gathered = Gathered()
     for name, value in sorted(fixtures.items()):
         if isinstance(value, type) or name == "request":
@@ -56,7 +56,7 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
 
 
 def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
-    """Return the evidence of a fixture that arrives in time, each text cut to a readable size."""
+    """Return the evidence that a fixture provides in time. Each text is shortened to a readable size."""
     asked = getattr(value, "evidence", None) or _explained(value)
     if not callable(asked):
         return {}
@@ -73,7 +73,7 @@ def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
 
     gathering = threading.Thread(target=gather, name=f"evidence-{fixture}", daemon=True)
     gathering.start()
-    with contextlib.suppress(pytest.fail.Exception):  # the scenario's time limit, which is no verdict
+    with contextlib.suppress(pytest.fail.Exception):  # the time limit of the scenario, which is not a verdict
         gathering.join(SECONDS)
     texts = dict(found)
     if gathering.is_alive():

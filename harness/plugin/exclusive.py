@@ -1,6 +1,6 @@
-"""Run requirements that change a shared cluster, or read its metrics, last and without others in parallel.
+"""Run disruptive requirements, which change a shared cluster or read its metrics, last and one at a time.
 
-Workers are processes, so they use a lock on a file of the run: exclusive for a disruptive test, shared for the others.
+Workers are processes, so each test locks a file of the run. Disruptive tests take an exclusive lock, others a shared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DISRUPTIVE = frozenset(
         Ability.UNDISTURBED,
     }
 )
-"""Abilities whose use disturbs scenarios of other workers, or is disturbed by them: metrics count all traffic."""
+"""Abilities whose use interferes with scenarios of other workers in either direction. Metrics count all traffic."""
 
 GROUP = "disruptive"
 """The group of pytest-xdist that sends all disruptive tests to one worker."""

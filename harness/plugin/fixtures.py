@@ -1,8 +1,8 @@
-"""Fixtures for scenarios: `three_zones` and others return a `Cluster` of that topology.
+"""Fixtures for scenarios, such as `three_zones`, which return a `Cluster` of the named topology.
 
-Booted backends are kept for the session, one per topology, in each worker. Each scenario has its own Kubernetes
-namespace, which is emptied afterwards. The plugin loads this module in every process of a run, so it imports a backend
-only when a test uses one.
+Each worker keeps one booted backend per topology for the session. Each scenario has its own Kubernetes namespace, which
+is emptied afterwards. The plugin loads this module in every process of a run, so a backend is imported only when a test
+uses the backend.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from harness.scenario.cluster import Cluster
 
 COLLECTIONS = (10_000, 20, 20)
-"""Thresholds of the garbage collector: a probe makes many objects without cycles."""
+"""Thresholds of the garbage collector. Probes create many objects without reference cycles."""
 
 
 class Backends:
-    """The booted backends of a session, by topology; each is booted at its first use."""
+    """The booted backends of a session, by topology. Each backend is booted at its first use."""
 
     def __init__(self, run: Run | None) -> None:
         self._run = run
@@ -44,18 +44,18 @@ class Backends:
     def __call__(self, topology: Topology) -> Backend:
         if topology.name not in self._booted:
             self._booted[topology.name] = _boot(self._run, topology)
-            try:  # before any test: a broken instrument judges nothing
+            try:  # before any test: a broken instrument must not judge
                 self._booted[topology.name].check_instruments()
             except EndedError as error:
                 raise DistrustError(str(error)) from error
             if len(self._booted) == 1:
                 self._hint_facts = self._first_answer(self._booted[topology.name])
-            gc.freeze()  # the objects of a cluster stay: the collector need not scan them after every scenario
+            gc.freeze()  # the objects of a cluster persist, so the collector need not scan them after every scenario
             gc.set_threshold(*COLLECTIONS)
         return self._booted[topology.name]
 
     def releases(self, topology: Topology) -> Releases | None:
-        """Return the record of components that scenarios changed; None where workers share them."""
+        """Return the record of components that scenarios changed, or None if workers share the components."""
         shared = self._run is not None and self._run.target and self._run.worker
         return None if shared else self._releases.setdefault(topology.name, {})
 
@@ -120,7 +120,7 @@ def _numbers() -> Iterator[int]:
 
 @pytest.fixture
 def generation(request: pytest.FixtureRequest) -> Generation | None:
-    """The cases that a test generates; None for the cases of the suite."""
+    """The cases that a test generates, or None to use the cases of the suite."""
     made: Generation | None = getattr(request, "param", None)
     return made
 
@@ -133,7 +133,7 @@ def new_cluster(
     generation: Generation | None,
     _numbers: Iterator[int],
 ) -> Iterator[Callable[[Topology], Cluster]]:
-    """Yield a function that makes clusters of any topology, each in its own Kubernetes namespace."""
+    """Yield a function that creates clusters of any topology, each in a separate Kubernetes namespace."""
     from harness.scenario.cluster import Cluster  # noqa: PLC0415
 
     made: list[Cluster] = []

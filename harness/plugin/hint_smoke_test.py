@@ -1,8 +1,8 @@
-"""A smoke test before the first test: does a hint have any effect, also if it is added later?
+"""A smoke test that runs before all tests. It checks whether hints have any effect, even if they are added later.
 
-Most proxies that ignore hints do so silently: a feature gate is off, or packets take another data plane than the judged
-one. Others compare endpoints without their hints, and see no change. Then dozens of failures have one cause, which a
-person should read first. The result is a note and no verdict.
+Most proxies that ignore hints do so silently: a feature gate is off, or packets bypass the data plane that is judged.
+Others ignore hints when they compare endpoints, and see no change. Then dozens of failures have one cause, which the
+report should state first. The result is a note, and does not affect any verdict.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 NAMESPACE = "td-hint-smoke-test"
 SOMETHING = "hintsChangeSomething"
 FOLLOWED = "changesOfHintsAreFollowed"
-WITHIN = 3.0  # seconds, before the time scale, for a change to affect packets
-PROBES = 24  # with this number, all reach one of two endpoints by chance once in 16 million
+WITHIN = 3.0  # the time for a change to affect packets, in seconds before the time scale
+PROBES = 24  # all probes reach the same of two endpoints by chance once in 16 million
 
 
 def hint_facts(backend: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
-    """Return facts for the report: whether hints keep traffic from an endpoint in another zone. {} if unknown.
+    """Return whether hints keep traffic away from an endpoint in another zone, for the report. {} means unknown.
 
-    If added hints change nothing, a slice that has hints from the beginning is tested. `namespace` is created for the
-    test, and deleted afterwards. The Services ask for hints by the field, or by annotations on an older API server.
+    If added hints have no effect, a slice that has hints from the beginning is tested. `namespace` is created for the
+    test and deleted afterwards. Services request hints by the field, or by annotations on an older API server.
     """
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
@@ -58,7 +58,7 @@ def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> dict[str, bool]:
     everybody, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
     probe = _publish(backend, namespace, "web", pods, hinted=False)
     if not _comes_to(backend, probe, everybody):
-        return {}  # the Service does not work without hints either
+        return {}  # the Service does not work even without hints
     hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=backend.families[0])
     backend.api.replace("endpointslices", namespace, hinted)
     if _comes_to(backend, probe, near):

@@ -23,16 +23,16 @@ from harness.judging.verdict import Judgement, SkipReason, Verdict
 from harness.run.shortage import shortage, why_it_cannot_go_on
 
 PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
-"""Our words for pytest's."""
+"""Our names for pytest's outcomes."""
 
 _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReason.INELIGIBLE}
 
 
 @contextlib.contextmanager
 def translated(phase: str) -> Iterator[None]:
-    """Turn every exception of a phase into one that pytest's reporters understand.
+    """Convert every exception of a phase to an exception that pytest's reporters understand.
 
-    Assertion: failed. Skip: skipped. Anything else: an error. A lack of files, memory or disk: distrust.
+    Assertions are failures, skips are skips, and anything else is an error. Lack of files, memory or disk is distrust.
     """
     with _shortage_as_distrust(), _by_kind(phase):
         yield
@@ -78,15 +78,15 @@ def _by_kind(phase: str) -> Iterator[None]:
 
 
 def _is_time_limit(error: BaseException) -> bool:
-    """Return whether pytest-timeout raised it. It has no exception of its own."""
+    """Return whether pytest-timeout raised this exception. pytest-timeout does not define an exception type."""
     return any(frame.f_globals.get("__name__") == "pytest_timeout" for frame, _ in walk_tb(error.__traceback__))
 
 
 @contextlib.contextmanager
 def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
-    """Before an assertion fails, check all threads, and call `check_instruments()` of every fixture; both may raise.
+    """Before a failure is reported, check all threads and call `check_instruments()` of every fixture. May raise.
 
-    A proxy that has exited gives no answers, but that is no evidence about its routing.
+    A proxy that has exited gives no answers, but its silence is not evidence about its routing.
     """
     try:
         yield
@@ -100,7 +100,7 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 
 def recheck(fixtures: Mapping[str, Any]) -> None:
-    """Check at the end of a scenario that its last observed values still hold. Raises `AssertionError`."""
+    """Check at the end of a scenario that the last observed values still hold. Raises `AssertionError`."""
     from harness.scenario.recheck import recheck  # noqa: PLC0415  only tests with a cluster need it
     from harness.scenario.record import Record  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ def judge(report: pytest.TestReport, error: BaseException | None, case: Case) ->
 
 
 def sentence(error: BaseException | None) -> str:
-    """Return the first line of an exception, with its type if it is not one of ours."""
+    """Return the first line of an exception, prefixed with its type if the type is not defined by us."""
     if error is None:
         return "the test failed without a message"
     first = first_line(str(error))
@@ -137,7 +137,7 @@ def sentence(error: BaseException | None) -> str:
 
 
 def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
-    """Return the whole text of an exception, with its place unless the text is enough."""
+    """Return the whole text of an exception, with its source location unless the text is sufficient."""
     text = str(error).strip() if error is not None else ""
     if isinstance(error, HarnessError):
         return text
@@ -158,14 +158,14 @@ def end_with(result: CaseResult, rerun: str) -> None:
 
 
 def end_of(error: BaseException | None) -> EndedError | None:
-    """Return the error about a component's exit that led to this error, if any."""
+    """Return the error about a component's exit that caused this error, if any."""
     while error is not None and not isinstance(error, EndedError):
         error = error.__cause__ or error.__context__
     return error
 
 
 def logs_of(error: BaseException | None) -> Mapping[str, str]:
-    """Return the logs in this error by file name: those of a cluster that did not boot."""
+    """Return the logs that this error holds, by file name, if a cluster failed to boot."""
     while error is not None:
         if isinstance(error, HarnessError) and error.logs:
             return error.logs
@@ -178,8 +178,8 @@ def is_distrust(error: BaseException | None) -> bool:
 
 
 def why_it_stopped(error: BaseException) -> str:
-    """Return why a process of the run cannot continue; "" if the reason is unknown, which is a defect."""
-    if isinstance(error, EOFError):  # execnet's
+    """Return why a process of the run cannot continue, or "" if the reason is unknown, which is a defect."""
+    if isinstance(error, EOFError):  # raised by execnet
         return "a worker exited while it started"
     return why_it_cannot_go_on(error) or (sentence(error) if isinstance(error, HarnessError) else "")
 
@@ -189,7 +189,7 @@ def judgement_of(error: BaseException | None) -> Judgement | None:
 
 
 def _why_skipped(error: BaseException | None) -> tuple[str, str]:
-    """Return reason and details. A skip that is not by one of our errors is `unavailable`."""
+    """Return the skip reason and its details. A skip that none of our errors caused is `unavailable`."""
     for each in (error, getattr(error, "__cause__", None)):
         for kind, reason in _SKIPPED.items():
             if isinstance(each, kind):

@@ -1,6 +1,6 @@
-"""Read the results of all tests from the history during a run; at its end write reports and set the exit code.
+"""Read the results of all tests from the history during a run. At the end, write reports and set the exit code.
 
-Workers write the history. The controller adds the cases without a result: a worker crashed, or the run ended early.
+Workers write the history. The controller adds cases without a result after a crash of a worker or an early end.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Ledger:
         self._crashed: dict[str, CaseResult] = {}  # by node id
         self._other_failures = 0
         self._stopped = ""
-        self._broke_off = False  # it could not continue, for a known reason
+        self._broke_off = False  # the run could not continue, for a known reason
         self.exit_code: ExitCode | None = None
-        self.report: Path | None = None  # once it is written
+        self.report: Path | None = None  # set when the report has been written
 
     def results(self) -> list[Result]:
         """Return one result per requirement, by id. A planned case that did not run is inconclusive or skipped."""
@@ -72,7 +72,7 @@ class Ledger:
         return self._judge.judged
 
     def _result_of(self, case: Case, judged: Judged) -> CaseResult:
-        """Return the result of a case. A case that passed counts once its tear-down is over."""
+        """Return the result of a case. A case that passed counts only after its tear-down has ended."""
         key = (case.requirement, private(case.parameters))
         known = replace(judged.case(key), nodeid=case.nodeid) if key in judged.cases else None
         if known is None or (known.verdict == Verdict.PASSED and key not in judged.seconds):
@@ -100,20 +100,20 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record what the history lacks: distrust, crashes, and failures of tests without a requirement."""
+        """Record facts that the history lacks: distrust, crashes, and failures of tests without a requirement."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
         if distrust := dict(report.user_properties).get(DISTRUST):
             self._distrust(str(distrust))
         case = next((case for case in self._plan.cases if case.nodeid == report.nodeid), None)
         if case is None:
             self._other_failures += report.failed
-        elif report.when not in judging.PHASES and report.failed:  # a report by xdist, of a worker that crashed
+        elif report.when not in judging.PHASES and report.failed:  # xdist's report about a crashed worker
             self._note_crash(case, str(report.longrepr))
         if self._run.settings.fail_fast and report.failed:
             self._end_if_decided()
 
     def _end_if_decided(self) -> None:
-        """End the session once its exit code cannot be 0 any more. pytest's own limit counts warnings too."""
+        """End the session when its exit code can no longer be 0. pytest's own limit would also count warnings."""
         begun = [each for each in self.results() if not all(case.never_began for case in each.cases)]
         found = situation(begun, strict=self._run.settings.warnings_as_errors)
         if not (found.failed or found.inconclusive or self._other_failures):
@@ -142,13 +142,13 @@ class Ledger:
         """Distinguish Ctrl-C from pytest's own ways to stop, which use the same exception."""
         self._stopped = str(excinfo.value)
         by_hand = type(excinfo.value) in (KeyboardInterrupt, pytest.exit.Exception)
-        if by_hand or "keyboard-interrupt" in self._stopped:  # the latter is xdist's text for a worker
+        if by_hand or "keyboard-interrupt" in self._stopped:  # xdist uses the second text for a worker
             self._run.interrupt()
             self._stopped = "the run was interrupted"
             self._run.interrupt_workers()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-        """Print one line in place of a traceback if the reason is known."""
+        """Print one line instead of a traceback if the reason is known."""
         reason = judging.why_it_stopped(excinfo.value)
         if reason:
             self._distrust(reason)
@@ -167,7 +167,7 @@ class Ledger:
         """Write all reports, even after errors in the clean-up, then set the exit code."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  it keeps nobody from the report
+        except Exception as error:  # noqa: BLE001  it must not prevent the report
             self._distrust(judging.why_it_stopped(error) or judging.sentence(error))
         if session.config.stash.get(FINISHED, False):
             return
@@ -177,7 +177,7 @@ class Ledger:
         session.exitstatus = self.exit_code
 
     def finish(self, pytest_status: int) -> None:
-        """Write the reports, then compute the exit code, which depends on errors in writing."""
+        """Write the reports, then compute the exit code, which depends on write errors."""
         plan = self._run.known_plan()
         if plan is not None and plan.error:
             self._run.usage_error = plan.error
@@ -199,7 +199,7 @@ class Ledger:
         self._run.when_decided(self.exit_code)
 
     def _write(self, results: list[Result]) -> None:
-        """Write the reports, again if a signal arrived meanwhile: the first ones say "not interrupted"."""
+        """Write the reports. If a signal arrives meanwhile, write them again, because they state "not interrupted"."""
         while not self._run.sealed:
             said = self._run.interrupted
             self.report = write_reports(self._run, results, self._judged(), self._parts.recorded())

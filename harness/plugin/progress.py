@@ -26,15 +26,15 @@ from harness.run import durations
 from harness.run.plan import Plan
 from harness.run.run import Run
 
-_QUIET = -2  # pytest's reporter writes nothing of its own, except errors
-_ENDING = 0.0075  # seconds after the last case, for each case: 3.9 s were measured for 511 cases on two processors
-_TRUST = 5.0  # the weight of expected durations, in seconds of this run's own durations
+_QUIET = -2  # pytest's reporter writes only errors
+_ENDING = 0.0075  # seconds per case after the last case: measured 3.9 s for 511 cases on two processors
+_TRUST = 5.0  # the weight of expected durations, in seconds of durations measured in this run
 _WIDEST = 100
 _SHORTEST = 12  # characters of a truncated reason
 
 
 def hush(config: pytest.Config) -> None:
-    """Set pytest's reporter to quiet, unless -v was given. Called before it exists."""
+    """Make pytest's reporter quiet, unless -v was given. Called before the reporter exists."""
     if config.option.verbose <= 0:
         config.option.verbose = _QUIET
     if config.option.tbstyle == "auto":
@@ -90,7 +90,7 @@ class Progress:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
-        """Without -v, show the settings in a run with workers, which do the collection."""
+        """Without -v, show the settings in a run with workers, because the workers collect the tests."""
         self._show_header()
 
     def _show_header(self) -> None:
@@ -104,9 +104,9 @@ class Progress:
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
-        """Suppress pytest's letters and list of failures for tests of requirements.
+        """Suppress pytest's progress letters and list of failures for tests of requirements.
 
-        With -v, give warnings and notes their own categories; pytest would count failures.
+        With -v, assign warnings and notes to separate categories, because pytest would count them as failures.
         """
         if not isinstance(report, pytest.TestReport):
             return None
@@ -190,9 +190,9 @@ class Progress:
 
 
 class Eta:
-    """Estimates the end of a run from the expected seconds of each case, by node id, with `at_once` cases in parallel.
+    """Estimator of the end of a run, from the expected seconds by node id. `at_once` cases run in parallel.
 
-    `ending` is the time after the last case, in which clusters are closed and reports are written.
+    `ending` is the time after the last case, for closing clusters and writing reports.
     """
 
     def __init__(self, expected: Mapping[str, float], *, at_once: int, ending: float = 0.0) -> None:
@@ -200,8 +200,8 @@ class Eta:
         self._todo = dict(expected)  # cases that have not ended
         self._at_once = max(1, at_once)
         self._took = 0.0
-        self._expected = 0.0  # of cases that have ended
-        self.running: dict[str, float] = {}  # their starts
+        self._expected = 0.0  # seconds of cases that have ended
+        self.running: dict[str, float] = {}  # start times of running cases
 
     def begin(self, nodeid: str, now: float) -> None:
         self.running[nodeid] = now
@@ -215,10 +215,10 @@ class Eta:
     def left(self, now: float) -> float:
         """Return the estimated seconds until the end of the run.
 
-        Expected durations are scaled by the ratio of actual to expected time of this run's ended and running cases,
-        since a machine may be busy, and workers slow each other down.
+        Expected durations are scaled by the ratio of actual to expected time of all ended and running cases, because
+        the machine may be busy, and workers slow each other down.
         """
-        running, todo = self.running.copy(), self._todo.copy()  # other threads change both
+        running, todo = self.running.copy(), self._todo.copy()  # other threads change the two mappings
         late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
         took = _TRUST + self._took + sum(late.values())
         times = took / (_TRUST + self._expected + sum(todo.get(each, 0.0) for each in late))
@@ -246,14 +246,14 @@ def _name(case: Case) -> str:
 
 
 def _silence_xdist(config: pytest.Config) -> None:
-    """Suppress xdist's messages about the start of workers; our header has their number."""
+    """Suppress xdist's messages about the start of workers. Our header shows the number of workers."""
     reporter: Any = config.pluginmanager.getplugin("terminaldistreporter")
     if reporter is not None:
         reporter.ensure_show_status = reporter.rewrite = lambda *_, **__: None
 
 
 def _short(path: str) -> str:
-    """Return a path relative to this folder if it is below it; "" for ""."""
+    """Return the path relative to the folder if it is inside the folder. An empty path stays empty."""
     if not path:
         return ""
     relative = os.path.relpath(path)

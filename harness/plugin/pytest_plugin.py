@@ -1,7 +1,7 @@
-"""The pytest plugin: options, and everything that turns a pytest run into a conformance run.
+"""The pytest plugin: its options, and the hooks that turn a pytest run into a conformance run.
 
-It is installed as an entry point, so every pytest run on the machine loads this module: it imports nothing else of the
-suite until a test needs a backend.
+The plugin is an entry point, so every pytest run on the machine loads this module. The module imports no backend until
+a test needs a backend.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CODES: dict[type[BaseException], ExitCode] = {
     DistrustError: ExitCode.DISTRUST,
     UnavailableError: ExitCode.DISTRUST,
 }
-_KIND_FACTOR = 4.0  # a KEP's upgrade procedure replaces API server, controller and all proxies up to six times
+_KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, controller and all proxies up to six times
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Resolve the settings before xdist reads its options, and print an error that prevents the run."""
+    """Resolve the settings before xdist reads its options, and print any error that prevents the run."""
     if not hasattr(config, "workerinput"):
         try:
             _take_charge(config)
@@ -71,7 +71,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         return int(code)
     run = run_of(config)
     if run is not None and not run.worker:
-        run.folder.abandon()  # if there is anything to report
+        run.folder.abandon()  # removes the folder if nothing was run
         if run.distrust and status == ExitCode.INTERNAL_ERROR:
             print(f"error: {run.distrust[0]}", file=sys.stderr)  # noqa: T201
             return int(ExitCode.DISTRUST)
@@ -113,12 +113,12 @@ def _take_charge(config: pytest.Config) -> None:
     run.durations = durations.cached(settings, run.suite)
     run.workers = _set_workers(config, run)
     if getattr(config.option, "maxschedchunk", 1) is None:
-        config.option.maxschedchunk = 1  # the longest first: several of them in one worker would delay the end
+        config.option.maxschedchunk = 1  # longest first: several long tests in one worker would delay the end
     progress.hush(config)
 
 
 def _set_workers(config: pytest.Config, run: Run) -> str:
-    """Set xdist's number of workers. Returns the number and its reason for the header."""
+    """Set the number of xdist workers. Returns the number and a reason, which the header shows."""
     if (asked := getattr(config.option, "numprocesses", None)) is not None:
         return f"{asked or 'none'}: asked for with -n"
     workers = run.settings.workers
@@ -140,7 +140,7 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
 
 
 def _suite(config: pytest.Config) -> Path:
-    """Return the folder of the suite: the nearest one above the named tests with a table of needs, else their place."""
+    """Return the suite's folder: the nearest parent of the tests with a table of needs, else their own folder."""
     from harness.model.needs import FILE
 
     found = importlib.util.find_spec(SUITE) if config.args[:1] == [SUITE] and config.option.pyargs else None
@@ -156,7 +156,7 @@ def _arguments(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
-    """Return whether exactly the published suite is collected."""
+    """Return whether the collected tests are exactly the published suite."""
     found = importlib.util.find_spec(SUITE)
     places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
     arguments = [argument for argument in config.args if argument != SUITE or not config.option.pyargs]
@@ -166,7 +166,7 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Check that the run is possible, then register the parts of the plugin."""
+    """Check that the run is possible, then register all parts of the plugin."""
     worker = getattr(config, "workerinput", {})
     if _WORKER_INPUT in worker:
         config.stash[RUN] = Run.in_worker(worker[_WORKER_INPUT], worker["workerid"])
@@ -194,9 +194,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
-    """Set the time limit of scenarios; a longer one where real components are replaced, which takes minutes.
+    """Set the time limit of scenarios. The limit is longer if real components are replaced, which takes minutes.
 
-    A limit on the command line or in PYTEST_TIMEOUT stays.
+    A limit from the command line or PYTEST_TIMEOUT takes precedence.
     """
     said = getattr(config.option, "timeout", 0)
     if said is not None or "PYTEST_TIMEOUT" in os.environ or not (usual := float(config.getini("timeout") or 0)):
@@ -206,9 +206,9 @@ def _limit_scenarios(config: pytest.Config, run: Run) -> None:
 
 
 def _end_with_controller() -> None:
-    """Have the kernel kill this worker when its controller dies.
+    """Request that the kernel kills this worker when its controller dies.
 
-    After `kill -9` it would continue for seconds, on a real cluster with new objects during `trafficdist cleanup`.
+    Otherwise the worker would continue for seconds, and could create objects during `trafficdist cleanup`.
     """
     import ctypes
     import signal
@@ -247,7 +247,7 @@ def _set_up(config: pytest.Config, run: Run) -> None:
 
 
 def _take_cluster(config: pytest.Config, run: Run) -> None:
-    """Hold the real cluster until the run has ended. Raises `UnavailableError` and `DistrustError`."""
+    """Hold the Lease of the real cluster until the run ends. Raises `UnavailableError` and `DistrustError`."""
     from harness.plugin.display import never_silent
     from harness.run.real_cluster import Session
 
@@ -278,7 +278,7 @@ def _register_controller(config: pytest.Config, run: Run) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Restart a worker that is killed while it starts, as xdist restarts one that is killed later."""
+    """Restart a worker that is killed while it starts. xdist itself only restarts workers that are killed later."""
     if run_of(config) is not None:
         manager = config.pluginmanager.getplugin("dsession").nodemanager
         manager.setup_node = functools.partial(_start_worker, manager.setup_node, manager.group)
@@ -288,7 +288,7 @@ def _start_worker(set_up: Callable[..., Any], group: Any, spec: Any, putevent: A
     for _ in range(2):
         try:
             return set_up(spec, putevent)
-        except (EOFError, OSError) as error:  # execnet's have no number
+        except (EOFError, OSError) as error:  # errors from execnet have no errno
             if getattr(error, "errno", None) not in (None, errno.EPIPE):
                 raise
             spec.id = None
@@ -306,7 +306,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def _send_if_alive(send: Callable[..., None], name: str, **values: Any) -> None:
-    """Send a command to a worker unless it was killed; xdist notices its end by itself."""
+    """Send a command to a worker unless the worker was killed. xdist detects the end of a worker itself."""
     with contextlib.suppress(OSError):
         send(name, **values)
 

@@ -1,6 +1,6 @@
-"""Watch tests where they run: plan at collection, judge each phase, and gather evidence while fixtures are up.
+"""Record tests in the process that runs them: plan at collection, judge each phase, and gather evidence.
 
-A worker writes evidence and its part of the history, from which the controller reads the result of each test.
+Each worker writes evidence and a part of the history. The controller reads the result of each test from the history.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from harness.run.run import Run
 from harness.run.shortage import shortage
 
 DISTRUST = "trafficdist_distrust"
-"""The user property of a test's report that says why the suite distrusts itself."""
+"""The user property of a test's report that states why the suite does not trust its own instruments."""
 
 
 class Recorder:
@@ -44,11 +44,11 @@ class Recorder:
         self._estimates: dict[str, float] = {}
         self._deselected: list[pytest.Item] = []
         self._lost = ""
-        self._start = self._seconds = 0.0  # start and duration of the current test so far
+        self._start = self._seconds = 0.0  # start and elapsed time of the current test
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Plan the tests. Under xdist the controller raises a usage error, since only it can end with its code."""
+        """Plan the tests. Under xdist only the controller raises a usage error, because it sets the exit code."""
         try:
             self._make_plan([*items, *self._deselected])
             self._choose_quick(items)
@@ -64,7 +64,7 @@ class Recorder:
             config.hook.pytest_deselected(items=left_out)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Remember tests that -k, -m or --deselect excluded: the report counts them."""
+        """Remember tests that -k, -m or --deselect excluded, because the report counts them."""
         planned = {case.nodeid for case in self._plan.cases}
         self._deselected.extend(
             item for item in items if requirement_of(item) is not None and item.nodeid not in planned
@@ -94,7 +94,7 @@ class Recorder:
         self._check_generation(items)
 
     def _check_generation(self, items: Sequence[pytest.Item]) -> None:
-        """Raise `UsageError` for a wrong file of cases, and for a suite without generated cases."""
+        """Raise `UsageError` for an invalid case file, and for a suite without generated cases."""
         asked = self._run.settings.generation
         if asked is None:
             return
@@ -105,14 +105,14 @@ class Recorder:
             check(asked)
 
     def _choose_quick(self, items: Sequence[pytest.Item]) -> None:
-        """Choose the requirements of a quick run from what options, implementation and cluster leave."""
+        """Choose the requirements of a quick run among those that options, implementation and cluster allow."""
         if self._run.settings.quick:
             owned = [(item, requirement) for item in items if (requirement := requirement_of(item)) is not None]
             asked = {each.id: each for item, each in owned if not self._why_not(item, each)[0]}
             self._plan.quick = quick.choose(asked.values(), self._estimates, self._run.settings)
 
     def _length(self, item: pytest.Item) -> float:
-        """Return a sort key: workers start the longest tests first, since a long last test would run alone."""
+        """Return a sort key. Workers start the longest tests first, because a long test at the end would run alone."""
         requirement = requirement_of(item)
         if not self._run.worker or requirement is None:
             return 0.0
@@ -163,7 +163,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # the same in any order and any worker
+        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # the same in every order and every worker
         with judging.translated("set-up"):
             return (yield)
 
@@ -184,7 +184,7 @@ class Recorder:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Judge the phase, and gather evidence of a failure now, since tear-down comes later."""
+        """Judge the phase, and gather evidence of a failure immediately, before the tear-down."""
         report = yield
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None
@@ -238,7 +238,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """End the history of a worker. Without workers it ends before the reports."""
+        """End the history of a worker. In a run without workers, the history ends before the reports are written."""
         if self._run.worker:
             with contextlib.suppress(OSError):  # a full disk: the controller notices the missing end
                 self._run.close_history()
@@ -251,7 +251,7 @@ class Recorder:
             os._exit(ExitCode.DISTRUST)
 
     def _loss(self, error: BaseException | None) -> str:
-        """Return why the real cluster cannot be reached, "" if it can. Checked after an `InconclusiveError`."""
+        """Return why the real cluster is unreachable, or "" if it is reachable. Used after an `InconclusiveError`."""
         if self._run.target and not self._lost and isinstance(error, InconclusiveError):
             from harness.guest.preflight import lost  # noqa: PLC0415  only runs on a real cluster need it
 
@@ -259,9 +259,9 @@ class Recorder:
         return self._lost
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str, logs: Mapping[str, str]) -> None:
-        """Write the evidence of the fixtures, and these logs, to files with this prefix.
+        """Write the evidence of the fixtures and the `logs` to files whose names begin with a prefix.
 
-        The prefix keeps a failing tear-down from replacing files.
+        The prefix prevents a failing tear-down from replacing earlier files.
         """
         gathered = gather(
             getattr(item, "funcargs", {}),
@@ -295,7 +295,7 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
 
 
 def _declared(item: pytest.Item) -> float:
-    """Return the seconds that a test declares to take; 0 if it declares none."""
+    """Return the duration in seconds that a test declares, or 0 if the test declares none."""
     marker = item.get_closest_marker("takes")
     return float(marker.args[0]) if marker is not None else 0.0
 
@@ -306,7 +306,7 @@ def _is_last(item: pytest.Item) -> bool:
 
 
 def _document_of(item: pytest.Item) -> tuple[bool, str, int]:
-    """Return a sort key by document, which keeps the order within one."""
+    """Return a sort key by document. The order within each document is kept."""
     requirement = requirement_of(item)
     kind, _, number = requirement.document.partition("-") if requirement is not None else ("", "", "")
     return requirement is None, kind, int(number or 0)
@@ -323,7 +323,7 @@ def _is_kept(result: CaseResult, keep: str) -> bool:
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON form of a value, so that report and history are equal."""
+    """Return the JSON form of a value, which makes the report equal to the history."""
     return dict(json.loads(json.dumps(value, default=str)))
 
 
@@ -332,7 +332,7 @@ def sentence_of_distrust(error: BaseException | None) -> str:
 
 
 def _ended() -> str:
-    """Return the thread of the embedded cluster that has ended unexpectedly; "" if none has."""
+    """Return the thread of the embedded cluster that has ended unexpectedly, or "" if no thread has."""
     try:
         threads.require()
     except DistrustError as error:

@@ -1,6 +1,6 @@
 """A pytest plugin that reports the progress of a run to Sonobuoy's worker, for `sonobuoy status`.
 
-Nothing depends on it: after a few errors it stops, and no error reaches the run.
+No other part depends on this plugin. After several errors it stops, and no error affects the run.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from harness.run.run import Run, run_of
 
 TIMEOUT = 1.0
 INTERVAL = 1.0
-"""Seconds that one update may take, and between two updates."""
+"""The time limit for one update, and the interval between two updates, in seconds."""
 
 MOST_ERRORS = 3
-"""The number of errors in a row after which it stops."""
+"""The number of consecutive errors after which the plugin stops."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch the run, in the process that knows the results of all workers."""
+    """Register the plugin in the controller, the process that has the results of all workers."""
     run, ledger = run_of(config), config.pluginmanager.getplugin("trafficdist_ledger")
     port = os.environ.get("SONOBUOY_PROGRESS_PORT", "")
     if run is not None and ledger is not None and port:
@@ -36,12 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class SonobuoyProgress:
-    """Counts cases that have ended. As with Sonobuoy's own tests, `completed` includes warnings, but not failures."""
+    """Counter of ended cases. As in Sonobuoy's own tests, `completed` includes warnings, but not failures."""
 
     def __init__(self, run: Run, ledger: Ledger, port: str) -> None:
         self._run, self._ledger = run, ledger
         self._url = f"http://localhost:{port}/progress"
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # never through a proxy
+        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # never through an HTTP proxy
         self._last = -INTERVAL
         self._errors = 0
 

@@ -1,7 +1,7 @@
-"""Record the steps and attachments of tests, captured output included, with allure-pytest's listener.
+"""Record the steps, attachments and captured output of tests with allure-pytest's listener.
 
-The listener's own results are not written, since it knows neither verdicts nor tests that never ran: steps and
-attachments go into the history, and at the end `harness.report.allure` writes all results.
+The listener's own results are not written, because they lack our verdicts and the tests that never ran. Instead, steps
+and attachments are written to the history, and `harness.report.allure` writes all results at the end of the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def watch(config: pytest.Config, run: Run) -> None:
 
 
 def _register(config: pytest.Config, plugin: object) -> None:
-    """Register a plugin with Allure until the run ends; otherwise it outlives the run."""
+    """Register a plugin with Allure, and unregister the plugin when the run ends."""
     allure_commons.plugin_manager.register(plugin)
     config.add_cleanup(lambda: allure_commons.plugin_manager.unregister(plugin))
 
@@ -50,7 +50,7 @@ class _Attachments:
 
 
 class _Steps:
-    """Writes the listener's steps and attachments of a test to the history, after each phase that has any."""
+    """Recorder that writes the listener's steps and attachments to the history after each phase of a test."""
 
     def __init__(self, listener: AllureListener, run: Run) -> None:
         self._listener, self._run = listener, run
@@ -67,13 +67,13 @@ class _Steps:
         if (steps or attachments) and found != self._written:
             self._written = found
             facts = {"test": requirement.id, "parameters": parameters_of(item)}
-            with contextlib.suppress(OSError, UsageError):  # the recorder reports a history that cannot be written
+            with contextlib.suppress(OSError, UsageError):  # the recorder reports an error in writing the history
                 self._run.history.write("steps", **facts, steps=steps, attachments=attachments)
         return report
 
 
 def _plain(value: Any) -> Any:
-    """Return Allure's objects as lists and dicts, without empty values, and without traces, which results contain."""
+    """Return Allure's objects as lists and dicts, without empty values, and without traces, which are in results."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dict__"):

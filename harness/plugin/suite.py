@@ -1,4 +1,4 @@
-"""Run pytest over a suite, independent of its place, the current folder and the user's configuration."""
+"""Run pytest on a suite, independently of the suite's location, the current folder and the user's configuration."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
 
 
 def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequence[object] = ()) -> int:
-    """Run pytest over a suite with our configuration. Returns its exit code.
+    """Run pytest on a suite with our configuration, and return the exit code.
 
-    Raises `UsageError` for an unknown suite, and for arguments that pytest does not know.
+    Raises `UsageError` for an unknown suite, and for unknown pytest arguments.
     """
     place = place_of(suite)
     root = place.parent
     configuration = resources.files("harness").joinpath("certify.ini")
     with resources.as_file(configuration) as file:
         ours = ["-c", str(file), f"--rootdir={root}", f"--confcutdir={place if place.is_dir() else root}"]
-        if suite == SUITE:  # it has no assert statements, whose rewriting takes each worker a third of a second
+        if suite == SUITE:  # without assert statements, rewriting only costs each worker a third of a second
             ours.append("--assert=plain")
         if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             ours += [part for name in _PLUGINS for part in ("-p", name)]
@@ -45,7 +45,7 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
 
 
 class _Command:
-    """Marks a run by the command, informs signal handlers of its progress, and translates pytest's usage errors."""
+    """Marks a run of the `trafficdist` command, informs signal handlers, and translates pytest's usage errors."""
 
     __name__ = "trafficdist_command"  # the plugin's name in pytest
 
@@ -53,7 +53,7 @@ class _Command:
         self._signals = signals
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Mark the run as interrupted by a signal between the last test and the finished report."""
+        """Mark the run as interrupted if a signal arrives between the last test and the finished report."""
         run = run_of(config)
         if run is not None:
             self._signals.late = run.interrupt
@@ -91,7 +91,7 @@ class _Command:
 
 
 def catalogue(suite: str = SUITE) -> list[Requirement]:
-    """Collect a suite, and return its requirements, ordered by id; needs no cluster.
+    """Collect a suite, and return its requirements by id. No cluster is needed.
 
     Raises `DistrustError` with pytest's output if the suite cannot be collected.
     """
@@ -104,10 +104,10 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
 def require_selection(config: pytest.Config, settings: Settings) -> None:
     """Raise `NothingSelectedError` if the run would select nothing, and `UsageError` for unknown names.
 
-    A kind cluster takes a minute to make, and the plan is made after it. Raises `DistrustError` when the suite cannot
-    be collected.
+    Creating a kind cluster takes a minute, and the plan is only made afterwards. Raises `DistrustError` if the suite
+    cannot be collected.
     """
-    arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # no run and no workers start
+    arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # neither a run nor workers start
     found = _collect(lambda collector: int(pytest.main(arguments, plugins=[collector])))
     check_names(settings, found.known)
     reasons = [reason_to_skip(each, settings) for each in found.chosen]
@@ -146,7 +146,7 @@ class _Collector:
 
 @contextlib.contextmanager
 def _without_options() -> Iterator[None]:
-    """Remove environment variables that are options of a run, for the block."""
+    """Remove environment variables that set options of a run for the duration of the block."""
     ours = {name: value for name, value in os.environ.items() if name.startswith(("TRAFFICDIST_", "PYTEST_ADDOPTS"))}
     for name in ours:
         del os.environ[name]

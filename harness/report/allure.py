@@ -1,6 +1,6 @@
 """Write Allure results at the end of a run, one per case, from the same results as all other reports.
 
-Allure distinguishes cases by `testCaseId` and parameters: two cases that share both count as a test and its retry.
+Allure identifies cases by `testCaseId` and parameters. Cases with the same id and parameters count as retries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write(
     for each in (folder.path / "allure-results").glob("*-result.json"):  # from an earlier attempt in this run
         each.unlink()
     for result in (each for each in results if not each.left_out):
-        for case in result.cases:  # including those that options left out: without them the requirement would look met
+        for case in result.cases:  # including cases that options excluded, without which the requirement would look met
             changes = transitions.get((case.requirement, case.parameters), ())
             attachments = [*_evidence(folder, case), *case.attachments, *_table(folder, changes)]
             whole = {**_result(result, case, settings), "attachments": attachments}
@@ -118,13 +118,13 @@ def _labels(requirement: Requirement, case: CaseResult, settings: Settings) -> l
 
 
 def link(requirement: Requirement) -> str:
-    """Return a link to the KEP of a requirement; "" if its source is no KEP."""
+    """Return a link to the KEP of a requirement, or "" if the source is not a KEP."""
     kep = re.search(r"KEP-(\d+)", requirement.source)
     return f"https://kep.k8s.io/{kep[1]}" if kep else ""
 
 
 def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
-    """Copy the evidence into Allure's folder, since it reads no other, and return the attachments."""
+    """Copy the evidence into Allure's folder, because Allure reads no other folder, and return the attachments."""
     found = []
     for path in map(PurePath, case.evidence):
         source = f"{uuid.uuid4()}-attachment{path.suffix}"
@@ -153,7 +153,7 @@ _SKIPPED = {
     SkipReason.UNAVAILABLE: "Not available here",
 }
 
-# Allure 3 reads categories from here, and from nowhere else.
+# Allure 3 reads categories only from this file.
 CONFIGURATION = {
     "name": "trafficdist",
     "output": "allure-report",

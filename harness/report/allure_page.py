@@ -1,6 +1,6 @@
-"""Make the Allure report of a run, one HTML file, if Node is installed.
+"""Create the Allure report of a run as a single HTML file, if Node is installed.
 
-Allure is a Node program that npx fetches and starts. No run needs it.
+Allure is a Node program that npx downloads and starts. Runs do not need Allure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.run.folder import write_whole
 ALLURE = "allure@3.18.0"
 PAGE = "allure-report/index.html"
 SECONDS = 600.0
-"""Seconds for npx to fetch Allure, and for Allure to make the report."""
+"""Time limit in seconds for npx to download Allure and for Allure to generate the report."""
 
 _HOW = "Install Node 20 or newer, which has npx: https://nodejs.org, or `apt-get install nodejs npm`."
 
@@ -49,7 +49,7 @@ def _generate(folder: Path, made: str) -> None:
         raise UnavailableError(f"Allure is a Node program, and npx is not installed. {_HOW}")
     command = [npx, "--yes", ALLURE, "generate", "allure-results", "--output", made]
     try:
-        done = subprocess.run(  # noqa: S603  npx itself, with arguments of ours
+        done = subprocess.run(  # noqa: S603  npx, with our own arguments
             command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,4 +1,4 @@
-"""Writes the catalogue of requirements as JSON, YAML, Markdown or a table, by id."""
+"""Write the catalogue of requirements, ordered by id, as JSON, YAML, Markdown or a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write(
 ) -> str:
     """Return requirements as json, yaml, md or table.
 
-    They are a selection `of` the catalogue of the suite in that folder. `width` is that of the terminal, 0 for none.
+    `of` is the whole catalogue of the suite in the folder `suite`. `width` is 0 if there is no terminal.
     """
     match form:
         case "json":

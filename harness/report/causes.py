@@ -1,8 +1,8 @@
 """Find common causes of failures: a mutant whose fault explains several of them.
 
-Each requirement names mutants that it kills, and each mutant its symptom. A mutant is a likely cause if several
-requirements that name it fail with its symptom, and hardly any is met. That is a hint and no verdict: a cause without a
-mutant is not found.
+Each requirement lists the mutants that it kills, and each mutant has a symptom. A mutant is a likely cause if several
+requirements that list the mutant fail with this symptom, and hardly any of them is met. The result is only a hint.
+Causes for which there is no mutant are not found.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ FEWEST = 2
 """The minimum number of failures in a group."""
 
 _FOR_ONE_MET = 4
-"""The number of failures that a mutant must explain for each requirement that it should fail but that is met: another
-implementation's fault is seldom quite the same."""
+"""The number of failures that a mutant must explain for each met requirement that the mutant should fail. A real fault
+is seldom identical to the fault of a mutant."""
 
 _SILENT, _REFUSED = "got no answer", "was refused"
-"""The texts of a failure in which a client reached no endpoint. A proxy without rules for a client may cause either."""
+"""Failure texts for a client that reached no endpoint. A proxy without rules for the client may cause any of them."""
 
 _MOST_NAMED = 4  # requirements
 _MOST_ALIKE = 3  # mutants that explain the same failures
@@ -32,7 +32,7 @@ _MOST_ALIKE = 3  # mutants that explain the same failures
 class Fault(Protocol):
     @property
     def sentence(self) -> str:
-        """Its fault."""
+        """The fault of the mutant."""
 
     @property
     def symptom(self) -> str:
@@ -41,7 +41,7 @@ class Fault(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Requirements, by id, that fail as they would with any of these mutants; mutants by name, with their faults."""
+    """Ids of requirements that fail as any of these mutants would make them, and pairs of mutant name and fault."""
 
     requirements: tuple[str, ...]
     mutants: tuple[tuple[str, str], ...]
@@ -58,16 +58,16 @@ class Cause:
 
 
 def of(results: Sequence[Result]) -> list[Cause]:
-    """Return likely common causes of failures, by the installed mutants."""
+    """Return likely common causes of failures, derived from the installed mutants."""
     if sum(each.verdict is Verdict.FAILED for each in results) < FEWEST:
         return []
-    from harness.settings.mutants import mutants  # noqa: PLC0415  they bring the reference with them
+    from harness.settings.mutants import mutants  # noqa: PLC0415  mutants import the reference
 
     return shared(results, mutants())
 
 
 def shared(results: Sequence[Result], faults: Mapping[str, Fault]) -> list[Cause]:
-    """Return likely causes, by the number of failures. Each failure counts for one cause at most."""
+    """Return likely causes, ordered by the number of failures. Each failure is assigned to one cause at most."""
     seen = {name: found for name, fault in faults.items() if len(found := _seen(results, name, fault)) >= FEWEST}
     causes: list[Cause] = []
     while seen:
@@ -80,7 +80,7 @@ def shared(results: Sequence[Result], faults: Mapping[str, Fault]) -> list[Cause
 
 
 def _seen(results: Sequence[Result], name: str, fault: Fault) -> frozenset[str]:
-    """Return the requirements that fail with the symptom of a mutant; none if too many that would kill it are met."""
+    """Return the requirements that fail with a mutant's symptom, or none if too many that should kill it are met."""
     killers = [each for each in results if name in each.requirement.kills]
     met = sum(each.verdict is Verdict.PASSED for each in killers)
     failed = (each for each in killers if each.verdict is Verdict.FAILED)

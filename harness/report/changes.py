@@ -1,7 +1,7 @@
-"""Finds verdicts that changed between two nights, and writes an issue for each requirement.
+"""Find verdicts that changed between two nightly runs, and write an issue for each requirement.
 
-Pure: from loaded `report.yaml` files, by the name of the place of each run, to changes and Markdown. A new requirement
-is a change only if it is not met. Requirements that a quick run left out are no change.
+The functions are pure. They convert loaded `report.yaml` files, by the name of the place of each run, to changes and
+Markdown. A new requirement is a change only if it is not met. Requirements that a quick run omits are not changes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from harness.model.escaping import for_code, for_line, for_markdown
 Report = Mapping[str, Any]
 
 MOST_ISSUES = 10
-"""If more requirements than this changed, the cause is likely common, and there is one issue for all."""
+"""If more requirements change, they probably have a common cause, and are reported in a single issue."""
 
 MOST_ROWS = 150
-"""The maximum number of rows in a table; GitHub allows 65,536 characters in an issue."""
+"""The maximum number of rows in a table. GitHub allows 65,536 characters in an issue."""
 
 ABSENT = "absent"
 
@@ -29,27 +29,27 @@ _MANY = "Verdicts changed: many requirements"
 
 @dataclass(frozen=True, slots=True, order=True)
 class VerdictChange:
-    """One changed verdict; `before` is "absent" for a new requirement, `after` for one that has vanished."""
+    """One changed verdict. `before` is "absent" for a new requirement, and `after` is "absent" for a removed one."""
 
     requirement: str
     where: str
     before: str
     after: str
     message: str = ""
-    versions: str = ""  # changed versions of Kubernetes and the suite
+    versions: str = ""  # changes of the versions of Kubernetes and the suite
     level: str = "MUST"
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """An issue for a change. The same change has the same title every night."""
+    """An issue for a change. The title of the same change is the same every night."""
 
     title: str
     body: str
 
 
 def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[VerdictChange]:
-    """Return the changes from `old` to `new`, by requirement and place. A place without an old report has none."""
+    """Return the changes from `old` to `new`, by requirement and place. Places without old reports have no changes."""
     return sorted(
         change for where, report in new.items() if where in old for change in _changes(where, old[where], report)
     )
@@ -120,7 +120,7 @@ def _table(found: Sequence[VerdictChange]) -> str:
 
 
 def issues(found: Sequence[VerdictChange]) -> list[Issue]:
-    """Return one issue per changed requirement, or a single one if they are more than `MOST_ISSUES`."""
+    """Return one issue per changed requirement, or a single issue if there are more than `MOST_ISSUES`."""
     by_requirement = [list(group) for _, group in groupby(sorted(found), key=lambda each: each.requirement)]
     if len(by_requirement) > MOST_ISSUES:
         return [Issue(_MANY, f"{len(by_requirement)} requirements.\n\n{as_markdown(found)}")]

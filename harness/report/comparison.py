@@ -1,6 +1,6 @@
-"""Show several conformance reports side by side: a table of features, and one of requirements that differ.
+"""Show several conformance reports side by side, with a table of features and a table of verdicts that differ.
 
-Pure: from loaded `report.yaml` files to a Markdown page.
+The functions are pure and convert loaded `report.yaml` files to a Markdown page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Report = Mapping[str, Any]
 
 NOT_RUN = "-"
 MARKS = {outcome: NOT_RUN if outcome is Outcome.NOT_RUN else shown.mark for outcome, shown in SHOWN.items()}
-"""Marks by outcome, the worst first."""
+"""Marks by outcome, with the worst outcome first."""
 
 MET = MARKS[Outcome.MET]
 KEY = ", ".join(f"{MARKS[each]} {SHOWN[each].meaning}" for each in COLUMNS) + "."
@@ -31,18 +31,18 @@ _WITH_A_PROXY = {Profile.SERVICE_PROXY, Profile.CLUSTER}
 
 
 def judged_by(report: Report) -> str:
-    """Return what was judged, packets or decisions; older reports are all of packets."""
+    """Return whether packets or decisions were judged. All reports of older releases judged packets."""
     return str(report.get("judges", judged.PACKETS))
 
 
 def mode_of(report: Report) -> str:
-    """Return the mode of the proxy; "" where no proxy was judged."""
+    """Return the mode of the proxy, or "" if no proxy was judged."""
     profiles = {each["name"].lower() for each in report.get("profiles") or ()}
     return "" if profiles and not profiles & _WITH_A_PROXY else str(report.get("mode") or "")
 
 
 def title_of(report: Report) -> str:
-    """Return the implementation of a report as the head of a column: project, version, mode, and "(decisions)"."""
+    """Return the column header for the implementation of a report: project, version, mode, and "(decisions)"."""
     implementation, by = report["implementation"], judged.mark(judged_by(report))
     parts = (implementation.get("project"), implementation.get("version"), mode_of(report), by)
     return for_markdown(" ".join(str(each) for each in parts if each))
@@ -53,7 +53,7 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
 
     A cell counts requirements: "✓ 12" if all that ran are met, "✗ 3/12" if three of twelve are, with the mark of the
     worst outcome, and "-" if none ran. For a single report the last table lists the requirements that are not met.
-    `refused` has for each report why it is not verified, "" if it is.
+    `refused` holds the reason why each report failed verification, or "" if it passed.
     """
     by_id = [{test["id"]: test for test in report["tests"]} for report in reports]
     heads = _heads(reports)
@@ -84,7 +84,7 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
 
 
 def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, float]]]) -> list[str]:
-    """Return the table of reactions, with two columns per report; nothing if no report has any."""
+    """Return the table of reactions, with two columns per report, or no lines if no report has reactions."""
     kinds = sorted({kind for each in found for kind in each})
     if not kinds:
         return []
@@ -98,12 +98,12 @@ def _both(reaction: tuple[float, float] | None) -> tuple[str, str]:
 
 
 def key_of_decisions(judges: Iterable[str]) -> list[str]:
-    """Return the explanation of "(decisions)" where a table has it."""
+    """Return the explanation of "(decisions)" if a table uses the term."""
     return [judged.KEY, ""] if judged.DECISIONS in judges else []
 
 
 def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:
-    """Return a line with the first reason for each report that is refused."""
+    """Return a line with the first reason for each refused report."""
     lines = [f"- Not verified: {head} ({for_markdown(why)})." for head, why in zip(heads, refused, strict=False) if why]
     return [*lines, ""] if lines else []
 

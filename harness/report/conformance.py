@@ -1,7 +1,7 @@
-"""Builds the conformance report from verdicts, and validates it against its schema.
+"""Build the conformance report from verdicts, and validate the report against its schema.
 
-Fields up to `succeededProvisionalTests` have the names and order of Gateway API reports, for people and scripts that
-know them. A level without tests is absent.
+Fields up to `succeededProvisionalTests` have the same names and order as in Gateway API reports, for users and scripts
+that know the format. A level without tests is absent.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
-_LONGEST = 300  # characters of the validator's error
+_LONGEST = 300  # maximum number of characters of the validator's error
 MOST_BYTES = 16 * MEGABYTE
-"""A report of the whole suite has a quarter of a megabyte."""
+"""The size limit. A report of the whole suite has a quarter of a megabyte."""
 
 
 def build(
@@ -60,7 +60,7 @@ def build(
 
 
 def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, Any]:
-    """Return the report's values about a run as a whole, which the history has as well. `duration` is in seconds."""
+    """Return the report's values about a run as a whole, which the history also holds. `duration` is in seconds."""
     settings, plan = run.settings, run.known_plan() or Plan()
     place = env.environment(settings, run.known_environment())
     reported_version = place["servers"].get("apiserver", "unknown")
@@ -138,7 +138,7 @@ def read_report(place: str) -> dict[str, Any]:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether the path of an artifact is inside the folder, by its text."""
+    """Return whether the path of an artifact is inside the folder, judging only by the text of the path."""
     parts = PurePath(path)
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or fault_of_path(path))
 
@@ -153,7 +153,7 @@ def _check_time(key: str, text: str) -> None:
 def read_reports(place: str) -> dict[str, dict[str, Any]]:
     """Return the reports in a folder of runs, by name of the run. A single run or file has the name "".
 
-    Raises `UsageError` if there is none, or for the first invalid one.
+    Raises `UsageError` if there is no report, or for the first invalid report.
     """
     if not Path(place).is_dir() or (Path(place) / "report.yaml").exists():
         return {"": read_report(place)}
@@ -193,7 +193,7 @@ def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -
 
 
 def _level(results: Sequence[Result]) -> dict[str, Any]:
-    """Return statistics of claimed requirements. A MUST that is neither met nor failed makes the level partial."""
+    """Return statistics of claimed requirements. A MUST without a definite verdict makes the level partial."""
     counted = [result for result in results if result.reason != "unsupported"]
     if not counted:
         return {}
@@ -255,7 +255,7 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
 
 
 def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
-    """Return the reasons why no certificate can rest on the run, as far as known now; empty if one can."""
+    """Return the known reasons why the run cannot be certified, or an empty result if it can."""
     reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
     if env.suite_revision().endswith("-dirty"):
         reasons.append("the suite is a checkout with changes of its own")

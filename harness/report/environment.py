@@ -1,4 +1,4 @@
-"""The environment and the suite of a run, from this machine, without the network."""
+"""The environment and the suite of a run, determined from this machine without network access."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def suite_version() -> str:
 
 @functools.cache
 def suite_revision() -> str:
-    """Return the git commit of the suite, with "-dirty" after it for a changed checkout; "" if this is no checkout."""
+    """Return the suite's git commit, followed by "-dirty" if the checkout has changes, or "" without a checkout."""
     git = shutil.which("git")
     if git is None or not (_ROOT / ".git").exists():
         return ""
     revision, changes = (
-        subprocess.run(  # noqa: S603  git itself, with arguments of ours
+        subprocess.run(  # noqa: S603  git, with our own arguments
             [git, "--no-optional-locks", "-C", str(_ROOT), *arguments],
             capture_output=True,
             text=True,
@@ -52,7 +52,7 @@ def suite_revision() -> str:
 def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]:
     """Return the suite block: name, version, and the digest of the catalogue.
 
-    The published suite has its revision; a user's own suite has the version of trafficdist.
+    The published suite has a revision. A custom suite has the version of trafficdist instead.
     """
     if place != place_of():
         more = {"harness": suite_version()}
@@ -64,7 +64,7 @@ def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]
 
 
 def name_and_version(place: Path) -> dict[str, str]:
-    """Return name and version of the suite in this folder; for a user's own suite, those of its package."""
+    """Return the name and version of the suite in this folder. For a custom suite, they are those of its package."""
     if place == place_of():
         return {"name": "trafficdist", "version": suite_version()}
     while (place.parent / "__init__.py").exists():
@@ -73,7 +73,7 @@ def name_and_version(place: Path) -> dict[str, str]:
 
 
 def _version_of(package: str) -> str:
-    """Return the version of an installed package; "unknown" if it is not installed."""
+    """Return the version of an installed package, or "unknown" if the package is not installed."""
     distributions = importlib.metadata.packages_distributions().get(package, [package])
     with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):
         return importlib.metadata.version(distributions[0])
@@ -81,7 +81,7 @@ def _version_of(package: str) -> str:
 
 
 def catalogue_digest(requirements: Iterable[Requirement]) -> str:
-    """Return a digest of the whole catalogue. Runs with equal digests judge the same requirements."""
+    """Return a digest of the whole catalogue. Runs with equal digests judge equal catalogues."""
     rows = [requirement_to_json(each) for each in sorted(requirements, key=lambda each: each.id)]
     return "sha256:" + hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
@@ -114,7 +114,7 @@ def implementation(settings: Settings) -> dict[str, Any]:
 
 
 def without_secrets(arguments: Sequence[str]) -> list[str]:
-    """Return command-line arguments, with `***` for the value of any option that sounds like a secret."""
+    """Return command-line arguments. `***` replaces the value of any option whose name suggests a secret."""
     cleaned: list[str] = []
     hide_next = False
     for argument in arguments:

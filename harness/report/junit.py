@@ -1,10 +1,10 @@
-"""Writes the JUnit XML of a run, in the newest schema that pytest has (xunit2), one file for the whole run.
+"""Write the JUnit XML of a run as a single file, in pytest's newest schema (xunit2).
 
-Class name and name are document and slug, which together are the id of the requirement. Requirements that options left
-out are absent, as in the report.
+The class name is the document and the name is the slug, which together form the id of the requirement. Requirements
+that options excluded are absent, as in the report.
 
-JUnit has no warnings. A SHOULD or MAY that is not met is `skipped`, as pytest writes an expected failure: CI systems
-show it neither as passed nor as failed. Its type names the outcome.
+JUnit has no warnings. A SHOULD or MAY that is not met is `skipped`, like an expected failure in pytest, and CI systems
+show the test neither as passed nor as failed. The type of the element names the outcome.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.judging.results import CaseResult, Result
 from harness.model.escaping import for_terminal
 from harness.report.outcomes import SHOWN
 
-# Characters that XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 does not allow, even if escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

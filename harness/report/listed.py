@@ -1,7 +1,7 @@
-"""Writes catalogues: the same rows as a table, JSON, YAML or Markdown.
+"""Write the rows of a catalogue as a table, JSON, YAML or Markdown.
 
-A table for a program has one line per row, and is never wrapped, so that names can be copied and searched. On a
-terminal the name is on a line of its own.
+If the output is not a terminal, a table has one line per row without wrapping, to make names easy to search. On a
+terminal, each name has a separate line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """A name, a word about it, and sentences."""
+    """A row with a name, a short qualifier, and sentences."""
 
     name: str
     word: str
@@ -30,7 +30,7 @@ class ListedRow:
 
 
 def as_lines(rows: Sequence[ListedRow], *, width: int) -> str:
-    """Return the rows as text for a terminal with `width` columns; 0 for one line per row."""
+    """Return the rows as text for a terminal with `width` columns. A width of 0 means one line per row."""
     if width:
         return "\n".join(_of_terminal(rows, min(width, _WIDEST)))
     return as_table([(row.name, row.word, " ".join(row.sentences)) for row in rows])

@@ -1,6 +1,6 @@
 """Write the summary of a run as Markdown, for a pull request: failures first, each with a map of the connections.
 
-It fits into a comment on GitHub, which holds 65,536 characters.
+The summary fits into a GitHub comment, which is limited to 65,536 characters.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from harness.report.page.page import code_of
 from harness.report.summary import conclusion
 
 MOST_WHOLE = 35_000
-"""The maximum number of characters of failures shown in full, with a map; further failures get a line each."""
+"""The maximum number of characters of failures shown in full, with a map. Further failures get one line each."""
 
 MOST_LINES = 20
-"""The maximum number of lines in a list; the report has all."""
+"""The maximum number of lines in a list. The report has the complete list."""
 
 _MOST_EXPLANATION = 3000  # characters
 _MOST_PICTURE = 3000
@@ -32,7 +32,7 @@ _LONGEST = 200  # characters of a message
 
 
 def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: Mapping[Key, Story]) -> str:
-    """Return the summary: the conclusion, failures, then numbers."""
+    """Return the summary, which consists of the conclusion, the failures, and the numbers."""
     chosen = [each for each in results if not each.left_out]
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     said = conclusion(results, code_of(results, report), "", report["run"].get("certifiableReasons", ()))
@@ -56,7 +56,7 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
 
 
 def _failure(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) -> Iterator[str]:
-    """Yield a failure: sentence, message, the map of its first failed window, and its explanation, collapsed."""
+    """Yield a failure: the sentence, the message, the map of the first failed window, and a collapsed explanation."""
     requirement, worst = result.requirement, result.worst
     parameters = f" [{for_markdown(worst.parameters)}]" if worst.parameters else ""
     yield f"**`{for_code(requirement.id)}`**{parameters} ({requirement.level}): {for_markdown(requirement.sentence)}"
@@ -75,7 +75,7 @@ def _failure(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes)
 
 
 def _fenced(text: str) -> list[str]:
-    """Return a block of code with a fence that is longer than any in the text."""
+    """Return a code block whose fence is longer than any fence in the text."""
     shown = for_terminal(text)
     fence = "`" * max([3, *(len(each) + 1 for each in re.findall("`+", shown))])
     return [f"{fence}text", shown, fence] if shown else []

@@ -1,4 +1,4 @@
-"""Writes mutants and benign variants as JSON, YAML, Markdown or a table, with the requirements that kill each."""
+"""Write mutants and benign variants, with the requirements that kill them, as JSON, YAML, Markdown or a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.settings.parsing import unknown_name
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A mutant, and the ids of the requirements that declare to kill it; none for a benign variant."""
+    """A mutant, and the ids of the requirements that declare to kill it. There are none for a benign variant."""
 
     mutant: Mutant
     killed_by: tuple[str, ...]
@@ -27,7 +27,7 @@ class Listed:
 
 
 def of(requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool = False) -> list[Listed]:
-    """Return the mutants whose names match a pattern, or all; with `only_killed`, those that these requirements kill.
+    """Return all mutants, or those that match a pattern. `only_killed` omits mutants that no requirement kills.
 
     Raises `UsageError` for a pattern without a match, and `NothingSelectedError` if the result is empty.
     """
@@ -45,7 +45,7 @@ def of(requirements: Sequence[Requirement], patterns: Sequence[str], *, only_kil
 
 
 def write(listed: Sequence[Listed], form: str, *, width: int = 0) -> str:
-    """Return the mutants as json, yaml, md or table. `width` is that of the terminal, 0 for none."""
+    """Return the mutants as json, yaml, md or table. `width` is 0 if there is no terminal."""
     match form:
         case "json":
             return as_json({"mutants": [_values(each) for each in listed]})

@@ -1,4 +1,4 @@
-"""The presentation of each outcome of a requirement, on the terminal and in all reports, so that they agree."""
+"""The presentation of each outcome of a requirement, shared by the terminal output and all reports."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Shown:
     """How one outcome is shown."""
 
     mark: str
-    plain_mark: str  # where the encoding lacks the mark
+    plain_mark: str  # used if the encoding lacks the mark
     style: Style
-    column: str  # head of its column of numbers
-    meaning: str  # in the key of the marks
-    statistic: str  # its number in the conformance report, and below the key of its list of ids
+    column: str  # header of the outcome's column of numbers
+    meaning: str  # label in the key of the marks
+    statistic: str  # key of the number in the conformance report, followed by the key of the list of ids
     allure: str  # one of Allure's five statuses
-    junit: str = "skipped"  # the element, and below its type
-    heading: str = ""  # in lists of unmet requirements
+    junit: str = "skipped"  # JUnit's element, followed by its type
+    heading: str = ""  # label in lists of unmet requirements
     ids: str = ""
     always: bool = False  # whether the conformance report shows the number 0
     category: str = ""  # in Allure
@@ -56,17 +56,17 @@ SHOWN: Mapping[Outcome, Shown] = {
         ids="skippedTests", always=True, junit_type="pytest.skip",
     ),
 }  # fmt: skip
-"""The worst first.
+"""The presentations, with the worst outcome first.
 
-Allure has five statuses, and none for a warning. It shows "unknown" apart from passes, failures and skips; categories
-distinguish warnings from notes. JUnit has none either: it shows both as pytest shows an expected failure.
+Allure has five statuses, but no status for warnings. It shows "unknown" separately from passes, failures and skips, and
+categories distinguish warnings from notes. JUnit shows warnings and notes like pytest's expected failures.
 """
 
 UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))
-"""Outcomes that need a reader's attention, the worst first."""
+"""Outcomes that need a reader's attention, with the worst outcome first."""
 
 COLUMNS = (Outcome.MET, *UNMET, Outcome.NOT_RUN)
-"""Outcomes in the order of tables of numbers."""
+"""Outcomes in the order in which tables of numbers show them."""
 
 MARKS = {outcome: shown.mark for outcome, shown in SHOWN.items()}
 PLAIN_MARKS = {outcome: shown.plain_mark for outcome, shown in SHOWN.items()}

@@ -1,8 +1,7 @@
-"""The form in which `trafficdist shelf add` publishes a report: small enough for a repository that holds many.
+"""The form in which `trafficdist shelf add` publishes a report, which is small enough to store many in a repository.
 
-A published report leaves out the observations of passed tests, which the history records as well. One file,
-evidence.txt, has excerpts from the evidence for each test that did not pass, under a heading for each file of the run's
-folder.
+A published report omits the observations of passed tests, which the history also records. A single file, evidence.txt,
+contains excerpts from the evidence for each test that did not pass. It has a heading for each original file.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _HEADING = re.compile(rf"^{_MARK}(evidence/.+)\n", re.MULTILINE)
 
 
 def test_values(test: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a test in a published report; `test` are the values in the run's own report."""
+    """Return the values of a test in a published report. `test` holds the values in the original report."""
     if test["verdict"] == Verdict.PASSED:
         cases = {"cases": [_without(case, "observed") for case in test["cases"]]} if "cases" in test else {}
         return {**_without(test, "observed"), "evidence": [], **cases}
@@ -40,18 +39,18 @@ def heading(path: str) -> str:
 
 
 def as_excerpt(text: str) -> str:
-    """Return a text in which no line looks like a heading."""
+    """Return the text with all lines escaped that look like headings."""
     return re.sub(f"^(?={_MARK})", " ", text, flags=re.MULTILINE)
 
 
 def excerpts(folder: Path) -> dict[str, str]:
-    """Return the excerpts in a published report's folder by path of the file; empty for the folder of a run."""
+    """Return the excerpts in a published report's folder by file path. The folder of a run has no excerpts."""
     _, *found = _HEADING.split(_text(folder))
     return dict(zip(found[::2], found[1::2], strict=True))
 
 
 def first_lines(folder: Path, tests: Iterable[str]) -> dict[str, int]:
-    """Return the line of evidence.txt at which the evidence for each test begins, for tests that have any."""
+    """Return the first line of each test's evidence in evidence.txt, for all tests that have evidence."""
     wanted, found = set(tests), dict[str, int]()
     for number, line in enumerate(_text(folder).split("\n"), 1):
         if line.startswith(f"{_MARK}evidence/"):
@@ -62,7 +61,7 @@ def first_lines(folder: Path, tests: Iterable[str]) -> dict[str, int]:
 
 
 def _text(folder: Path) -> str:
-    """Return the text of evidence.txt; "" if it does not exist, or `shelf add` did not write it."""
+    """Return the text of evidence.txt, or "" if the file does not exist or was not written by `shelf add`."""
     place = folder / EVIDENCE
     if place.is_symlink() or not place.is_file() or place.stat().st_size > MOST_BYTES:
         return ""

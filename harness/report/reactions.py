@@ -1,4 +1,4 @@
-"""The numbers of steady traffic in reports: a list in `report.yaml`, a table in Allure, columns in comparisons."""
+"""The numbers of steady traffic, shown as a list in `report.yaml`, a table in Allure, and columns in comparisons."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 Numbers = Mapping[Key, Sequence[Mapping[str, Any]]]
-"""The numbers of each steady traffic, by case."""
+"""The numbers of all steady traffic, by case."""
 
 
 def by_case(judged: Judged) -> dict[Key, list[dict[str, Any]]]:
@@ -37,7 +37,7 @@ def listed(numbers: Numbers) -> list[dict[str, Any]]:
 
 
 def rows(transition: Mapping[str, Any]) -> list[list[Any]]:
-    """Return a line per client and change, with a cell per column of `COLUMNS`; "" for missing values."""
+    """Return a line per client and change, with a cell per column of `COLUMNS`. Missing values are ""."""
     return [
         [
             client["client"], client["asked"], client["longestGapMs"], client["longestPauseMs"],

@@ -1,6 +1,6 @@
-"""Derives the verdicts of a run again from its history, without a cluster or a network: `trafficdist judge`.
+"""Derive the verdicts of a run again from its history, without a cluster or a network, for `trafficdist judge`.
 
-`trafficdist verify` and the page of a run start from here as well.
+`trafficdist verify` and the page of a run also use this module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
 HISTORIES = ("run.jsonl", "run.jsonl.xz", "run.jsonl.gz")
-"""The names of a history in the folder of a run."""
+"""The possible names of a history in the folder of a run."""
 
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
 
@@ -48,17 +48,17 @@ def place_of(run: str) -> Path:
 
 
 def derive(history: Path) -> tuple[Recorded, Judged]:
-    """Read a history, or the parts of one in a folder, and return what follows from it. Raises `UsageError`."""
+    """Read a history, or the parts of a history in a folder, and return the derived results. Raises `UsageError`."""
     recorded = read_parts(history.glob("history-*.jsonl")) if history.is_dir() else read(history)
     return recorded, judge(recorded.records, history)
 
 
 def differences(judged: Judged, report: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the differences of the derived verdicts and messages from those in the history, and in a report if any."""
+    """Yield differences of the derived verdicts and messages from the history, and from the report if there is one."""
     results = judged.derived()
     yield from _differences(_verdicts(judged.stated()), _verdicts(results), "the history states")
     if report is not None:
-        listed = _verdicts(each for each in results if not each.left_out)  # a report only counts the others
+        listed = _verdicts(each for each in results if not each.left_out)  # a report only counts other requirements
         yield from _differences(_verdicts_in(report["tests"]), listed, "report.yaml states")
 
 
@@ -113,7 +113,7 @@ def _judge(path: Path, *, strict: bool) -> _Found:
 
 
 def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> None:
-    """Compare the digest of the history with that in the report: a forger can only redo the digests in the history."""
+    """Compare the digest of the history with the report. Digests inside the history alone could be forged."""
     stated = {each["path"]: each["sha256"] for each in report["artifacts"]}.get(HISTORIES[0])
     if stated != recorded.sha256:
         raise UsageError(
@@ -124,7 +124,7 @@ def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A run that was judged again, and the differences from the verdicts in its history."""
+    """A run that was judged again, and the differences from the recorded verdicts."""
 
     path: Path
     recorded: Recorded

@@ -1,7 +1,7 @@
-"""The command at the end of a failure, which runs one requirement again with the same settings.
+"""The command at the end of a failure message, which runs one requirement again with the same settings.
 
-It has the options that can change the verdict, and leaves out an option that follows from the others, such as a mode
-that follows from the proxy.
+The command has all options that can change the verdict. It omits options that other options imply, such as a mode that
+the proxy implies.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ELSEWHERE = frozenset(
 )  # fmt: skip
 """Options that select other requirements, choose the output, or name the implementation."""
 
-_ALWAYS = ("backend", "seed")  # the plugin has no default for the first; the second has none
+_ALWAYS = ("backend", "seed")  # the plugin has no default backend, and the seed has no default at all
 
 
 def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
-    """Return the command for a case of a run with these arguments; a pytest command for a user's own suite."""
+    """Return the command for a case of a run with these arguments. For a custom suite, it is a pytest command."""
     published = case.nodeid.partition("/")[0] == SUITE
     if published or "trafficdist" in arguments[:1]:
         return command(settings, case.requirement, arguments=arguments)
@@ -36,7 +36,7 @@ def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
 
 
 def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str] = ("trafficdist",)) -> str:
-    """Return the command as a line for a shell. `arguments` are those of the run, which may name another suite."""
+    """Return the command as a shell line. `arguments` are the arguments of the run, which may name another suite."""
     suite = _suite(arguments)
     words = ["trafficdist", "run", *(["--suite", suite] if suite else []), "--run-test", requirement_id]
     given = _given(settings)
@@ -47,7 +47,7 @@ def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str]
 
 
 def command_of_pytest(settings: Settings, nodeid: str) -> str:
-    """Return the command for a requirement of a user's own suite, which pytest runs in place."""
+    """Return the command for a requirement of a custom suite, which pytest runs in place."""
     options = [word for option, value in _given(settings).items() for word in _words(option, value, "--td-")]
     return shlex.join(["pytest", nodeid, *options])
 
@@ -61,7 +61,7 @@ def _suite(arguments: Sequence[str]) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _given(settings: Settings) -> Mapping[Option, Any]:
-    """Return the options that these settings follow from, without those that follow from others."""
+    """Return the options that produce these settings, without options that other options imply."""
     kept = [each for each in OPTIONS if each.name not in ELSEWHERE]
     values = settings.to_json()
     given = {each.name: values[each.key] for each in kept if values[each.key] not in (each.default, "", (), None)}
@@ -75,7 +75,7 @@ def _given(settings: Settings) -> Mapping[Option, Any]:
 
 
 def _decisive(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the settings from these options that can change a verdict; None if the options are invalid now."""
+    """Return the settings from these options that can change a verdict, or None if the options are now invalid."""
     try:
         resolved = resolve(given, environment={}).to_json()
     except UsageError:

@@ -1,6 +1,6 @@
-"""Writes the header and the summary of a run: counts, failures with their reasons, skipped requirements, the report.
+"""Write the header and the summary of a run: counts, failures with reasons, skipped requirements, and the report.
 
-It returns lines of text with a style.
+The functions return lines of text with a style.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NOTES_ON_HINTS = {
     "changesOfHintsAreFollowed": "the proxy follows hints of a new EndpointSlice, but not changed hints of an existing "
     "one. Does it compare endpoints without their hints?",
 }
-"""Notes by the fact about the environment that is false."""
+"""The notes to show if a fact about the environment is false, by the name of the fact."""
 
 _SLOW = 5.0  # minimum seconds of a convergence to be shown
-_MOST_LINES = 60  # characters of one explanation; the evidence has all of it
+_MOST_LINES = 60  # maximum number of characters of an explanation; the evidence has the whole text
 _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
     SkipReason.INELIGIBLE: "the cluster is not suited for it",
@@ -78,7 +78,7 @@ def header(
 
 
 def _judged(settings: Settings) -> str:
-    """Return every judged component; for the reference, only the proxy."""
+    """Return all judged components, or only the proxy for the reference."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
     proxy += f", DNS server {settings.dns}" if settings.dns != REFERENCE else ""
     chosen = settings.components
@@ -93,7 +93,7 @@ def summary(
 ) -> list[Line]:
     """Return the summary. `reasons` explain why the run cannot certify, `distrust` lists faults of the suite itself.
 
-    `report` is the file, "" if it could not be written.
+    `report` is the path of the file, or "" if the file could not be written.
     """
     chosen = [result for result in results if not result.left_out]
     return [
@@ -155,7 +155,7 @@ def _explained(text: str) -> Iterator[Line]:
         yield Line(f"    {line}".rstrip())
     if len(lines) > _MOST_LINES:
         yield Line(f"    … {len(lines) - _MOST_LINES} more lines in the evidence", "faint")
-        yield Line(f"    {lines[-1]}".rstrip())  # how to run it again
+        yield Line(f"    {lines[-1]}".rstrip())  # the command that runs the requirement again
 
 
 def _not_run(results: Sequence[Result]) -> Iterator[Line]:
@@ -184,7 +184,7 @@ def _left_out(results: Sequence[Result]) -> Iterator[Line]:
 
 
 def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
-    """Yield the conclusion of the run. `report` is its file, "" if there is none."""
+    """Yield the conclusion of the run. `report` is the path of the report, or "" if there is no report."""
     chosen = [result for result in results if result.selected]
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
     if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in chosen):

@@ -1,6 +1,6 @@
 """The template engine of HTML pages, and their common style.
 
-The engine escapes all texts, and shows control characters.
+The engine escapes all texts, and makes control characters visible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def file(package: str, name: str) -> str:
 
 
 def style(*more: str) -> Markup:
-    return Markup("\n".join([file("harness.report.page", "page.css"), *more]))  # noqa: S704  files of ours
+    return Markup("\n".join([file("harness.report.page", "page.css"), *more]))  # noqa: S704  files of this package
 
 
 def _shown(value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Verify a report against the history of its run and the catalogue: everything in it must follow from them.
+"""Verify that everything in a report follows from the history of the run and the catalogue.
 
-Each check has a name, and reports each difference in a sentence. Somebody who rewrites report and history, digests
-included, has made another run: a report is as trustworthy as its publisher.
+Each check has a name, and reports each difference in a sentence. The checks cannot detect that somebody has rewritten
+the report and the history including all digests, so a report is only as trustworthy as its publisher.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from harness.run.plan import Plan
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 60.0
-"""The tolerance for times of the report and the history: reports are written after the last record."""
+"""The tolerance between times of the report and the history. Reports are written after the last record."""
 
 RELEASE = "release"
-"""The check of the version: a report that fails only this check is valid, but its version cannot be installed."""
+"""The name of the version check. A report that fails only this check is valid, but its version is not installable."""
 
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason why a report is refused: the name of the check, and a sentence."""
+    """A reason why a report is refused, with the name of the check and a sentence."""
 
     check: str
     text: str
@@ -119,7 +119,7 @@ def _artifacts(run: Evidence) -> Iterator[str]:
 
 def _artifact(folder: Path, path: str, sha256: str) -> Iterator[str]:
     place = folder / path
-    if not place.is_file() or place.resolve() != folder.resolve() / path:  # no link leads out of the folder
+    if not place.is_file() or place.resolve() != folder.resolve() / path:  # no link points outside the folder
         yield f"{path} is missing"
     elif sha256_of(place) != sha256:
         yield f"{path} was changed after the run"
@@ -137,7 +137,7 @@ def _suite(run: Evidence) -> Iterator[str]:
 
 
 def is_released(report: Mapping[str, Any]) -> bool:
-    """Return whether a released version of a suite made a report, by its text."""
+    """Return whether the suite version in a report looks like a released version."""
     return bool(_RELEASED.fullmatch(report["suite"]["version"]))
 
 
@@ -186,9 +186,9 @@ _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
 
 
 def _tests(run: Evidence) -> Iterator[str]:
-    """Yield the values of tests, other than verdicts, that differ from the history: times, counts, evidence.
+    """Yield the values of tests that differ from the history, except verdicts: times, counts and evidence.
 
-    A published report leaves some of them out.
+    A published report omits some of these values.
     """
     made = {each.requirement.id: conformance.test_values(each) for each in run.results if not each.left_out}
     for test in run.report["tests"]:
@@ -208,7 +208,7 @@ def _transitions(run: Evidence) -> Iterator[str]:
 
 
 _COMPARED_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "reason", "message"}
-"""What `catalogue` and `verdicts` compare."""
+"""The input of the checks `catalogue` and `verdicts`."""
 
 
 def _statistics(run: Evidence) -> Iterator[str]:
@@ -219,7 +219,7 @@ def _statistics(run: Evidence) -> Iterator[str]:
 
 def _causes(run: Evidence) -> Iterator[str]:
     stated = run.report.get("likelyCauses")
-    if stated is not None:  # older reports have none
+    if stated is not None:  # reports of older releases lack the value
         yield from _difference("likely causes", stated, [each.to_json() for each in causes.of(run.results)])
 
 
@@ -285,7 +285,7 @@ _NEVER_CERTIFIABLE = ("mutant", "run-test", "skip-tests")
 
 
 def _given(arguments: Sequence[str], name: str) -> str:
-    """Return the last value of an option in arguments of the command or of pytest; "" without any."""
+    """Return the last value of an option in arguments of the command or of pytest, or "" if it is absent."""
     last = ""
     for argument, after in itertools.pairwise([*arguments, ""]):
         option, sign, value = argument.partition("=")
@@ -335,4 +335,4 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     "times": _times,
     "identity": _identity,
 }
-"""The checks, by name, in the order in which their refusals are shown; `schema` comes before them."""
+"""The checks by name, in the order in which refusals are shown. The check `schema` precedes all of them."""

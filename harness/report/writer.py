@@ -1,4 +1,4 @@
-"""Writes all output of a run. The conformance report comes last, since it holds digests of the other files."""
+"""Write all output of a run. The conformance report is written last, because it holds digests of the other files."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from harness.run.run import Run
 def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded: Recorded) -> Path:
     """Write history, JUnit, Allure, the page and the report. Returns the report's path.
 
-    `recorded` are the records of the run's processes, and `judged` is what follows from them. Raises `DistrustError`
-    for the first file that cannot be written.
+    `recorded` holds the records of the run's processes, and `judged` the results derived from these records. Raises
+    `DistrustError` for the first file that cannot be written.
     """
     duration = time.monotonic() - run.started_at
     about = private_values(conformance.describe(run, results, duration))

@@ -1,1 +1,1 @@
-"""A run as a whole: its settings, its plan, its folder, and the real cluster that it holds."""
+"""A run as a whole: the settings, the plan, the output folder, and the real cluster that the run holds."""

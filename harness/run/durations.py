@@ -1,8 +1,8 @@
-"""The duration of each requirement: measured by earlier runs on this machine, else estimated.
+"""The duration of each requirement, as measured by earlier runs on this machine, or estimated otherwise.
 
-A run starts the longest requirements first, and derives its number of workers and the time that is left. No verdict
-depends on a duration, so a cache that cannot be read or written is ignored. A quick run is chosen by estimates alone,
-so that it is the same on every machine.
+A run starts the longest requirements first, and uses durations to choose the number of workers and to estimate the
+remaining time. Verdicts do not depend on durations, so cache errors are ignored. The choice of a quick run uses only
+estimates, which makes it identical on every machine.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from harness.run.plan import Plan, matches
 from harness.settings.settings import Settings
 
 TYPICAL = 1.5
-"""Seconds of a requirement of which only the id is known."""
+"""The estimate in seconds for a requirement of which only the id is known."""
 
-_KINDS = 20  # kinds of runs in the cache, the newest
-_SAME = 2.0  # a new duration replaces one in the cache if they differ by this factor
+_KINDS = 20  # the maximum number of kinds of runs in the cache; the newest are kept
+_SAME = 2.0  # a new duration replaces a cached duration if the two differ by this factor
 
 # A fit to the reference on the embedded cluster, 2026-11: it explains two thirds of the variance of log(seconds).
 _BASE = {
@@ -52,11 +52,11 @@ _FACTORS = {
 }
 
 Table = Mapping[str, Mapping[str, float]]
-"""Seconds by requirement, by profile."""
+"""The duration in seconds of each requirement, grouped by profile."""
 
 
 def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declared: float = 0.0) -> float:
-    """Return the estimated seconds of a requirement; `declared` is what its test says by the marker `takes`."""
+    """Return the estimated seconds of a requirement. `declared` is the value of the test's marker `takes`."""
     if declared:
         return declared
     factor = math.prod(each for ability, each in _FACTORS.items() if ability in needed.abilities)
@@ -65,7 +65,7 @@ def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declare
 
 
 def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
-    """Return seconds by requirement that the options select, as far as they are known before collection."""
+    """Return the known seconds of each requirement that the options select, before collection."""
     with contextlib.suppress(UsageError):
         known = dict.fromkeys(needs.read(suite), TYPICAL) if not settings.profile else {}
         known |= cached(settings, suite)
@@ -89,7 +89,7 @@ def cached(settings: Settings, suite: Path) -> dict[str, float]:
 
 
 def remember(settings: Settings, suite: Path, results: Sequence[Result]) -> None:
-    """Save the durations of requirements that passed. A duration in the cache stays until a new one differs much."""
+    """Save the durations of requirements that passed. A cached duration is only replaced by a very different one."""
     met = [each for each in results if each.verdict is Verdict.PASSED]
     if settings.mutant or not met:
         return

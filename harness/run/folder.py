@@ -1,8 +1,8 @@
-"""The output folder of a run: created and checked before the run. Each file is written whole or not at all.
+"""The output folder of a run, which is created and checked before the run. Files are written atomically.
 
     report.yaml  report.html  junit.xml  allure-results/  allurerc.json  run.jsonl  evidence/<document>/<slug>/…
 
-During a run, workers leave their parts (plan, environment, history) in `.parts/`, which is removed at the end.
+During a run, workers write their parts (plan, environment, history) to `.parts/`, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness.model.privacy import private
 
 DEFAULT_PARENT = "trafficdist-results"
 PAGE = "report.html"
-MARK = ".trafficdist"  # marks a folder of ours, whose content a new run may replace
+MARK = ".trafficdist"  # marks a folder that a run created, and whose content a new run may replace
 
 _OURS = (
     "report.yaml", PAGE, "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json", "allure-results", "evidence",
@@ -41,20 +41,20 @@ def name_for_now() -> str:
 
 
 class OutputFolder:
-    """The folder of a run. All methods raise `DistrustError` if the disk cannot be written."""
+    """The output folder of a run. All methods raise `DistrustError` if they cannot write to the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.parts = path / ".parts"
         self.evidence = path / "evidence"
         self._made = False
-        self._lock = -1  # the descriptor of the mark, locked for as long as this run writes here
+        self._lock = -1  # the descriptor of the mark, locked while this run uses the folder
         self._before = ""  # the former target of `latest`
 
     def prepare(self) -> None:
-        """Make the folder, remove the results of an earlier run, and check that it can be written.
+        """Create the folder, remove the results of an earlier run, and check that the folder is writable.
 
-        Raises `UsageError` while another run writes into it.
+        Raises `UsageError` if another run is writing to the folder.
         """
         with _writing(self.path):
             self._made = not self.path.exists()
@@ -103,8 +103,8 @@ class OutputFolder:
                 each.unlink()
 
     def abandon(self) -> None:
-        """Remove what `prepare` made if nothing was run, and unlock the folder. Idempotent."""
-        if self._lock < 0:  # it belongs to another run
+        """Remove everything that `prepare` created if nothing was run, and unlock the folder. Idempotent."""
+        if self._lock < 0:  # the folder belongs to another run
             return
         shutil.rmtree(self.parts, ignore_errors=True)
         if self._made:
@@ -114,11 +114,11 @@ class OutputFolder:
                 if latest.is_symlink() and not latest.exists():
                     latest.unlink()
                     self._link_latest(self._before)
-                self.path.parent.rmdir()  # only if it is empty
+                self.path.parent.rmdir()  # fails unless the parent folder is empty
         self._let_go()
 
     def write(self, name: str, content: str | bytes) -> Path:
-        """Write a whole file without secrets: to a temporary file beside it, then renamed."""
+        """Write a file atomically and without secrets, by writing and renaming a temporary file."""
         target = self.path / name
         with _writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ class OutputFolder:
         self.write(name, content)
 
     def leave_part(self, name: str, value: Any) -> None:
-        """Leave a value for the controller. Does not create the folder, which is gone if the controller has ended."""
+        """Store a value for the controller. Does not create the folder, which is gone if the controller has ended."""
         target = self.parts / f"{name}.json"
         with _writing(target):
             write_whole(target, json.dumps(value))
@@ -149,11 +149,11 @@ class OutputFolder:
         self._let_go()
 
     def keep_parts(self) -> None:
-        """Unlock the folder and keep the parts, which `trafficdist judge` reads."""
+        """Unlock the folder, but keep the parts for `trafficdist judge`."""
         self._let_go()
 
     def artifacts(self) -> list[dict[str, str]]:
-        """Return each file except the report itself, with its digest, by path."""
+        """Return all files except the report, with their digests, by path."""
         found = [path for path in (self.path / "junit.xml", self.path / "run.jsonl") if path.exists()]
         found += [path for path in self.evidence.rglob("*") if path.is_file()]
         return [{"path": str(path.relative_to(self.path)), "sha256": sha256_of(path)} for path in sorted(found)]
@@ -163,7 +163,7 @@ class OutputFolder:
         return latest.readlink().name if latest.is_symlink() and latest.exists() else ""
 
     def _link_latest(self, name: str) -> None:
-        """Point `latest`, beside the folder, to this one; only in the default place."""
+        """Point the symbolic link `latest` to this folder if the folder is at the default location."""
         if self.path.parent.name != DEFAULT_PARENT or not name:
             return
         with _writing(self.path.parent / "latest"):
@@ -179,11 +179,11 @@ def _private(content: str | bytes) -> str | bytes:
     try:
         return private(content.decode()).encode()
     except UnicodeDecodeError:
-        return content  # not a text
+        return content  # the content is not text
 
 
 def write_whole(target: Path, content: str | bytes) -> None:
-    """Write a file so that readers see all of it or nothing. Raises `OSError`."""
+    """Write a file atomically. Readers see the whole content or no file. Raises `OSError`."""
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
     try:

@@ -35,9 +35,9 @@ def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
 
 
 def _folders(groups: Path, own: Path) -> Iterator[Path]:
-    """Yield the folders of this process's groups and of those above them, version 2 and 1.
+    """Yield the folders of this process's control groups and their parents, for versions 2 and 1.
 
-    In a container the kernel's path may not exist, and the top is the container's own.
+    In a container the path from the kernel may not exist, and the root is the container's own group.
     """
     for line in _text(own).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -48,7 +48,7 @@ def _folders(groups: Path, own: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the number of processors that the group may use; None without a limit."""
+    """Return the number of processors that the group may use, or None if there is no limit."""
     words = (_text(folder / "cpu.max") or f"{_text(folder / 'cpu.cfs_quota_us')} {_period(folder)}").split()
     with contextlib.suppress(ValueError, ZeroDivisionError):
         quota, period = map(int, words)
@@ -61,7 +61,7 @@ def _period(folder: Path) -> str:
 
 
 def _room(folder: Path) -> int | None:
-    """Return the free bytes up to the group's limit, including caches that the kernel can drop; None without one."""
+    """Return the free bytes up to the group's limit, including droppable caches, or None if there is no limit."""
     names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
     for limit, usage in names:
         with contextlib.suppress(ValueError):
@@ -75,7 +75,7 @@ def _available() -> int:
 
 
 def _figures(file: Path) -> dict[str, int]:
-    """Return the values in lines `name number …` of a kernel file."""
+    """Return the numbers by name from a kernel file with lines of the form `name number …`."""
     return {words[0]: int(words[1]) for line in _text(file).splitlines() if len(words := line.split()) > 1}
 
 

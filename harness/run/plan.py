@@ -1,7 +1,7 @@
-"""Plans a run: decides at collection which requirements run, with the reason for each that does not.
+"""Plan a run at collection: decide which requirements run, and the reason for each requirement that does not run.
 
-The plan has every collected requirement, with one of four reasons (`SkipReason`) if it does not run. Reports list them
-all, but only count requirements that options leave out.
+The plan contains all collected requirements. A requirement that does not run has one of four reasons (`SkipReason`).
+Reports list these requirements, but only count requirements that options exclude.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
 
 BY_PYTEST = "by pytest's own options"
-"""The text for a case that -k, -m or --deselect excluded."""
+"""The message for a case that -k, -m or --deselect excluded."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """All collected requirements by id, and their cases in the order in which they run."""
+    """All collected requirements by id, and all cases in the order in which they run."""
 
     requirements: dict[str, Requirement] = field(default_factory=dict)
     cases: list[Case] = field(default_factory=list)
@@ -65,14 +65,14 @@ class Plan:
 
 
 def claimed(feature: Feature, settings: Settings) -> bool:
-    """Return whether the implementation claims a feature; core features are claimed unless exempted by name."""
+    """Return whether the implementation claims a feature. Core features are claimed unless exempted by name."""
     if feature.name in settings.exempt_features:
         return False
     return feature.core or settings.claims_everything or feature.name in settings.supported_features
 
 
 def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, str]:
-    """Return the reason why a requirement does not run, and its details; two empty texts if it runs."""
+    """Return the reason why a requirement does not run, and details, or two empty strings if it runs."""
     for reason, thing in (
         (SkipReason.DESELECTED, _what_deselects(requirement, settings)),
         (SkipReason.UNSUPPORTED, _what_is_not_claimed(requirement, settings)),
@@ -123,7 +123,7 @@ def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tu
 
 
 def _other_reading(requirement: Requirement, follow: str) -> str:
-    """Return why a requirement does not apply to implementations that follow `follow`; "" if it does."""
+    """Return why a requirement does not apply to implementations that follow `follow`, or "" if it applies."""
     if requirement.as_ in ("", follow):
         return ""
     if requirement.as_ == "kep":
@@ -139,7 +139,7 @@ def select(
     features: Sequence[str] = (),
     profiles: Sequence[str] = (),
 ) -> list[Requirement]:
-    """Return the requirements with these ids, levels, features and profiles; an empty filter selects all.
+    """Return the requirements with these ids, levels, features and profiles. An empty filter selects all.
 
     Raises `UsageError` for an unknown name, and `NothingSelectedError` if the result is empty.
     """
@@ -188,11 +188,11 @@ def check_features(names: Sequence[str], known: Sequence[Requirement], option: s
 
 
 EXEMPTED = "core features were exempted"
-"""The beginning of the one reason that does not affect the judged requirements."""
+"""The beginning of the only reason that does not affect the judged requirements."""
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
-    """Return the reasons why no certificate can rest on this run; empty if one can."""
+    """Return the reasons why this run cannot be certified, or an empty result if it can."""
     exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
     not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
     by_hand = any(
@@ -219,7 +219,7 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
 
 
 def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
-    """Return requirement ids of several test functions. Pairs are (id, test without parameters)."""
+    """Return requirement ids that several test functions use. Pairs are (id, test without parameters)."""
     tests: dict[str, set[str]] = {}
     for requirement_id, test in ids:
         tests.setdefault(requirement_id, set()).add(test)

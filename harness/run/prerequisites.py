@@ -1,7 +1,7 @@
-"""What a machine or a cluster lacks for a run with these settings: the checks for each backend.
+"""Checks, for each backend, of whether a machine or a cluster meets the prerequisites of a run.
 
-The checks here are about the judged program: is it installed, and does the machine have everything that its recipe
-requires?
+The checks in this module concern the judged program. They verify that the program is installed, and that the machine
+meets all requirements of its recipe.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from harness.backends.kind.checks import Tools
 
 ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
-"""Values for all placeholders of a recipe, where the values do not matter."""
+"""Dummy values for all placeholders of a recipe."""
 
 _REQUEST_SECONDS = 15.0
 
@@ -55,7 +55,7 @@ def examine_run(settings: Settings, *, try_pods: bool, say: Say) -> list[Finding
 
 
 def examine_cluster(settings: Settings, *, try_pods: bool = False, say: Say = print) -> list[Finding]:
-    """Return the findings about a cluster; a single one if its API server cannot be reached."""
+    """Return the findings about a cluster, or a single finding if its API server cannot be reached."""
     rules = (*permissions.RULES, *(permissions.DISRUPTIVE if settings.allow_disruptive else ()))
     try:
         reached = reach(settings.kubeconfig, settings.context, rules=rules)
@@ -85,7 +85,7 @@ def _of_nodes(server: Server, settings: Settings, nodes: list[Object], names: Na
 
 
 def _version(reached: ReachedServer) -> Finding:
-    """Check that requirements know the version of the API server."""
+    """Check that the requirements cover the version of the API server."""
     text = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
     try:
         features_of(Release("{}.{}".format(*gate_version(reached.version))))
@@ -118,7 +118,7 @@ def _proxy(settings: Settings) -> Iterator[str | Finding]:
 
 
 def _recipe(name: str, recipe: Recipe) -> list[Finding]:
-    """Check that each program of a recipe is installed, and that the machine has all that the recipe requires."""
+    """Check that all programs of a recipe are installed, and that the machine meets the recipe's requirements."""
     found = [_program(recipe, each.command[0]) for each in (*recipe.cluster_programs, *recipe.programs)]
     if recipe.pods and recipe.pods.cni:
         found.append(replace(_cni(recipe, recipe.pods.cni), name=f"{name}: pods"))
@@ -138,7 +138,7 @@ def _program(recipe: Recipe, command: str) -> Finding:
 
 
 def _cni(recipe: Recipe, file: str) -> Finding:
-    """Check that a CNI configuration can be read, and that all its plugins are installed."""
+    """Check that a CNI configuration is readable, and that all plugins in it are installed."""
     first = recipe.programs[0]
     path = fill(dict(first.environment).get("CNI_PATH", cni.USUAL_PATH), ANY_VALUE)
     written = {f"{{folder}}/{each}": fill(text, ANY_VALUE) for each, text in first.files}
@@ -195,6 +195,6 @@ IMPLEMENTATION: tuple[Check[Settings], ...] = (
     Check("controller", _controller),
     Check("proxy", _proxy),
 )
-"""The checks of the programs that --backend netns starts; none for the reference."""
+"""Checks of the programs that --backend netns starts. The reference needs no checks."""
 
 KIND: tuple[Check[Settings], ...] = (Check("kind", _kind),)

@@ -1,9 +1,9 @@
-"""Choose the requirements of a quick run: those that find most mutants in half a minute.
+"""Choose the requirements of a quick run, which find as many mutants as possible in half a minute.
 
-A vendor who saves a file wants to see the likeliest mistakes at once, and the others before the release. Each
-requirement names the mutants that it finds, and has an expected duration. The choice repeatedly adds the requirement
-with the most new mutants per second until no other fits. Durations measured on this machine are not used: the same
-requirements run everywhere, so a changed verdict is about the implementation.
+A quick run shows a developer the most likely mistakes after each change. Each requirement lists the mutants that it
+finds, and has an expected duration. The algorithm repeatedly adds the requirement with the most new mutants per second
+until no further requirement fits. It ignores durations measured on this machine. Every machine runs the same
+requirements, and a changed verdict therefore reflects a change of the implementation.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ BUDGET = 30.0
 
 TWO_PROCESSORS = Machine(2, 8 * 1024**3)
 
-_LEAST = 0.01  # seconds of a requirement: the tables have two decimals
+_LEAST = 0.01  # the minimum seconds of a requirement, because the tables have two decimals
 
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """The chosen ids, the number of all requirements, and the mutants that both name; predicted to take `seconds`."""
+    """The chosen ids, the number of all requirements, the numbers of mutants found, and the predicted `seconds`."""
 
     ids: tuple[str, ...]
     of: int
@@ -58,7 +58,7 @@ class Quick:
 
 
 def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings: Settings) -> Quick:
-    """Choose among the requirements of a run; one without expected seconds gets the median.
+    """Choose among the requirements of a run. A requirement without expected seconds gets the median.
 
     Raises `UsageError` if there are requirements, but none can be chosen.
     """
@@ -76,9 +76,9 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
 
 
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:
-    """Return seconds by id of the requirements with most new mutants per second, in this order, as far as they fit."""
+    """Return seconds by id of the requirements that fit, in the order of most new mutants per second."""
     chosen: dict[str, float] = {}
-    new = dict(kills)  # mutants that no chosen requirement finds, by id; without ids that are chosen or do not fit
+    new = dict(kills)  # by candidate id, the mutants that no chosen requirement finds
     while new := {each: mutants for each, mutants in new.items() if mutants}:
         best = max(new, key=lambda each: (len(new[each]) / takes[each], each))
         found = new.pop(best)

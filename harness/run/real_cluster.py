@@ -1,6 +1,6 @@
 """A run on a real cluster: the controller of the run checks the cluster, holds its Lease, and cleans up.
 
-Workers get the findings as plain values, and run in parallel in their own namespaces.
+Workers receive the findings as plain values, and run in parallel in separate namespaces.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 class Session:
-    """One run's hold on one cluster. `close` restores the cluster; idempotent."""
+    """The Lease of a run on a cluster. `close` restores the cluster, and is idempotent."""
 
     def __init__(self, settings: Settings, say: Say) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class Session:
         self.lacking: dict[str, str] = {}
 
     def start(self) -> Self:
-        """Find or make the cluster, and hold its Lease. Raises `UnavailableError` and `DistrustError`."""
+        """Find or create the cluster, and acquire its Lease. Raises `UnavailableError` and `DistrustError`."""
         with contextlib.ExitStack() as begun:
             kubeconfig = self._settings.kubeconfig
             if self._settings.backend == "kind":
@@ -80,11 +80,11 @@ class Session:
         self._begun.close()
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: ReachedServer) -> dict[str, str]:
-        """Return the features, by name, that this cluster can never show, with the finding that says so."""
+        """Return the features, by name, that cannot be observed on this cluster, with the finding that proves it."""
         server = Server(api, reached, self._settings.release.gates)
         of_nodes = Nodes(server, self._settings.topology, nodes, self.target.names.nodes)
         found = examine([FAMILIES], of_nodes)
-        if self._settings.backend != "kind":  # whose gates scenarios set
+        if self._settings.backend != "kind":  # on kind, scenarios set the feature gates
             found += examine([FEATURE_GATES], server)
         return {feature: f"{each.name}: {each.found}" for each in found for feature in each.features}
 
@@ -125,7 +125,7 @@ class Session:
 
 
 def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> KindCluster:
-    """Return the kind cluster of a run, not started. Raises `UsageError`."""
+    """Return the kind cluster of a run, without starting it. Raises `UsageError`."""
     from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only for --backend kind
     from harness.recipes.recipe import OF_PROXY, read_recipe  # noqa: PLC0415
 
@@ -161,7 +161,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
 
 @contextlib.contextmanager
 def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
-    """Make and hold the cluster of these settings, and boot a backend in this process. Raises as both do."""
+    """Create and hold the cluster of these settings, and boot a backend in this process."""
     session = Session(settings, say)
     session.start()
     try:
@@ -201,7 +201,7 @@ def _known_kind_cluster(settings: Settings, target: ClusterTarget) -> KindCluste
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:
-    """Return the release of a kind cluster, with the version "" if scenarios ask for another patch release."""
+    """Return the release of a kind cluster. The version is "" if scenarios request a different patch release."""
     found = parse_version(str(api.request("GET", "/version").body.get("gitVersion", "?")))
     known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
     return replace(settings.release, version=found.series if found and known else "")

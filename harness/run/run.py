@@ -1,7 +1,7 @@
-"""The state of a run for every part of the plugin: settings, output folder, plan.
+"""The state of a run for all parts of the plugin: settings, output folder and plan.
 
-The controller and each xdist worker have their own. Workers pass data to the controller through the output folder,
-which survives them.
+The controller and each xdist worker have separate states. Workers pass data to the controller through the output
+folder, which persists after a worker has ended.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ class Run:
     distrust: list[str] = field(default_factory=list)
     retries: int = 0
     interrupted: bool = False
-    sealed: bool = False  # the report is written, or there is none: `interrupted` is final
+    sealed: bool = False  # `interrupted` is final, because the report is written or there is none
     when_decided: Callable[[int], object] = lambda _: None  # called with the exit code
     usage_error: str = ""
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
-    lacking: dict[str, str] = field(default_factory=dict)  # features that cannot be observed on it, by name, and why
+    lacking: dict[str, str] = field(default_factory=dict)  # unobservable features by name, with reasons
     suite: Path = Path()  # the folder of the suite
     durations: dict[str, float] = field(default_factory=dict)  # seconds by requirement, from earlier runs
-    workers: str = ""  # the number of processes and its reason
-    worker_pids: list[int] = field(default_factory=list)  # of all workers, also of those that have ended
+    workers: str = ""  # the number of processes and the reason for it
+    worker_pids: list[int] = field(default_factory=list)  # of all workers, including workers that have ended
     _history: History | None = field(default=None, init=False, repr=False)
 
     @property
     def history(self) -> History:
-        """This process's part of the history; begun at the first use.
+        """This process's part of the history, which is created at the first use.
 
-        Raises `UsageError` when it cannot be written.
+        Raises `UsageError` if the file cannot be written.
         """
         if self._history is None:
             worker = self.worker or "main"
@@ -65,7 +65,7 @@ class Run:
         return self._history
 
     def interrupt_workers(self) -> None:
-        """Interrupt all workers, since xdist would wait for their tests first."""
+        """Interrupt all workers, because xdist would first wait for the running tests."""
         for pid in self.worker_pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT)
@@ -80,13 +80,13 @@ class Run:
             self._history.close()
 
     def leave_plan(self, plan: Plan) -> None:
-        """Keep the plan, and store it for the controller if this is a worker. All workers store the same one."""
+        """Keep the plan. A worker also stores it for the controller. All workers store the same plan."""
         self.plan = plan
         if self.worker:
             self.folder.leave_part("plan", plan.to_json())
 
     def known_plan(self) -> Plan | None:
-        """Return the plan; None until this process or a worker has collected."""
+        """Return the plan, or None until this process or a worker has collected the tests."""
         if self.plan is None and self.distributed:
             for values in self.folder.parts_named("plan"):
                 self.plan = Plan.from_json(values)
@@ -149,5 +149,5 @@ RUN = pytest.StashKey[Run]()
 
 
 def run_of(config: pytest.Config) -> Run | None:
-    """Return the run of this pytest process; None if it is no conformance run."""
+    """Return the run of this pytest process, or None if the process is not a conformance run."""
     return config.stash.get(RUN, None)

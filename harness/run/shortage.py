@@ -1,7 +1,7 @@
-"""Names the resource that a machine, or the limits of a process, ran out of: files, processes, memory, disk.
+"""Identify the exhausted resource of a machine or a process: files, processes, memory or disk.
 
-Any line of any library may raise such an error. It says nothing about the implementation, and its remedy is always the
-same.
+Any line of any library may raise such an error. The error provides no evidence about the implementation, and the remedy
+is always the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_PROCESSES = "this user may not start more processes or threads (ulimit -u): 
 
 
 def shortage(error: BaseException | None) -> str:
-    """Return the exhausted resource, with the remedy, if that is the cause of this error; else ""."""
+    """Return the exhausted resource and the remedy if a shortage caused this error, or "" otherwise."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -37,7 +37,7 @@ def shortage(error: BaseException | None) -> str:
 
 
 def why_it_cannot_go_on(error: BaseException) -> str:
-    """Return why a process cannot continue: a shortage, or closed output; "" for any other error."""
+    """Return why a process cannot continue: a shortage or a closed output. Any other error returns ""."""
     no_output = _NO_OUTPUT.get(error.errno or 0, "") if isinstance(error, OSError) else ""
     return no_output or shortage(error)
 
@@ -55,6 +55,6 @@ def _text(error: BaseException) -> str:
 
 
 def _is_of_fork(error: OSError) -> bool:
-    """Return whether the start of a process raised it: a socket that is not ready has the same errno."""
+    """Return whether the start of a process raised this error. A socket that is not ready has the same errno."""
     last = next(reversed(extract_tb(error.__traceback__)), None)
     return last is not None and "fork" in f"{last.name} {last.line}"

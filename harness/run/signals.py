@@ -1,7 +1,7 @@
 """End a command on Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, with an uninterrupted clean-up.
 
-The first signal raises `KeyboardInterrupt`. After the end has begun, each further one prints a line. Signals while
-Python exits are ignored.
+The first signal raises `KeyboardInterrupt`. After the clean-up has begun, each further signal prints a line. Signals
+are ignored while Python exits.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from types import FrameType
 
 _USUAL = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
 _alone = False  # whether the process ends with its command
-_over = False  # whether there is nothing else left to do
-_LOST_SECONDS = 10.0  # an interrupt that was raised in a destructor is lost: then the next is raised
+_over = False  # whether the process is about to exit and ignores signals
+_LOST_SECONDS = 10.0  # after this time another signal raises again, as an interrupt in a destructor is lost
 
 
 class Signals:
@@ -69,7 +69,7 @@ class Signals:
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
     """Let SIGTERM and SIGHUP raise `KeyboardInterrupt` during the block, as Ctrl-C does; only the first of them.
 
-    `alone`: the process ends with the block.
+    `alone` means that the process ends with the block.
     """
     global _alone  # noqa: PLW0603  of the process, as handlers of signals are
     _alone = alone
@@ -86,7 +86,7 @@ def as_interrupts(*, alone: bool = False) -> Iterator[None]:
 
 
 def hear_controller_alone() -> None:
-    """In a worker: be interrupted once, and leave SIGTERM and SIGHUP, which all processes receive, to the controller.
+    """In a worker, accept one interrupt, and leave SIGTERM and SIGHUP, which all processes receive, to the controller.
 
     Unlike ignored signals, empty handlers are not inherited by the programs that a worker starts.
     """
@@ -110,7 +110,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextlib.contextmanager
 def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
-    """Set a handler for those signals that are as `before`, and restore them."""
+    """Set a handler for all signals whose handler is `before`, and restore their handlers afterwards."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         ours = [each for each, usual in before.items() if signal.getsignal(each) == usual or _is_ours(each)]
@@ -127,7 +127,7 @@ def _is_ours(number: signal.Signals) -> bool:
 
 
 def _leave_terminals() -> None:
-    """Redirect descriptors of a closed terminal to /dev/null; each write would raise an error.
+    """Redirect descriptors of a closed terminal to /dev/null, because each write would raise an error.
 
     `isatty` does not recognise such a terminal.
     """

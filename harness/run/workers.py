@@ -1,8 +1,8 @@
-"""Choose the number of processes of a run: as many as help, and no more than the machine can run.
+"""Choose the number of processes of a run: as many as shorten the run, within the limits of the machine.
 
-A scenario mostly waits: for a component to process a change, for a silence to last. So two workers per processor help:
-the whole run on two processors took 110 s with two workers, 68 s with four, 67 s with six. Each worker needs time to
-load and collect the suite, and memory for its clusters.
+Scenarios mostly wait for components to process changes or for probes to time out. So two workers per processor are
+useful. The whole run on two processors took 110 s with two workers, 68 s with four workers, and 67 s with six workers.
+Each worker needs time to load and collect the suite, and memory for its clusters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.run.machine import Machine
 from harness.settings.settings import Settings
 
 LOADING = 3.5
-"""Processor seconds to load and collect the suite, for one process."""
+"""Processor seconds that one process needs to load and collect the suite."""
 
 STARTING = 2.0
 """Seconds to start workers, whatever their number."""
@@ -26,7 +26,7 @@ MEGABYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WorkerCount:
-    """The number of workers (0 for only this process), and its reason."""
+    """The number of workers (0 means only this process), and the reason for it."""
 
     number: int
     why: str
@@ -62,7 +62,7 @@ def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> fl
 
 
 def usual(seconds: Mapping[str, float]) -> float:
-    """Return the median, for a requirement whose duration is unknown."""
+    """Return the median, which is used for requirements whose duration is unknown."""
     return median(seconds.values()) if seconds else 1.0
 
 

@@ -1,7 +1,7 @@
 """Expectations about session affinity.
 
-A client may get any of the allowed endpoints, and must keep it. So a scenario sends one probe from each client, and
-then expects every further answer from the same pod.
+A client may reach any of the allowed endpoints at first, and must then keep reaching the same endpoint. A scenario
+sends one probe from each client, and expects every further answer to come from the pod that answered this probe.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from harness.scenario.service import Service
 from harness.scenario.service_address import ClientRef, named, service_address
 from harness.scenario.traffic import expect_traffic
 
-AWAY = (1.5, 3.0, 6.0)  # times the affinity's time-out: the pauses before clients come again
-SPREAD = 24  # clients; they miss one of two endpoints once in eight million times
+AWAY = (1.5, 3.0, 6.0)  # pauses of clients between probes, as multiples of the affinity time-out
+SPREAD = 24  # number of clients; all miss the same of two endpoints once in eight million runs
 
 
 def expect_affinity(
@@ -32,7 +32,7 @@ def expect_affinity(
 ) -> dict[ClientRef, Pod]:
     """Expect each client to get answers from only one of its allowed pods. Returns the pod of each client.
 
-    `address` are arguments of `expect_traffic`. Raises `AssertionError` with the grid.
+    `address` holds arguments of `expect_traffic`. Raises `AssertionError` with the grid.
     """
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
@@ -43,7 +43,7 @@ def expect_affinity(
 def _first(
     cluster: Cluster, service: Service, who: ClientRef, allowed: AbstractSet[Pod], address: Mapping[str, Any]
 ) -> Pod:
-    """Return the first allowed pod that answers a client; if none does, any of them, so that the comparison fails."""
+    """Return the first allowed pod that answers a client. If no pod answers, return any pod to make the check fail."""
     by_name = {pod.name: pod for pod in allowed}
     seen = wait_for_value(
         cluster,
@@ -58,7 +58,7 @@ def _first(
 def answering_pods(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any
 ) -> dict[ClientRef, str]:
-    """Send one probe from each client. Returns the name of the pod that answered, or of another outcome.
+    """Send one probe from each client. Returns the name of the pod that answered, or of a different outcome.
 
     Raises `InconclusiveError` if an outcome is unknown.
     """
@@ -72,10 +72,10 @@ def answering_pods(
 def clients_that_moved(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send probes for longer than a time-out of one second. Returns the clients that reach another pod than `kept`.
+    """Send probes for longer than a time-out of one second. Returns the clients that reach a pod other than in `kept`.
 
-    `asked` is the time of their first probes (monotonic seconds). Raises `InconclusiveError` if the machine is too
-    slow.
+    `asked` is the time of the clients' first probes (monotonic seconds). Raises `InconclusiveError` if the machine is
+    too slow.
     """
     last = asked
     moved: set[str] = set()
@@ -105,11 +105,11 @@ def expect_affinity_expires(
 ) -> None:
     """Expect all of these pods to answer clients that pause for longer than the time-out of `seconds`.
 
-    Each probe renews the affinity, so the pauses get longer each time. Raises `AssertionError`.
+    Each probe renews the affinity, so each pause is longer than the previous pause. Raises `AssertionError`.
     """
     seen: dict[ClientRef, str] = {}
     for away in AWAY:
-        time.sleep(away * seconds)  # the clients' pause
+        time.sleep(away * seconds)  # the pause of the clients
         seen = answering_pods(cluster, service, clients, **address)
         if set(seen.values()) == {pod.name for pod in pods}:
             break

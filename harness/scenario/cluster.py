@@ -1,8 +1,8 @@
 """A scenario's view of a cluster: its own Kubernetes namespace on a booted backend, with methods that create objects.
 
-A backend serves many scenarios, a `Cluster` serves one: `close` deletes its objects and restores the nodes. Scenarios
-for proxies write EndpointSlices by hand (`publish`), so that the controller does not matter. Scenarios for controllers
-create pods that exist in the API only (`create_pod`).
+A backend serves many scenarios, while a `Cluster` serves a single scenario. `close` deletes the scenario's objects and
+restores the nodes. Scenarios for proxies write EndpointSlices by hand (`publish`), which removes the controller from
+the test. Scenarios for controllers create pods that exist in the API only (`create_pod`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from harness.scenario.record import Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
 from harness.scenario.steps import step
 
-_FEW_PORTS = 8  # any cluster has room for this number of ports of a server: each is a container there
-_LONGEST_VALUE = 300  # characters in a timeline; the message has the whole value
+_FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
+_LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
 
 
 class Cluster(ComponentOperations):
@@ -65,11 +65,11 @@ class Cluster(ComponentOperations):
         ended_before: Callable[[], Mapping[str, str]] = dict,
         releases: Releases | None = None,
     ) -> None:
-        """Start test `test` in Kubernetes namespace `namespace`, and write observations to `history`.
+        """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
-        `converges_within` is the declared bound for changes in seconds, before the time scale; 0 for none.
-        `ended_before` returns the components that have ended in other scenarios of the run, and how. `releases` are the
-        components' releases after the previous scenario; without it, `close` restores those of the boot.
+        `converges_within` is the declared time limit for changes in seconds, before the time scale, or 0 for no limit.
+        `ended_before` returns the components that have ended in other scenarios of the run, and how. `releases` holds
+        the releases of components after the previous scenario. Without it, `close` restores the releases of the boot.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
@@ -77,8 +77,8 @@ class Cluster(ComponentOperations):
         self.record = Record(test)
         self.nodes = Nodes(self.backend, history)
         self.ended_before = ended_before
-        self.generation: Generation | None = None  # the cases to generate; None for the test's own
-        self.expects_running = False  # the test is about a component's end, which therefore casts no doubt on it
+        self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
+        self.expects_running = False  # true if the test itself checks whether a component runs
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
@@ -88,9 +88,9 @@ class Cluster(ComponentOperations):
     def close(self) -> None:
         """Restore components (see `ComponentReleases.end`), then delete all objects of the scenario.
 
-        Components that have ended do not stop it: the next scenario reports them.
+        Components that have ended do not interrupt the clean-up. The next scenario reports these components.
         """
-        self._forget_connections()  # otherwise proxies, and the kernel for each pod, search all of them
+        self._forget_connections()  # otherwise proxies search all entries, and so does the kernel for each pod
         self.backend.releases.end()
         with contextlib.suppress(EndedError):
             self.nodes.restore()
@@ -122,14 +122,14 @@ class Cluster(ComponentOperations):
         traffic_distribution: str | None = None,
         internal_traffic_policy: str | None = None,
         external_traffic_policy: str | None = None,
-        type: str | None = None,  # noqa: A002  the field's own word
+        type: str | None = None,  # noqa: A002  the name of the API field
         external_ips: bool = False,
         **spec: Any,
     ) -> Service:
-        """Create a Service; without `selector`, write its slices with `publish`.
+        """Create a Service. If it has no `selector`, use `publish` to write its slices.
 
-        A LoadBalancer gets one address per node, routed to that node, as from a cloud; `external_ips` adds the same as
-        spec.externalIPs. Pass further fields of the spec by their Kubernetes names. Raises `RefusedError`.
+        As in a cloud, a LoadBalancer gets one address per node, which is routed to the node. `external_ips` adds such
+        addresses to spec.externalIPs. Pass further spec fields by their Kubernetes names. Raises `RefusedError`.
         """
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
             self.backend.need(Ability.EQUAL_NODES)
@@ -173,7 +173,7 @@ class Cluster(ComponentOperations):
         self.api.delete("services", self.namespace, service.name)
 
     def set_ingress(self, service: Service, addresses: Sequence[str]) -> None:
-        """Set these addresses in the status of a Service, as its load balancer would."""
+        """Set these addresses in the status of a Service, as a load balancer controller would."""
         self._begin("set ingress", service=service.name, addresses=list(addresses))
         status = {"status": {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}}
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
@@ -183,12 +183,12 @@ class Cluster(ComponentOperations):
         return next(self._numbers)
 
     def _begin(self, what: str, *, stream: Stream = "services", **facts: Any) -> None:
-        """Record the next change, once components have seen earlier changes of other resources."""
+        """Record the next change after components have seen all earlier changes of other resources."""
         self.backend.begin_to_write(stream)
         self.history.change(what, **facts)
 
     def clear(self) -> None:
-        """Delete all Services and slices, and restore the nodes, but keep pods: names and addresses become free."""
+        """Delete all Services and slices, and restore the nodes, but keep pods. Names and addresses become free."""
         self._begin("delete all Services and slices")
         for resource in ("services", "endpointslices"):
             self.api.delete_all(resource, self.namespace)
@@ -213,8 +213,8 @@ class Cluster(ComponentOperations):
     ) -> list[Pod]:
         """Run one pod with an echo server on each of these nodes. The first pod on a node gets the node's name.
 
-        With `tells_port`, each port answers with its own name (`at_port`). With `host_network`, servers use the
-        addresses of their nodes, one server per node.
+        With `tells_port`, the answer includes the name of the port (`at_port`). With `host_network`, each node runs one
+        server, which uses the node's address.
         """
         if len(container_ports) > _FEW_PORTS or tells_port:
             self.backend.need(Ability.MANY_PORTS)
@@ -233,7 +233,7 @@ class Cluster(ComponentOperations):
         return pods
 
     def _free_name(self, node: str, before: Sequence[str]) -> str:
-        """Return the first free name for a pod on a node, after names for pods on the nodes `before` it."""
+        """Return the first free name for a pod on a node. Names for pods on the nodes in `before` are taken."""
         names = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
         free = (name for name in names if name not in self._pods)
         return next(itertools.islice(free, before.count(node), None))
@@ -258,7 +258,7 @@ class Cluster(ComponentOperations):
     ) -> None:
         """Create a pod that exists in the API only, with addresses of its node, for scenarios without traffic.
 
-        Its node need not exist: that is a pod whose Node has been deleted.
+        The node may be missing, which simulates a pod whose Node has been deleted.
         """
         self._begin("create pod", stream="pods", pod=name, ready=ready)
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
@@ -270,9 +270,9 @@ class Cluster(ComponentOperations):
 
     @step("report pod {name} as ready: {ready}")
     def set_ready(self, name: str, ready: bool) -> None:
-        """Report a pod as ready or not ready, as its kubelet would."""
+        """Report a pod as ready or not ready, as the pod's kubelet would."""
         self._begin("set readiness", stream="pods", pod=name, ready=ready)
-        if name in self._terminating:  # a kubelet does not report such a pod again
+        if name in self._terminating:  # the kubelet does not change the status of such a pod again
             self.backend.need(Ability.REPORT_PODS)
         self.backend.part(PodLifecycle).set_ready(self.namespace, name, ready)
 
@@ -306,8 +306,8 @@ class Cluster(ComponentOperations):
     ) -> None:
         """Write one slice of each family with these endpoints, or replace the slices of the same `name`.
 
-        Raises `UsageError` for hints that the Service does not request, unless `unasked`: then the scenario is about
-        such hints.
+        Raises `UsageError` for hints that the Service does not request. `unasked` allows such hints, for scenarios that
+        test them.
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
@@ -330,7 +330,7 @@ class Cluster(ComponentOperations):
 
     @step("delete slices of Service {service.name}")
     def unpublish(self, service: Service, name: str = "", *, families: Sequence[str] | None = None) -> None:
-        """Delete the slices that `publish` wrote with this name, by default those of the Service's families."""
+        """Delete the slices that `publish` wrote with this name, by default for all IP families of the Service."""
         for family in families or service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
             self._begin("delete slice", slice=slice_name)
@@ -338,7 +338,7 @@ class Cluster(ComponentOperations):
             self._published.discard(slice_name)
 
     def slices(self, service: Service) -> list[Object]:
-        """Return all EndpointSlices of a Service, also those of controllers, sorted by name."""
+        """Return all EndpointSlices of a Service, including slices that controllers wrote, sorted by name."""
         found = self.api.list(
             "endpointslices", self.namespace, label_selector=f"kubernetes.io/service-name={service.name}"
         )
@@ -349,7 +349,7 @@ class Cluster(ComponentOperations):
     def settle(self) -> float:
         """Wait until all components have processed all writes. Returns the result of `Backend.settle`.
 
-        Raises `InconclusiveError` when they do not.
+        Raises `InconclusiveError` if the components do not settle.
         """
         begin = time.monotonic()
         busy = self.backend.settle()
@@ -357,12 +357,12 @@ class Cluster(ComponentOperations):
         return busy
 
     def took(self, what: str, seconds: float) -> None:
-        """Record how long it took until something was as expected; the longest time is reported."""
+        """Record how long it took to reach an expected state. The longest time is reported."""
         self.history.write("convergence", test=self.record.test, what=what, seconds=round(seconds, 3))
         self.record.add_duration(seconds)
 
     def keep_time(self) -> None:
-        """Declare that the scenario depends on time, so that it runs alone, without other load."""
+        """Declare that the scenario is sensitive to timing. Such a scenario runs alone, without other load."""
         self.backend.need(Ability.UNDISTURBED)
 
     # Observations and judgements
@@ -370,7 +370,7 @@ class Cluster(ComponentOperations):
     def window(self, title: str, paths: Sequence[Path], rates: Rates = DEFAULT_RATES) -> Window:
         """Open a measuring window for these paths, all to one address of a Service.
 
-        From then on every observation counts and is written to the history.
+        From the opening on, every observation counts and is written to the history.
         """
         expectation = {path.label: path.expected for path in paths}
         window = self.history.window(self.record.test, expectation, rates, of=paths[0].of if paths else ("", ""))
@@ -386,7 +386,7 @@ class Cluster(ComponentOperations):
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
-        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed.
+        """Compare two JSON values, and record them. `unknown` is the reason if nothing could be observed.
 
         Raises `AssertionError`, and `InconclusiveError` if `unknown`.
         """
@@ -403,7 +403,7 @@ class Cluster(ComponentOperations):
         observed: float | Mapping[str, float],
         explanation: str = "",
     ) -> None:
-        """Expect a number, or each number of a mapping, to lie between these two (`None`: no upper limit).
+        """Expect a number, or each number of a mapping, to lie between two bounds. `None` means no upper bound.
 
         Raises `AssertionError`.
         """
@@ -422,11 +422,11 @@ class Cluster(ComponentOperations):
         return self.record.as_json()
 
     def needs(self) -> dict[str, list[str]]:
-        """Return the needs of the scenario so far."""
+        """Return what the scenario has required of the cluster up to now."""
         return self.backend.needs.to_json()
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` or `DistrustError` if a component has ended by itself: then observations prove nothing."""
+        """Raise `EndedError` or `DistrustError` if a component has ended by itself, which makes observations void."""
         try:
             self.backend.booted.check_instruments()
         except EndedError:
@@ -438,20 +438,20 @@ class Cluster(ComponentOperations):
         return self.backend.booted.environment()
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
-        """Return the decisions of these nodes for a Service, with their reasons, as far as they are known."""
+        """Return the known decisions of the proxies on these nodes for a Service, with the reasons."""
         return with_names(
             gathered(partial(self.backend.booted.explain, self.namespace, service.name, nodes)), self.record.pod_names
         )
 
     def timeline(self, seen: Sequence[Seen]) -> str:
-        """Return the changes and these observations with their times; "" without any change."""
+        """Return the changes and these observations with their times, or "" if there are no changes."""
         return with_names(timeline.as_text(self.history.changes, seen, zero=self.record.begun), self.record.pod_names)
 
 
 def virtual_addresses(
     backend: ScenarioBackend, kinds: Collection[AddressKind], number: int
 ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
-    """Return addresses of these kinds for all nodes. They repeat after 254 numbers."""
+    """Return addresses of these kinds for all nodes. The addresses repeat after 254 numbers."""
     last = (number - 1) % VIRTUAL_ADDRESSES + 1
     return {
         (kind, node.name): backend.part(VirtualAddresses, VIRTUAL[kind], nodes=[node.name]).virtual_addresses(
@@ -463,9 +463,9 @@ def virtual_addresses(
 
 
 def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressKind]) -> None:
-    """Give a live Service one address per node of each of these kinds, and remove those of other kinds.
+    """Set one address per node of each of these kinds on a live Service, and remove addresses of other kinds.
 
-    Kinds are "external-ip" and, for a LoadBalancer, "load-balancer". An address that returns is the same as before.
+    Kinds are "external-ip" and, for a LoadBalancer, "load-balancer". A Service gets the same addresses every time.
     Raises `RefusedError`.
     """
     new = [kind for kind in kinds if not service.addresses(kind)]

@@ -16,7 +16,7 @@ from harness.scenario.steps import step
 
 
 class ComponentOperations:
-    """Starts, stops and measures components. Methods raise `UnavailableError` if the cluster lacks an ability."""
+    """Control and metrics of components. Methods raise `UnavailableError` if the cluster lacks an ability."""
 
     def __init__(self, backend: ScenarioBackend, history: History) -> None:
         self.backend = backend
@@ -25,12 +25,12 @@ class ComponentOperations:
 
     @property
     def api(self) -> Api:
-        """The cluster's API."""
+        """The client of the cluster's API."""
         return self.backend.api
 
     @property
     def families(self) -> Sequence[str]:
-        """The cluster's IP families, the primary one first."""
+        """The cluster's IP families, with the primary family first."""
         return self.backend.booted.families
 
     @property
@@ -39,11 +39,11 @@ class ComponentOperations:
         return self.backend.booted.release
 
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
-        """Replace a component by one of a release, by default that of the boot, and wait until it has settled.
+        """Replace a component by a given release, by default the release of the boot, and wait until it has settled.
 
-        This also starts a stopped component. Proxies are replaced `on` these nodes, by default on all; their rules stay
-        in the kernel until the next proxy replaces them. All releases of a run follow the same reading
-        (`Release.follows`). The component is restored at the end.
+        A stopped component is started. Proxies are replaced on the nodes in `on`, by default on all nodes. Their rules
+        stay in the kernel until the next proxy replaces them. All releases of a run follow the same interpretation of
+        the KEPs (`Release.follows`). The component is restored at the end of the scenario.
         """
         wanted, nodes = self._as_here(release), self._nodes(on)
         self.backend.need_component(component, wanted, nodes)
@@ -51,9 +51,9 @@ class ComponentOperations:
         self._replace(component, wanted, nodes)
 
     def bring_to(self, component: Component, release: Release) -> None:
-        """Replace a component by one of this release, on nodes where it has another one.
+        """Replace a component by this release on all nodes where the component has a different release.
 
-        So a scenario does not restart a component that the previous scenario left at the wanted release.
+        A component that the previous scenario left at the required release is not restarted.
         """
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
@@ -66,9 +66,9 @@ class ComponentOperations:
         self.backend.releases.start(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Wait until components have settled, and restart one that has ended by itself, as a kubelet would.
+        """Wait until components have settled, and restart any component that has exited, as a kubelet would.
 
-        Raises `EndedError` if it runs but stops processing changes.
+        Raises `EndedError` if the component runs but stops processing changes.
         """
         self.backend.need_component(component, self.release, on)
         try:
@@ -79,7 +79,7 @@ class ComponentOperations:
             self.restart(component, on=on)
 
     def end_of(self, component: str) -> str:
-        """Return how a component has ended by itself; "" if it runs."""
+        """Return how a component has ended by itself, or "" if the component runs."""
         try:
             self.backend.booted.check_instruments()
         except EndedError as error:
@@ -88,14 +88,14 @@ class ComponentOperations:
 
     @step("stop {component}")
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Stop a component, as a crash or a drain would: its objects and its rules in the kernel stay."""
+        """Stop a component, as a crash or a drain would. Its objects and its rules in the kernel remain."""
         nodes = self._nodes(on)
         self.backend.need_component(component, self.release, nodes)
         self.history.change("stop", component=component, nodes=nodes)
         self.backend.releases.stop(component, nodes)
 
     def metrics(self, component: Component, node: str = "") -> Metrics:
-        """Return the metrics of a component; `node` chooses the proxy."""
+        """Return the metrics of a component. `node` selects the proxy."""
         if component is Component.PROXY:
             return Metrics(self.backend.part(ProxyMetrics, nodes=[node]).proxy_metrics(node))
         return Metrics(self.backend.part(ControllerMetrics).controller_metrics())

@@ -1,6 +1,6 @@
-"""Expectations about the traffic of many addresses at once: they share the wait, and each is judged on its own.
+"""Expectations about the traffic of many addresses at once. All share a single wait, and each is judged separately.
 
-A scenario checks hundreds of paths in the time of one. A failure names each `Question` that failed.
+A scenario can check hundreds of paths in the time of a single check. A failure names each `Question` that failed.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The expected traffic of one address of a Service; with `kept`, each client keeps one of its pods.
+    """The expected traffic of one address of a Service. With `kept`, each client must keep one of its allowed pods.
 
-    The family and the port are by default the first ones of the Service.
+    The defaults are the first IP family and the first port of the Service.
     """
 
     name: str
@@ -63,7 +63,7 @@ def expect_concurrent_traffic(
     """Expect the traffic of each question, as `expect_traffic` does.
 
     `explain` is called with the names of questions that fail. With `timed`, the traffic must be right within the time
-    that the implementation declares.
+    limit that the implementation declares.
 
     Raises `AssertionError` with the names of questions that fail and their grids; `InconclusiveError`; `UsageError` for
     a Service that is expected to be silent and has not answered yet.
@@ -86,7 +86,7 @@ def expect_concurrent_traffic(
 
 
 def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
-    """Expect a few probes of each client to have the expected answers, without a window. Raises `AssertionError`."""
+    """Expect a few probes of each client to get the expected answers, without a window. Raises `AssertionError`."""
     paths = [(each, _paths(cluster, each)) for each in questions]
     for each, some in paths:
         require_earlier_answer(cluster, each.service, some)
@@ -110,11 +110,11 @@ def expect_traffic_during(
     answered: Sequence[Question] = (),
     explain: Callable[[str], str] = lambda _: "",
 ) -> Iterator[None]:
-    """Expect only the expected pods to answer the clients of these questions during the block.
+    """Require that only the expected pods answer the clients of these questions during the block.
 
-    Clients send probes at a steady rate. Silence and refusals count only for the questions in `answered`, whose clients
-    must always get an answer. `explain` is called with the names of questions that fail. Raises `AssertionError` and
-    `InconclusiveError`, unless the block itself raises.
+    Clients send probes at a steady rate. Silence and refusals are failures only for the questions in `answered`, whose
+    clients must always get an answer. `explain` is called with the names of questions that fail. Raises
+    `AssertionError` and `InconclusiveError`, unless the block itself raises.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]
     may_lose = sum(len(each.expected) for each in questions)
@@ -161,7 +161,7 @@ def _paths(cluster: Cluster, question: Question) -> list[Path]:
 
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
-    """Return the paths; where any of several pods may answer, the expected pod is the one that answers now."""
+    """Return the paths. If any of several pods may answer, the pod that answers now is the expected pod."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
     return {
         name: [replace(path, expected=_kept(path, seen.get(path, []))) for path in some] for name, some in paths.items()
@@ -178,7 +178,7 @@ def _kept(path: Path, seen: Sequence[Observation]) -> verdict.Expected:
 def _measure(
     cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates, before: Observed
 ) -> Iterator[tuple[str, Judgement]]:
-    """Send all probes at once. Yields the judgement of each question, failed ones first."""
+    """Send all probes at once. Yields the judgement of each question, with failed questions first."""
     windows = {name: cluster.window(name, some, rates) for name, some in paths.items()}
     asked = [(windows[name], path) for name, some in paths.items() for path in some]
     counts = {path: left(window, path, before) for window, path in asked}

@@ -1,7 +1,7 @@
-"""Waits for components to process a change, and records how long they take.
+"""Wait for components to process a change, and record the duration.
 
-No document says how soon a component must process a change. So a check waits as long as the implementation declares,
-or up to `harness.eventually.FAR`, and judges the last value. The time that it took is in the history and the report.
+No document specifies how soon a component must process a change. So a check waits for the time that the implementation
+declares, or up to `harness.eventually.FAR`, and judges the last value. The history and the report hold the duration.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def wait_for_value(
     every: float = 0.005,
     kept: float = 0.0,
 ) -> V:
-    """Look until the value is right or time is up, and return the last value: the caller compares it.
+    """Call `look` until the value is right or the time is up. Returns the last value, which the caller compares.
 
-    `every` and the exceptions of `look` are those of `last_value`. `kept` is the time in seconds for which an old value
-    may still be returned.
+    `every` and the exceptions of `look` have the same meaning as in `last_value`. `kept` is the time in seconds for
+    which an old value may still be returned.
     """
-    cluster.backend.restored.await_pods()  # do not count the time that kubelets need
+    cluster.backend.restored.await_pods()  # exclude the time that kubelets need
     begin = time.monotonic()
     seen = eventually.last_value(look, is_right, within=patience(cluster) + kept, every=every, describe=what)
     if is_right(seen):
@@ -54,9 +54,9 @@ def wait_for_stable_value(
 ) -> V:
     """Do as `wait_for_value`, and check that the value is still right when all components have processed the change.
 
-    The first right value proves little: a value that was right before the change stays right until a component
-    processes it. If it becomes wrong meanwhile, the wait goes on. It is checked again at the end of the scenario, see
-    `recheck`; `shown` turns it into a JSON value.
+    The first right value proves little, because a value that was right before the change stays right until a component
+    processes the change. If the value becomes wrong, the wait continues. `recheck` checks the value again at the end of
+    the scenario. `shown` converts the value to JSON.
     """
     deadline = time.monotonic() + patience(cluster) * eventually.time_scale()
     while True:
@@ -74,7 +74,7 @@ def wait_for_stable_value(
 
 
 def value_after_wait(what: str, look: Callable[[], V], is_right: Callable[[V], bool]) -> V:
-    """Look for `STAYS` seconds, or until the value is wrong, and return the last value."""
+    """Call `look` for `STAYS` seconds, or until the value is wrong, and return the last value."""
     return eventually.last_value(look, lambda seen: not is_right(seen), within=STAYS, every=STAYS / 4, describe=what)
 
 
@@ -84,5 +84,5 @@ def patience(cluster: Cluster) -> float:
 
 
 def limit(cluster: Cluster) -> str:
-    """Return the same limit in words."""
+    """Return the time limit for a change in words."""
     return f"{'the declared ' if cluster.converges_within else ''}{patience(cluster):g} s"

@@ -1,10 +1,10 @@
-"""Expectations about answers of the cluster's DNS, and about PodLocators, as literal tables.
+"""Expectations about answers of the cluster's DNS, and about PodLocators, written as literal tables.
 
-Queries are sent from the client's own netns. An answer is complete, so there are no sample sizes; but after the first
-right answer, the server is queried again, and each of these answers counts.
+Queries are sent from the client's own netns. A single answer is complete, so no sample sizes are needed. After the
+first right answer, the server is queried several more times, and each further answer must be right.
 
-Caches may return an old record for its time to live. So a check waits until an answer from before the change has
-expired.
+Caches may return an old record until its time to live has expired. A check waits until all answers from before the
+change have expired.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from harness.scenario.convergence import wait_for_value
 from harness.scenario.eventual_state import expect_eventually
 from harness.scenario.service import Service
 
-PATIENCE = 2.0  # seconds for one answer
+PATIENCE = 2.0  # time limit for one answer in seconds
 PAYLOAD = 4096
 AGAIN = 3
 LONGEST_KEPT = 60  # seconds; no check waits longer for an old answer to expire
 EXISTS, ABSENT = "NOERROR", "NXDOMAIN"
-_SHOWN = 20  # pods, and services, whose answers are in the evidence
+_SHOWN = 20  # maximum number of pods and Services whose answers are in the evidence
 
 DnsClient = Client | Pod
 
@@ -48,8 +48,8 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `data` is the data of its records, `further` are additional address records by name, and `ttl` is the time in
-    seconds for which it may be cached, also if it has no records.
+    `data` is the data of the answer's records, and `further` holds additional address records by name. `ttl` is the
+    time in seconds for which the answer may be cached, even if the answer has no records.
     """
 
     rcode: str
@@ -63,7 +63,7 @@ class DnsAnswer:
 
 
 def dns_name_of(service: Service, *before: str) -> str:
-    """Return the DNS name of a Service, or a name below it: `dns_name_of(service, "_http", "_tcp")`."""
+    """Return the DNS name of a Service, or a subdomain as in `dns_name_of(service, "_http", "_tcp")`."""
     return ".".join([*before, service.name, service.namespace, "svc", ZONE]) + "."
 
 
@@ -79,8 +79,8 @@ def ask_dns(
 ) -> DnsAnswer:
     """Send one query from a client's netns, without EDNS if `payload` is 0. A time-out is returned as an answer.
 
-    `family` is the IP family of the packets, by default the cluster's first one. Raises `InconclusiveError` if control
-    probes are lost as well as the answer.
+    `family` is the IP family of the packets, by default the cluster's first IP family. Raises `InconclusiveError` if
+    control probes are lost as well as the answer.
     """
     server = cluster.backend.part(ServesDns).dns()
     family = family or next(iter(server))
@@ -115,7 +115,7 @@ def _read(answer: dns.message.Message, query: dns.message.Message) -> DnsAnswer:
 
 
 def _ttl(answer: dns.message.Message) -> int:
-    """Return the longest time to live of its records; without records, that of its SOA (RFC 2308, section 5)."""
+    """Return the longest time to live of the records, or of the SOA if there are none (RFC 2308, section 5)."""
     absence = [
         min(rrset.ttl, each.minimum) for rrset in answer.authority for each in rrset if each.rdtype == dns.rdatatype.SOA
     ]
@@ -123,7 +123,7 @@ def _ttl(answer: dns.message.Message) -> int:
 
 
 def _data(record: dns.rdata.Rdata) -> str:
-    """Return a record's data; of an SRV record only port and target, as a server may choose priority and weight."""
+    """Return a record's data. SRV records omit priority and weight, because the server may choose them."""
     text = record.to_text()
     return " ".join(text.split()[2:]) if record.rdtype == dns.rdatatype.SRV else text
 
@@ -137,8 +137,8 @@ def expect_dns_pods(
 ) -> None:
     """Expect DNS to return exactly these pods to each client for the name of a Service, as A, AAAA or SRV records.
 
-    SRV records are compared by the addresses of their targets. For no pods, both NXDOMAIN and an answer without records
-    are right. Raises `AssertionError` with both tables.
+    SRV records are compared by the addresses of their targets. If no pods are expected, NXDOMAIN and an answer without
+    records are both right. Raises `AssertionError` with the expected and the observed table.
     """
     pods: list[Pod] = [each for told in expected.values() for each in told]
     names = {address: each.name for each in pods for address in each.addresses.values()}
@@ -156,10 +156,10 @@ def expect_dns_pods(
 
 
 def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any, int]], *, expected: Any) -> None:
-    """Wait until `look` returns `expected` with a time to live; the first time to live extends the limit.
+    """Wait until `look` returns `expected`, along with a time to live. The first time to live extends the time limit.
 
-    Raises `AssertionError` with the last value, and `InconclusiveError` if that may be an old answer that has not
-    expired.
+    Raises `AssertionError` with the last value, or `InconclusiveError` if the last value may be an old answer that has
+    not expired.
     """
     cluster.settle()
     _, kept = look()
@@ -173,7 +173,7 @@ def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any
 
 
 def answers_now(cluster: Cluster) -> str:
-    """Return, as a text, the DNS server's current answers to the scenario's running pods about its Services."""
+    """Return the DNS server's current answers about the scenario's Services to its running pods, as a text."""
     server = " ".join(cluster.backend.part(ServesDns).dns().values())
     lines = [f"Answers of the DNS server at {server} at the end of the scenario:"]
     services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
@@ -195,7 +195,7 @@ def _pods_told(cluster: Cluster, who: DnsClient, answer: DnsAnswer, names: Mappi
 
 
 def _address_at(cluster: Cluster, who: DnsClient, answer: DnsAnswer, data: str) -> str:
-    """Return the address of an address record, or the first one of an SRV record's target, by a query if necessary."""
+    """Return the address of an address record, or the first address of an SRV target. Sends a query if necessary."""
     if not data.endswith("."):
         return data
     asked = (each for kind in ("A", "AAAA") for each in ask_dns(cluster, who, data, kind).data)
@@ -211,9 +211,9 @@ def expect_dns_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Expect a client to get an answer with these fields of `DnsAnswer`; `query` are further arguments of `ask_dns`.
+    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` holds more arguments of `ask_dns`.
 
-    The order of `data` does not matter. For a set, each of its values is right. Raises `AssertionError`.
+    The order of `data` does not matter. If an expected field is a set, any member is right. Raises `AssertionError`.
     """
     either = {field: value for field, value in fields.items() if isinstance(value, AbstractSet)}
 
@@ -232,14 +232,14 @@ def expect_dns_answer(
 
 
 def resolv_conf(cluster: Cluster) -> str:
-    """Return the /etc/resolv.conf of a pod in the scenario's namespace, as kubelets write it (ClusterFirst)."""
+    """Return the /etc/resolv.conf that a kubelet writes for a pod with the DNS policy ClusterFirst."""
     search = " ".join([f"{cluster.namespace}.svc.{ZONE}", f"svc.{ZONE}", ZONE])
     servers = "".join(f"nameserver {each}\n" for each in cluster.backend.part(ServesDns).dns().values())
     return f"{servers}search {search}\noptions ndots:5\n"
 
 
 def locator_of(cluster: Cluster, pod: str) -> Object | None:
-    """Return the PodLocator of a pod of the scenario, or None."""
+    """Return the PodLocator of a pod of the scenario, or None if there is none."""
     try:
         return cluster.api.get("podlocators", cluster.namespace, pod)
     except RefusedError as error:
@@ -249,9 +249,9 @@ def locator_of(cluster: Cluster, pod: str) -> Object | None:
 
 
 def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
-    """Expect exactly these PodLocators in the scenario's namespace, by name, with these values of fields.
+    """Expect exactly these PodLocators in the scenario's namespace, by name, with these field values.
 
-    `ips` are compared as sorted addresses. Raises `AssertionError`.
+    The field `ips` is compared as a sorted list of addresses. Raises `AssertionError`.
     """
     cluster.backend.part(ServesDns).dns()
     fields = sorted({field for each in expected.values() for field in each})
@@ -276,5 +276,5 @@ def _fields(locator: Object, fields: Iterable[str]) -> Object:
 
 
 def addresses_of(pods: Sequence[Pod]) -> list[str]:
-    """Return all addresses of pods, sorted."""
+    """Return the sorted addresses of all these pods."""
     return sorted(address for pod in pods for address in pod.addresses.values())

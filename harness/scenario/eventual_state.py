@@ -1,6 +1,6 @@
-"""Expectations about metrics, health checks, conditions and Events, which a scenario waits for.
+"""Expectations about metrics, health checks, conditions and Events. A scenario waits for the expected value.
 
-The compared values are JSON, and no larger than the requirement's sentence needs, so that a failure fits in one line.
+The compared values are JSON. They hold only what the requirement states, to keep a failure message on one line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def expect_eventually(
     unless: Callable[[], str] = str,
     stays: bool = False,
 ) -> None:
-    """Wait until `look` returns `expected`; with `stays`, check that it stays so. Raises `AssertionError`.
+    """Wait until `look` returns `expected`. With `stays`, check that the value is stable. Raises `AssertionError`.
 
     Raises `InconclusiveError` instead if `unless` returns a reason why the last value proves nothing.
     """
@@ -50,10 +50,10 @@ def expect_eventually(
 
 @contextlib.contextmanager
 def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
-    """Expect a component to run and to process changes during the block, and to have done so in earlier scenarios.
+    """Expect a component to run and process changes during the block and in all earlier scenarios.
 
-    `component` is one of `Component`, or `DNS_SERVER`. Raises `AssertionError` with the reason why the component ended
-    or stopped processing changes; otherwise what the block raises.
+    `component` is a member of `Component`, or `DNS_SERVER`. Raises `AssertionError` with the reason why the component
+    ended or stopped processing changes. Otherwise, exceptions of the block are raised unchanged.
     """
     cluster.expects_running = True
     said = cluster.ended_before().get(component, "")
@@ -78,7 +78,7 @@ def _compare(cluster: Cluster, component: str, end: str) -> None:
 
 
 class MetricChanges:
-    """The changes of a component's metrics since now: other scenarios have changed their values before."""
+    """The changes of a component's metrics from now on, since earlier scenarios have already changed the values."""
 
     def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
         self._cluster, self._component, self._node = cluster, component, node
@@ -86,7 +86,7 @@ class MetricChanges:
         self._before = self._read()
 
     def expect(self, name: str, labels: Mapping[str, str] | None = None, *, by: int) -> None:
-        """Expect the sum of this metric, over all series with these labels, to change by `by`."""
+        """Expect the sum of this metric over all series with these labels to change by `by`."""
         before = self._before.total(name, **(labels or {}))
         expect_eventually(
             self._cluster,
@@ -99,7 +99,7 @@ class MetricChanges:
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
-        """Expect the sum to grow, for actions that a component may repeat. `unless` is that of `expect_eventually`."""
+        """Expect the sum to grow, for actions that a component may repeat. See `expect_eventually` for `unless`."""
         before = self._before.total(name, **(labels or {}))
         expect_eventually(
             self._cluster,
@@ -122,12 +122,12 @@ class MetricChanges:
 
 
 def controller_metrics(cluster: Cluster) -> MetricChanges:
-    """Return the changes of the EndpointSlice controller's metrics since now."""
+    """Return the changes of the EndpointSlice controller's metrics from now on."""
     return MetricChanges(cluster, CONTROLLER)
 
 
 def proxy_metrics(cluster: Cluster, node: str) -> MetricChanges:
-    """Return the changes of the metrics of a node's proxy since now."""
+    """Return the changes of the metrics of a node's proxy from now on."""
     return MetricChanges(cluster, PROXY, node)
 
 
@@ -141,7 +141,7 @@ def expect_http_answer(
     body: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Expect this answer of an HTTP server on a node, at its first address and this port.
+    """Expect this answer from the HTTP server at the first address of a node and this port.
 
     Only the named fields of the JSON body and of the headers are compared. Raises `AssertionError`.
     """
@@ -175,7 +175,7 @@ def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
 
 
 def expect_condition(cluster: Cluster, service: Service, kind: str, status: str | None) -> Object:
-    """Expect a condition of a Service to become "True", "False" or "Unknown", or to be absent (`None`). Returns it.
+    """Expect a Service condition to become "True", "False", "Unknown" or absent (`None`). Returns the condition.
 
     Raises `AssertionError`.
     """

@@ -1,6 +1,6 @@
-"""The evidence of a failed scenario: its objects, texts of components, and the path of the first wrong packet.
+"""The evidence of a failed scenario: its objects, the output of components, and the path of the first wrong packet.
 
-The path is that of a probe which is repeated after the window has been judged. It does not count.
+To find the path, the failed probe is repeated after the window has been judged. The repeated probe does not count.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from harness.tracing.path import Followed, at_node, path, wire
 from harness.tracing.rules import rules_of
 
 SECONDS = 0.7
-"""The time limit after which windows are only named, not followed; one takes a second at most."""
+"""The time limit after which windows are named, but their packets are not traced. A window takes a second at most."""
 
 ENDS = 3
 """The largest number of servers at which packets are captured."""
 
-_SERVICES = 10  # explained from their objects, if proxies do not report their decisions
+_SERVICES = 10  # decisions are derived from objects if proxies do not report their decisions
 
 LINES = 60
-"""The largest number of lines of a log."""
+"""The maximum number of lines of a log."""
 
 _KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 
 
 @dataclass(frozen=True, slots=True)
 class _WrongPacket:
-    """The path of a client with its first wrong observation in a window; None if an expected one was missing."""
+    """The path of a client, and its first wrong observation in a window, or None if an expected answer is missing."""
 
     path: Path
     saw: Observation | None
@@ -81,7 +81,7 @@ def _objects(cluster: Cluster, resource: str, namespace: str) -> str:
 
 
 def _explained(cluster: Cluster) -> str:
-    """Return the decisions that follow from the objects of the first Services."""
+    """Return the decisions that can be derived from the objects of the first Services."""
     services = [str(each["metadata"]["name"]) for each in cluster.api.list("services", cluster.namespace)]
     said = [asked_for(cluster, each) for each in services[:_SERVICES]]
     head = "The proxies do not report their decisions. By its objects, each Service should be treated like this:"
@@ -101,7 +101,7 @@ def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
 def _paths(
     cluster: Cluster, record: Record, texts: Mapping[str, str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Yield the text and the capture of each failed window, by file name; `texts` is the evidence so far."""
+    """Yield the text and capture of each failed window, by file name. `texts` holds the evidence gathered so far."""
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
     for window, judgement, paths in list(record.failed_windows()):
@@ -119,7 +119,7 @@ def _paths(
 
 
 def _first_wrong(window: Window, judgement: Judgement, paths: Sequence[Path]) -> Iterator[_WrongPacket]:
-    """Yield the first client with a wrong observation, else the first without an expected one."""
+    """Yield the first client with a wrong observation, else the first client without an expected answer."""
     unmet = [each for each in paths if each.label in judgement.unmet]
     seen = [each for each in unmet if each.label in window.first_wrong]
     for each in (seen or unmet)[:1]:
@@ -179,13 +179,13 @@ def _heading(title: str, text: str) -> str:
 
 
 def asked_for(cluster: Cluster, service: str) -> str:
-    """Return the decisions that follow from the objects of a Service, with reasons. Raises like `explained`."""
+    """Return the decisions derived from the objects of a Service, with reasons. Raises the errors of `explained`."""
     follow: Literal["kep", "released"] = "kep" if cluster.release.follows == "kep" else "released"
     return explained(cluster.api, cluster.namespace, service, follow)
 
 
 def _log(texts: Mapping[str, str], node: str, since: float) -> str:
-    """Return the end of each log of a node, since a time (Unix time) if its lines have timestamps."""
+    """Return the end of each log of a node, from a Unix time on if the lines of the log have timestamps."""
     logs = {name: text for name, text in texts.items() if name.endswith(f"-{node}.log")}
     return paragraphs(
         *(_heading(f"{name} since the window began", since_then(text, since)) for name, text in logs.items())
@@ -193,7 +193,7 @@ def _log(texts: Mapping[str, str], node: str, since: float) -> str:
 
 
 def since_then(log: str, since: float) -> str:
-    """Return up to `LINES` lines of a log since a time (Unix time); without klog's timestamps (UTC), the last lines."""
+    """Return up to `LINES` lines of a log from a Unix time on, or the last lines without klog timestamps (UTC)."""
     lines = log.splitlines()
     year = datetime.fromtimestamp(since, UTC).year
     times = [_moment(line, year) for line in lines]

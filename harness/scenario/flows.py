@@ -22,9 +22,9 @@ from harness.scenario.service_address import ClientRef, named, service_address
 def expect_flow_survives(
     cluster: Cluster, service: Service, client: ClientRef, pod: Pod, **address: Any
 ) -> Iterator[None]:
-    """Expect a connection from before the block to reach the same pod after it. Raises `AssertionError`.
+    """Expect a connection opened before the block to reach the same pod after the block. Raises `AssertionError`.
 
-    `address` are arguments of `expect_traffic`.
+    `address` holds arguments of `expect_traffic`.
     """
     with _flow(cluster, service, client, address) as flow:
         _assert_pod(cluster, flow.opened, pod, f"server of the new connection of {client}")
@@ -37,9 +37,9 @@ def expect_flow_survives(
 def expect_flow_moves(
     cluster: Cluster, service: Service, client: ClientRef, *, before: Pod, after: Pod, **address: Any
 ) -> Iterator[None]:
-    """Expect answers to a UDP flow with one source port from `before`, and after the block from `after`.
+    """Expect pod `before` to answer a UDP flow with a fixed source port, and pod `after` to answer after the block.
 
-    `address` are arguments of `expect_traffic`.
+    `address` holds arguments of `expect_traffic`.
     """
     with _flow(cluster, service, client, address) as flow:
         _assert_pod(cluster, flow.opened, before, f"first server of the flow of {client}")
@@ -51,9 +51,9 @@ def expect_flow_moves(
 def expect_flow_answered(
     cluster: Cluster, service: Service, client: ClientRef, pods: AbstractSet[Pod], **address: Any
 ) -> Iterator[None]:
-    """Expect answers from one of these pods, after the block, to a UDP flow with one source port from before the block.
+    """Expect one of these pods to answer, after the block, a UDP flow (fixed source port) that began before it.
 
-    The flow may or may not have answers before. `address` are arguments of `expect_traffic`.
+    The flow need not be answered before the block. `address` holds arguments of `expect_traffic`.
     """
     cluster.settle()
     with contextlib.closing(

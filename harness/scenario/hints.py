@@ -1,4 +1,4 @@
-"""Expectations about a controller's slices: endpoints and their hints, read through the API and compared as tables."""
+"""Expectations about the slices of a controller. Endpoints and hints are read from the API and compared as tables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from harness.scenario.convergence import limit, value_after_wait, wait_for_stabl
 from harness.scenario.service import Service
 
 LINK_LOCAL = {"IPv4": "169.254.1.9", "IPv6": "fe80::9"}
-"""Addresses that a pod may report and an EndpointSlice may not have (discovery/v1 validation)."""
+"""Addresses that a pod may report, but an EndpointSlice must not contain (discovery/v1 validation)."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenEndpoint:
-    """An endpoint as a controller wrote it, with its slices. Conditions without a value are `None`."""
+    """An endpoint that a controller wrote, and the slices that contain it. Conditions without a value are `None`."""
 
     pod: str
     ready: bool | None
@@ -37,8 +37,8 @@ class WrittenEndpoint:
 def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") -> dict[str, WrittenEndpoint]:
     """Return the endpoints of a Service by pod name, from all its slices of an address family.
 
-    A pod may be in one slice per port: slices with different ports that agree about the pod count as one endpoint. In
-    any other slice, the pod counts as a further endpoint, with a name that says so.
+    A pod may be in one slice per port. Slices with different ports that agree about the pod count as one endpoint. In
+    any other slice, the pod counts as a further endpoint, whose name is marked as a duplicate.
     """
     found: dict[str, WrittenEndpoint] = {}
     ports: dict[str, set[str]] = {}
@@ -60,9 +60,9 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") 
 def expect_hints(
     cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "IPv4"
 ) -> dict[str, WrittenEndpoint]:
-    """Expect exactly these endpoints with these hints (`None`: no hints), see `wait_for_stable_value`.
+    """Expect exactly these endpoints with these hints. `None` means no hints. See `wait_for_stable_value`.
 
-    Returns the endpoints. Raises `AssertionError` with both tables.
+    Returns the endpoints. Raises `AssertionError` with the expected and the observed table.
     """
     seen = wait_for_stable_value(
         cluster,
@@ -86,8 +86,8 @@ def expect_hint_counts(
 ) -> dict[str, set[str]]:
     """Expect every endpoint to have a hint for one zone, with this number of endpoints per zone.
 
-    This is for heuristics over all endpoints: the KEP defines how many endpoints a zone gets, not which. Returns the
-    names of the pods by the zone of their hints. Raises `AssertionError` with both counts.
+    For heuristics over all endpoints, the KEP defines the number of endpoints per zone, but does not select the
+    endpoints. Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
     """
     pods = wait_for_stable_value(
         cluster,
@@ -110,8 +110,8 @@ def expect_min_hint_counts(
 ) -> dict[str, set[str]]:
     """Expect each of the `endpoints` to have a hint for one of these zones, with at least `fewest` per zone.
 
-    A KEP may leave the numbers open: it bounds the overload of a zone, and any hints within the bound are right. The
-    numbers are in the report. Returns and raises as `expect_hint_counts` does.
+    A KEP may leave the exact numbers open. It limits the overload of a zone, and any hints within the limit are right.
+    The report lists the numbers. Returns and raises the same as `expect_hint_counts`.
     """
 
     def summed_up(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
@@ -142,7 +142,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 
 
 def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str, set[str]]:
-    """Return the names of pods by the zone of their hints, or by the number of zones unless it is one."""
+    """Return the names of pods by the zone of their hints, or by the number of zones if it is not 1."""
     pods: dict[str, set[str]] = {}
     for pod, each in written_endpoints(cluster, service, family).items():
         zones = each.hints.zones if each.hints is not None else ()
@@ -155,8 +155,8 @@ def expect_conditions(
 ) -> None:
     """Expect these conditions of endpoints: ready, serving, terminating.
 
-    A condition without a value counts as the API documents it: ready, not terminating, and serving (in newer texts) or
-    the same as ready (in older texts). Raises `AssertionError` with the first wrong endpoint.
+    A missing condition has the default that the API documents: ready, not terminating, and serving (newer documents) or
+    the same as ready (older documents). Raises `AssertionError` with the first wrong endpoint.
     """
     seen = wait_for_stable_value(
         cluster,
@@ -184,7 +184,7 @@ def _conditions(
 
 @contextlib.contextmanager
 def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
-    """Expect the controller not to write a slice of these Services during the block.
+    """Expect the controller not to write any slice of these Services during the block.
 
     Raises `AssertionError` with the resource versions.
     """
@@ -199,10 +199,10 @@ def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
 
 @contextlib.contextmanager
 def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: int | None = None) -> Iterator[None]:
-    """Expect the controller to write slices of this Service `at_most` so often because of the `event` in the block.
+    """Expect the `event` in the block to cause `at_most` this number of writes to slices of the Service.
 
-    A write creates, deletes or changes a slice; several changes count by its generation. The number is in the report,
-    also if any number is right (`None`). Raises `AssertionError`.
+    A write creates, deletes or changes a slice. Several changes are counted by the slice's generation. The report lists
+    the number, even if any number is allowed (`None`). Raises `AssertionError`.
     """
     cluster.settle()
     before = _metadata(cluster, service)
@@ -217,10 +217,10 @@ def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: in
 
 
 def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Mapping[str, str]) -> None:
-    """Create a ready pod that exists in the API only, and whose address the API server refuses in any slice.
+    """Create a ready API-only pod whose address the API server rejects in every slice.
 
-    A second pod has a valid address. So the syncs of a controller that uses both fail, and a controller that leaves out
-    the first pod writes a slice with the second. Raises `InconclusiveError` if the API server accepts such a slice.
+    A second pod has a valid address. The syncs of a controller fail if it includes both pods. A controller that omits
+    the first pod writes a slice with the second pod. Raises `InconclusiveError` if the API server accepts such a slice.
     """
     trial = manifests.endpoint_slice(f"{name}-trial", "trial", [Endpoint(LINK_LOCAL)])
     answer = cluster.api.request("POST", path_of("endpointslices", cluster.namespace), trial, query={"dryRun": "All"})
@@ -234,7 +234,7 @@ def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Map
 
 
 def evidence_of_successful_sync(cluster: Cluster, service: Service) -> str:
-    """Return the slices that were written although the Service selects an unwritable pod, as a text; "" if none."""
+    """Return a text about slices that were written although the Service selects an unwritable pod, or ""."""
     names = ", ".join(each["metadata"]["name"] for each in cluster.slices(service))
     return f"no sync failed: slices of service {service.name} were written ({names})" if names else ""
 

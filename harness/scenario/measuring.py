@@ -1,8 +1,8 @@
-"""Sends probes along paths: waits for the expected outcomes, then measures and judges.
+"""Send probes along paths: wait for the expected outcomes, then measure and judge.
 
-A check has two parts. It polls until the clients get the expected outcomes, because changes take time. Then the
-measuring window opens, in which every observation counts. If the first round of polling is right, its observations
-belong to the window. Sample sizes follow from stated error rates.
+A check has two parts. First, it polls until the clients get the expected outcomes, because changes take time. Then the
+measuring window opens, in which every observation counts. If the first round of polling is right, the observations of
+the second round belong to the window. Sample sizes are computed from stated error rates.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from harness.scenario.service import Service
 from harness.scenario.service_address import ServiceAddress, named
 from harness.scenario.steps import step
 
-IN_FLIGHT = 32  # probes at once, if answers are expected
-MANY_IN_FLIGHT = 256  # probes at once, for load, or for very many probes
-FIRST_ROUND = 4  # probes of each client in a round of polling
-SECOND_ROUND = 28  # after a right first round, which may have missed endpoints that are no longer expected
-FEW = 4  # pods, all of which a second round reaches
+IN_FLIGHT = 32  # probes sent at once, if answers are expected
+MANY_IN_FLIGHT = 256  # probes sent at once, for load or for very many probes
+FIRST_ROUND = 4  # probes per client in a round of polling
+SECOND_ROUND = 28  # probes after a right first round, which may have missed endpoints that are no longer expected
+FEW = 4  # maximum number of pods for which a second round reaches all pods
 
 
 OUTCOMES = {TimedOut: "got no answer", Refused: "was refused", Unknown: "got an inconclusive answer"}
@@ -46,7 +46,7 @@ def said(observation: Observation) -> str:
 
 
 def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
-    """Raise `UsageError` if only silence is expected of a Service that has never answered: that proves nothing."""
+    """Raise `UsageError` if only silence is expected from a Service that never answered, as it proves nothing."""
     if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
         raise UsageError(
             f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
@@ -71,17 +71,17 @@ Observed = Mapping[Path, Sequence[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The result of a wait: what was wrong in the last round, and a text about it; both are "" if all was right.
+    """The result of a wait: the first mismatch of the last round, and a text about it. "" means that all was right.
 
     `unknown` equals `wrong` if the last round was inconclusive.
 
     `wrong_until` is the time in seconds from the start of the wait to the start of the last wrong round, or until all
-    components had finished: the implementation took at least so long. The duration of a round does not count.
+    components had settled. The implementation took at least this time. The duration of a round does not count.
 
-    `seen` are the observations of the second round if it was right the first time. They count in the window, so a
-    faulty proxy has two chances to pass, not more (`Rates.chances`).
+    `seen` holds the observations of the second round if the first attempt was right. They count in the window, which
+    gives a faulty proxy two chances to pass (`Rates.chances`).
 
-    `silent` is the path without an answer in the last first round, if that was wrong.
+    `silent` is the path without an answer in the most recent first round, if this round was wrong.
     """
 
     wrong: str = ""
@@ -93,7 +93,7 @@ class Waited:
 
 
 def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
-    """Expect a successful wait to have ended within the declared time, if there is one. Raises `AssertionError`."""
+    """Expect a successful wait to have ended within the declared time, if any. Raises `AssertionError`."""
     if cluster.converges_within:
         in_time = waited.wrong_until <= cluster.converges_within * time_scale()
         said = f"{what} became as expected within {limit(cluster)}"
@@ -103,7 +103,7 @@ def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Mismatch:
-    """A difference from the expectation; if not `known`, an observation that is inconclusive."""
+    """A difference from the expectation. If `known` is false, the observation is inconclusive."""
 
     text: str
     known: bool = True
@@ -154,7 +154,7 @@ def wait_for_packets(
 
 
 def judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
-    """Return a failed wait as judged by full probes: a quick look on a busy machine may miss answers."""
+    """Judge a failed wait again by full probes, because quick probes may miss answers on a busy machine."""
     path = waited.silent
     if path is None:
         return waited
@@ -197,13 +197,13 @@ def measure(
 
 
 def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
-    """Raise `UnmetError` for a failed judgement, `UntoldError` for an inconclusive one, with grid and details."""
+    """Raise `UnmetError` for a failed and `UntoldError` for an inconclusive judgement, with grid and details."""
     if judgement.verdict is not Verdict.PASSED:
         raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
 
 
 def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
-    """Return the number of probes of a path that its plan still needs."""
+    """Return the number of further probes of a path that the plan needs."""
     return max(0, max(window.plans[path.label].samples, at_least) - len(seen.get(path, ())))
 
 
@@ -218,7 +218,7 @@ def _first_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | None:
 
 
 def _second_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | Observed:
-    """Send more probes. Returns the first mismatch, or else all observations."""
+    """Send more probes. Returns the first mismatch, or all observations if there is no mismatch."""
     seen = probe_all(cluster, dict.fromkeys(paths, SECOND_ROUND), MANY_IN_FLIGHT)
     for mismatch in _wrong((path, each) for path, some in seen.items() for each in some):
         return mismatch
@@ -238,7 +238,7 @@ def _wrong(seen: Iterable[tuple[Path, Observation]]) -> Iterator[_Mismatch]:
 
 
 def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
-    """Send probes and count outcomes. Returns the paths without an expected answer, which need no more probes."""
+    """Send probes and count outcomes. Returns the paths that lacked an expected answer and need no more probes."""
     in_vain = set()
     for path, observations in probe_all(cluster, counts, in_flight).items():
         window.observe(path.label, observations)
@@ -250,9 +250,9 @@ def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_fl
 def probe_all(
     cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT
 ) -> dict[Path, list[Observation]]:
-    """Send these numbers of probes along each path, and return their outcomes.
+    """Send these numbers of probes along each path, and return the outcomes.
 
-    Probes that expect silence are all sent at once, since each of them waits for its time limit.
+    Probes that expect silence are sent all at once, because each of these probes waits for its time limit.
     """
     seen: dict[Path, list[Observation]] = {path: [] for path in counts}
     for silent in (False, True):

@@ -1,7 +1,7 @@
 """Changes of nodes by a scenario: labels, taints, kubelet reports, and nodes that exist in the API only.
 
-API-only nodes run nothing, so a cluster can have zones without machines. That is enough to judge a controller.
-`restore` deletes these nodes and restores the others.
+API-only nodes run no pods. They give a cluster zones without machines, which is sufficient to judge a controller.
+`restore` deletes all API-only nodes and restores all other nodes.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Nodes:
         ready: bool = True,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a node that exists in the API only; its CPU is unknown if `cpu_milli` is 0.
+        """Create a node that exists in the API only. A `cpu_milli` of 0 means that the CPU is unknown.
 
-        Without zone it has only `labels`, not even the hostname label.
+        Without a zone, the node has only `labels`, and not even the hostname label.
         """
         self._need(Ability.CREATE_NODES)
         self._begin("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
@@ -65,7 +65,7 @@ class Nodes:
         self._made.add(name)
 
     def delete(self, name: str) -> None:
-        """Delete a node that exists in the API only. Raises `UsageError` for any other."""
+        """Delete a node that exists in the API only. Raises `UsageError` for any other node."""
         if name not in self._made:
             raise UsageError(f"node {name} runs pods and a proxy: a scenario can delete only nodes that it created")
         self._begin("delete node", node=name)
@@ -75,19 +75,19 @@ class Nodes:
         self._before.pop(name, None)
 
     def unregister(self, name: str) -> None:
-        """Delete the Node object of a node; the node, its pods and its proxy keep running."""
+        """Delete the Node object of a node. The node, its pods and its proxy keep running."""
         self._unregister(name)
         self._backend.settle()
 
     def register(self, name: str, *, zone: str = "") -> None:
-        """Recreate the Node object that `unregister` deleted, as its kubelet would; in `zone` if given."""
+        """Recreate the Node object that `unregister` deleted, as the kubelet would, in `zone` if a zone is given."""
         self._register(name, zone)
         self._backend.settle()
 
     def create_anew(self, name: str, *, zone: str) -> None:
         """Delete the Node object of a running node and recreate it in a zone, as a restarted kubelet would.
 
-        It does not wait, because a proxy may exit when its Node is deleted (`Cluster.start_if_ended`).
+        The method does not wait, because a proxy may exit when its Node is deleted (`Cluster.start_if_ended`).
         """
         self._unregister(name)
         self._register(name, zone)
@@ -109,18 +109,18 @@ class Nodes:
         self._api.create("nodes", "", {**lost, "metadata": metadata})
 
     def resize(self, name: str, cpu_milli: int) -> None:
-        """Report another allocatable CPU of a ready node (0: unknown) so that every controller notices it.
+        """Report a new allocatable CPU of a ready node (0 means unknown), and make every controller notice the change.
 
-        Released controllers reread Nodes only when one comes, goes, or changes its readiness or zone (`updateNode` in
-        endpointslice_controller.go). So the node is not ready for a moment.
+        Released controllers only reread Nodes after a Node is added or deleted, or its readiness or zone changes
+        (`updateNode` in endpointslice_controller.go). Therefore the node is reported as not ready for a moment.
         """
         self.report(name, cpu_milli=cpu_milli, ready=False)
         self.report(name, ready=True)
 
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
-        """Report another allocatable CPU (0: unknown) or readiness of a node, as its kubelet would.
+        """Report a new allocatable CPU (0 means unknown) or readiness of a node, as the kubelet would.
 
-        Controllers may ignore a change of CPU alone: see `resize`.
+        Controllers may ignore a change of only the CPU (see `resize`).
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
@@ -129,9 +129,9 @@ class Nodes:
         self._report(name, _status(cpu_milli, ready))
 
     def label(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """Change labels of a node (`None` removes one), and wait until components have seen it.
+        """Change labels of a node (`None` removes a label), and wait until components have seen the change.
 
-        Nodes have a watch of their own: without the wait, components might see later writes first.
+        Components watch Nodes separately. Without the wait, they might see later writes to other resources first.
         """
         self._need(Ability.CHANGE_NODES)
         self._begin("label node", node=name, labels=dict(labels))
@@ -140,11 +140,11 @@ class Nodes:
         self._backend.settle()
 
     def move(self, name: str, zone: str | None) -> None:
-        """Give a node another zone label, or none, as `label` does."""
+        """Change or remove the zone label of a node, as `label` does."""
         self.label(name, {ZONE_LABEL: zone})
 
     def taint(self, name: str, *keys: str) -> None:
-        """Set the taints of a node: its original ones and these (effect NoSchedule)."""
+        """Set the taints of a node to its original taints and these taints (effect NoSchedule)."""
         self._need(Ability.CHANGE_NODES)
         self._begin("taint node", node=name, keys=list(keys))
         before = self._remember(name)["spec"].get("taints") or []
@@ -161,7 +161,7 @@ class Nodes:
     def stop(self, name: str) -> None:
         """Switch a node off, as a power failure would, and wait until the control plane has noticed.
 
-        Until then, its endpoints stay in slices without answering; afterwards, its pods are not ready.
+        Before that, the node's endpoints remain in slices without answering. Afterwards, its pods are not ready.
         """
         self._need(Ability.STOP_NODES)
         if name in self._stopped:
@@ -171,9 +171,9 @@ class Nodes:
         self._backend.part(NodePower, nodes=[name]).stop_node(name)
 
     def start(self, name: str) -> None:
-        """Switch a node on again, and wait until its pods are ready; their addresses may change.
+        """Switch a node on again, and wait until its pods are ready. The addresses of the pods may change.
 
-        Raises `UsageError` for one that was not stopped.
+        Raises `UsageError` for a node that was not stopped.
         """
         if name not in self._stopped:
             raise UsageError(f"node {name} is not off")
@@ -182,14 +182,14 @@ class Nodes:
         self._stopped.discard(name)
 
     def _begin(self, what: str, **facts: Any) -> None:
-        """Record the next change, once components have seen earlier changes of other resources."""
+        """Record the next change after components have seen all earlier changes of other resources."""
         self._backend.begin_to_write("nodes")
         self._history.change(what, **facts)
 
     def restore(self) -> None:
-        """Restore the nodes to their state before the scenario, and wait until components have seen it.
+        """Restore the nodes to their state before the scenario, and wait until components have seen the changes.
 
-        Without the wait, components might still process it in the next scenario. Raises `InconclusiveError`.
+        Without the wait, components might process the changes during the next scenario. Raises `InconclusiveError`.
         """
         changed = bool(self._stopped or self._before or self._made)
         for name in sorted(self._unregistered):
@@ -216,9 +216,9 @@ class Nodes:
         return self._before[name]
 
     def _report_again(self, name: str, before: Mapping[str, Any]) -> None:
-        """Restore what a node reported before; it is not ready for a moment, so that controllers notice, see `resize`.
+        """Restore the reported status of a node. The node is not ready for a moment (see `resize`).
 
-        Otherwise a controller would still use this scenario's CPU in the next one.
+        Otherwise a controller would not notice, and would use this scenario's CPU values in the next scenario.
         """
         self._report(name, {**before, **_status(None, False)})
         self._report(name, before)
@@ -228,7 +228,7 @@ class Nodes:
 
 
 def _status(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
-    """Return the merge patch of a status with these values, without those that are `None`."""
+    """Return the merge patch that sets these values in a status. Values of `None` are omitted."""
     allocatable, capacity = (manifests.cpu(cpu_milli), manifests.CAPACITY) if cpu_milli else (None, None)
     cpu = {} if cpu_milli is None else {"allocatable": {"cpu": allocatable}, "capacity": {"cpu": capacity}}
     reported = manifests.node_status(Node("", ""), [], ready=bool(ready))

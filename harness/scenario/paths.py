@@ -1,4 +1,4 @@
-"""Paths of packets: from a client to an address of a Service, with the outcome that is expected."""
+"""Paths of packets from a client to an address of a Service, with the expected outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.model.outcomes import Refused, TimedOut
 from harness.model.workloads import Pod
 from harness.probes.loop import Probe, SocketSource
 
-ANSWER_LIMIT = 0.9  # seconds; the kernel repeats a lost SYN after one second, which would hide the loss
+ANSWER_LIMIT = 0.9  # seconds; the kernel resends a lost SYN after one second, which would hide the loss
 SILENCE_LIMIT = 0.4  # seconds
 
 
@@ -20,7 +20,7 @@ SILENCE_LIMIT = 0.4  # seconds
 class Path:
     """A path from a client to an address of the Service, through the rules of `node`.
 
-    `of` is the name of the Service and the kind of its address.
+    `of` holds the name of the Service and the kind of address.
     """
 
     label: str
@@ -43,11 +43,11 @@ class Path:
         return isinstance(self.expected, TimedOut | NoAnswer)
 
     def probes(self, count: int) -> list[Probe]:
-        """Return this number of probes along the path."""
+        """Return the given number of probes along the path."""
         limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
         return [Probe(self.place, self.protocol, self.address, self.port, limit)] * count
 
 
 def names(pods: AbstractSet[Pod]) -> frozenset[str]:
-    """Return the names of pods, which verdicts use."""
+    """Return the names of the pods. Verdicts identify pods by name."""
     return frozenset(pod.name for pod in pods)

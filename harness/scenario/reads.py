@@ -1,8 +1,8 @@
-"""Expectations about the API reads of a component: a feature without new API calls must not cause more reads.
+"""Expectations about the API reads of a component. A feature without new API calls must not cause more reads.
 
-A Kubernetes client restarts watches and lists at any time. So the same changes are made in several rounds, and a read
-counts only if it occurs more often in each of them. A read that happens once, at the first use of a feature, shows on a
-restarted component as a resource that it has not read before.
+A Kubernetes client may restart watches and lists at any time. So the same changes are repeated in several rounds, and a
+read counts only if it occurs more often in every round. A read that occurs only at the first use of a feature is found
+after a restart of the component, as a read of a resource that the component has not read before.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ROUNDS = 3
 def expect_no_more_reads(
     cluster: Cluster, component: Component, play: Callable[[V], AbstractSet[str]], *, without: V, values: Iterable[V]
 ) -> None:
-    """Restart a component, play several rounds without a feature, and as many with each of its values.
+    """Restart a component, play several rounds without a feature, and as many rounds with each value of the feature.
 
-    Expect no further reads in all rounds of a value, and no reads of a resource that was not read before. Reads are
-    GET, LIST and WATCH of resources, like "get nodes", as the API server counts them. `play` returns the reads of a
-    round that have another cause. Raises `AssertionError`, and `UnavailableError` if the API server does not count.
+    No value may cause additional reads in all rounds, or reads of a new resource. Reads are GET, LIST and WATCH calls
+    that the API server counts, such as "get nodes". `play` returns the reads of a round that have a different cause.
+    Raises `AssertionError`, or `UnavailableError` if the API server does not count reads.
     """
     begin = time.monotonic()
-    cluster.backend.part(RecordsReads).reads(component, since=begin)  # before the restart: it may be unavailable
+    cluster.backend.part(RecordsReads).reads(component, since=begin)  # now, as counting may be unavailable
     cluster.restart(component)
     started = cluster.backend.part(RecordsReads).reads(component, since=begin)
     plain = _reads(cluster, component, play, without)

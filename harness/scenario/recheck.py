@@ -1,8 +1,8 @@
 """Check at the end of a scenario that the last observed state of written objects still holds.
 
-A controller may be right at first, and wrong a moment later although nothing has changed. Waiting after each check
-would cost that time at each step, so there is one wait for all of them. A check from before the scenario's last change
-is not repeated.
+A controller may write a right value first, and a wrong value a moment later although no input has changed. A wait after
+each check would slow down every step, so there is a single wait for all checks at the end. Checks from before the
+scenario's last change are not repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.scenario.record import Sighting
 V = TypeVar("V")
 
 QUIET = 0.1
-"""Seconds, before the time scale, without a change by the scenario before the check."""
+"""The time without a change by the scenario before the check, in seconds before the time scale."""
 
 
 def remember(
@@ -32,7 +32,7 @@ def remember(
     is_right: Callable[[V], bool],
     shown: Callable[[V], Any],
 ) -> None:
-    """Record a right value, to be checked again. `shown` turns it into a JSON value."""
+    """Record a right value, which will be checked again. `shown` converts the value to JSON."""
 
     def look_again() -> Any:
         now = look()
@@ -42,7 +42,7 @@ def remember(
 
 
 def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
-    """Expect the values seen since the last change to hold after `quiet` seconds (before the time scale) without one.
+    """Expect the values seen since the last change to still hold `quiet` seconds (before the time scale) after it.
 
     The plugin calls this after each test. Raises `AssertionError` with both values.
     """
@@ -51,9 +51,9 @@ def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
     if not standing:
         return
     since = max(each.at for each in standing.values())
-    until = since + quiet * max(1.0, eventually.time_scale())  # faults do not come sooner on a fast machine
+    until = since + quiet * max(1.0, eventually.time_scale())  # faults do not appear sooner on a fast machine
     time.sleep(max(0.0, until - time.monotonic()))  # the quiet time itself
-    with contextlib.suppress(InconclusiveError):  # as before any other check of written objects
+    with contextlib.suppress(InconclusiveError):  # settle first, as in all other checks of written objects
         cluster.settle()
     for what, each in standing.items():
         cluster.expect_equal(f"{what}, left alone", expected=each.value, observed=each.look_again())

@@ -1,7 +1,7 @@
 """The record of one scenario: its observations and measurements so far.
 
-Expectations append to it. The report takes its numbers, `recheck` its last observations, and `evidence` its failed
-windows: `explain_failure(cluster, record)`.
+Expectations append to the record. The report uses its numbers, `recheck` uses its last observations, and `evidence`
+uses its failed windows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.scenario.paths import Path
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A value that was right at `at` (monotonic seconds), after this number of writes and changes by the scenario."""
+    """A value that was right at time `at` (monotonic seconds), after these numbers of writes and changes."""
 
     at: float
     changes: tuple[int, int]
@@ -35,17 +35,17 @@ class Record:
     test: str
     begun: float = field(default_factory=time.monotonic)
     answered: set[str] = field(default_factory=set)
-    """Services that have answered a probe: only then does their silence prove anything."""
+    """Services that have answered a probe. The silence of any other Service proves nothing."""
     pod_names: dict[str, str] = field(default_factory=dict)
-    """The names of all pods that ran, deleted ones as well, by address."""
+    """The names of all pods that ran, including deleted pods, by address."""
     sightings: dict[str, Sighting] = field(default_factory=dict)
-    """The last right value of everything that the scenario has checked."""
+    """The last right value of each subject that the scenario has checked."""
     _windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)
     _measured: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _slowest: float = 0.0
 
     def add_window(self, title: str, window: Window, paths: Sequence[Path] = ()) -> None:
-        """Add a measuring window along these paths; its final counts are reported."""
+        """Add a measuring window along these paths. The report shows the final counts of the window."""
         self._windows.append((title, window, paths))
 
     def failed_windows(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
@@ -60,11 +60,11 @@ class Record:
         self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
 
     def add_duration(self, seconds: float) -> None:
-        """Add the time that a change took to become visible; the longest is reported."""
+        """Add the time that a change took to become visible. The report shows the longest time."""
         self._slowest = max(self._slowest, seconds)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan of the probes, the counts of each window, and the numbers; empty without any of them."""
+        """Return the plan of the probes, the counts of each window, and the numbers. Empty entries are omitted."""
         measured: dict[str, Any] = dict(self._measured)
         if self._slowest:
             measured[CONVERGENCE] = {"slowestSeconds": round(self._slowest, 3)}

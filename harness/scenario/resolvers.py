@@ -1,7 +1,7 @@
-"""DNS resolvers of programs in a pod, each of which parses the pod's resolv.conf in its own way.
+"""DNS resolvers of programs in a pod. Each resolver has a different parser for the pod's resolv.conf.
 
-Two are on every machine. The C library queries A and AAAA at once, from one socket and without EDNS. dnspython's stub
-resolver sends them one after the other, with EDNS and a cookie, as dig does. dig is used if it is installed.
+Two resolvers are always available. The C library sends A and AAAA queries at once, from one socket and without EDNS.
+dnspython's stub resolver sends the queries sequentially, with EDNS and a cookie like dig, which is used if installed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _GETADDRINFO = "import socket, sys; [print(each[4][0]) for each in socket.getadd
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """One resolver. `resolve` returns the addresses of a name in a client's netns, sorted."""
+    """One resolver. `resolve` returns the sorted addresses of a name, as resolved in a client's netns."""
 
     name: str
     resolve: Callable[[Cluster, DnsClient, str], list[str]]
 
 
 def resolvers() -> list[Resolver]:
-    """Return the resolvers of this machine."""
+    """Return the resolvers that are installed on this machine."""
     everywhere = [Resolver("the C library", _c_library), Resolver("dnspython", _dnspython)]
     return everywhere + ([Resolver("dig", _dig)] if shutil.which("dig") else [])
 
@@ -57,7 +57,7 @@ def _program(cluster: Cluster, client: DnsClient, *command: str) -> list[str]:
         files[_NSSWITCH] = "hosts: dns\n"
     try:
         said = run(cluster.backend.part(Sockets).namespace_of(client), command, files=files).stdout
-    except subprocess.TimeoutExpired:  # the C library repeats queries without an answer
+    except subprocess.TimeoutExpired:  # the C library repeats unanswered queries
         return []
     return sorted(set(said.split()))
 

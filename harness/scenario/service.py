@@ -1,4 +1,4 @@
-"""A Service of a scenario, and pods as the endpoints of its slices."""
+"""A Service of a scenario, and functions that convert pods to endpoints of its slices."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HINT_ANNOTATIONS = {"service.kubernetes.io/topology-mode", "service.kubernetes.i
 
 @dataclass(slots=True)
 class Service:
-    """A Service of the scenario, as the API server stored it last."""
+    """A Service of the scenario, in the form that the API server stored last."""
 
     object: Object
     ports: tuple[Port, ...]
     virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
-    requested_hints: frozenset[str] = frozenset()  # as it was sent, whatever the API server stored
+    requested_hints: frozenset[str] = frozenset()  # as sent, even if the API server stored another value
 
     @property
     def name(self) -> str:
@@ -38,22 +38,22 @@ class Service:
 
     @property
     def selector(self) -> dict[str, str]:
-        """The selector of its pods; empty if slices are written by hand."""
+        """The selector of the Service's pods. It is empty if slices are written by hand."""
         return dict(self.object["spec"].get("selector") or {})
 
     def cluster_ip(self, family: str) -> str:
-        """Return the cluster IP of a family. Raises `UsageError` if it has none."""
+        """Return the cluster IP of a family. Raises `UsageError` if the Service has none."""
         families = self.object["spec"].get("ipFamilies") or []
         if family not in families:
             raise UsageError(f"service {self.name} has no {family} cluster IP: it has {families}")
         return str(self.object["spec"]["clusterIPs"][families.index(family)])
 
     def addresses(self, kind: AddressKind) -> list[str]:
-        """Return its addresses of a kind, "load-balancer" or "external-ip", of all nodes and families."""
+        """Return the addresses of a kind ("load-balancer" or "external-ip") for all nodes and families."""
         return [ip for (each, _), ips in self.virtual.items() if each == kind for ip in ips.values()]
 
     def node_port(self, port: Port) -> int:
-        """Return the node port of one of its ports. Raises `UsageError` if it has none."""
+        """Return the node port of a Service port. Raises `UsageError` if the Service port has none."""
         for each in self.object["spec"]["ports"]:
             if each["port"] == port.port and each["protocol"] == port.protocol and each.get("nodePort"):
                 return int(each["nodePort"])
@@ -61,33 +61,33 @@ class Service:
 
 
 def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:
-    """Return a pod as a ready endpoint, hinted for these zones and nodes; other `Endpoint` fields by name."""
+    """Return a pod as a ready endpoint with hints for these zones and nodes, and further `Endpoint` fields."""
     hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
     own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
     return Endpoint(pod.addresses, **(own | conditions))
 
 
 def placeless(pod: Pod, **conditions: Any) -> Endpoint:
-    """Return a pod as an endpoint without node and zone.
+    """Return a pod as an endpoint without a node or a zone.
 
-    Implementations may prefer near endpoints for a Service that requests no topology. Without locations they cannot,
-    so every implementation uses all endpoints.
+    Implementations may prefer nearby endpoints for a Service that requests no topology. Without locations they cannot
+    do so, and every implementation uses all endpoints.
     """
     return endpoint(pod, node=None, zone=None, **conditions)
 
 
 def at_port(pod: Pod, port: int) -> Pod:
-    """Return the server at one port of a pod whose ports answer with their own names."""
+    """Return the server at one port of a pod, if each port of the pod answers with the port's name."""
     return replace(pod, name=f"{pod.name}.{port}")
 
 
 def same_zone(pod: Pod, **conditions: Any) -> Endpoint:
-    """Return a pod as an endpoint hinted for its own zone, as a controller writes it for PreferSameZone."""
+    """Return a pod as an endpoint with a hint for its own zone, as a controller writes for PreferSameZone."""
     return endpoint(pod, zones=[pod.zone], **conditions)
 
 
 def same_node(pod: Pod, **conditions: Any) -> Endpoint:
-    """Return a pod as an endpoint hinted for its own node and zone, as a controller writes it for PreferSameNode."""
+    """Return a pod as an endpoint with hints for its own node and zone, as a controller writes for PreferSameNode."""
     return endpoint(pod, zones=[pod.zone], nodes=[pod.node], **conditions)
 
 
@@ -104,8 +104,8 @@ def requested_hints(service: Mapping[str, Any]) -> frozenset[str]:
 def refuse_unrequested_hints(name: str, asked: frozenset[str], endpoints: Iterable[Endpoint]) -> None:
     """Raise `UsageError` for hints of a kind that the Service does not request.
 
-    KEP-4444 has kube-proxy follow hints whatever the Service says, but several proxies read hints only if the field or
-    the annotation requests them. Hints for other Services would judge that choice instead of the scenario's subject.
+    KEP-4444 states that kube-proxy follows hints regardless of the Service, but several proxies ignore hints unless the
+    field or the annotation requests them. Unrequested hints would test this choice instead of the scenario's subject.
     """
     hints = [each.hints for each in endpoints if each.hints is not None]
     written = {"zone": any(each.zones for each in hints), "node": any(each.nodes for each in hints)}

@@ -1,4 +1,4 @@
-"""Addresses of Services as targets of probes, and the paths of clients to them."""
+"""Addresses of Services as targets of probes, and the paths of clients to these addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.scenario.paths import Path, names
 from harness.scenario.service import AddressKind, Service
 
 ClientRef = str | Client | Pod
-"""A client: a node's name (a pod on that node), a `Client`, or a `Pod` of the scenario."""
+"""A client: the name of a node (which means a pod on the node), a `Client`, or a `Pod` of the scenario."""
 
 Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
 Traffic = Mapping[ClientRef, Expected]
@@ -26,7 +26,7 @@ Traffic = Mapping[ClientRef, Expected]
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """An address of a Service, of some kind and family, with a port; node `via` overrides the client's own node."""
+    """An address of a Service, with its kind, family and port. The node `via` overrides the client's own node."""
 
     cluster: Cluster
     service: Service
@@ -47,7 +47,7 @@ class ServiceAddress:
         return self.service.virtual[self.to, node][self.family], self.port.port
 
     def path(self, who: ClientRef, expected: verdict.Expected) -> Path:
-        """Return the path of a client to the address."""
+        """Return the path from a client to the address."""
         client = pod_client(who) if isinstance(who, str) else who
         may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
         address, number = self.address(self.via or client.node)
@@ -75,7 +75,7 @@ def service_address(
     port: Port | None = None,
     via: str | None = None,
 ) -> ServiceAddress:
-    """Return an address of a Service, by default of its first family and first port."""
+    """Return an address of a Service, by default with the Service's first family and first port."""
     return ServiceAddress(cluster, service, to, family or first_family(service), port or service.ports[0], via)
 
 
@@ -90,7 +90,7 @@ def first_family(service: Service) -> str:
 
 
 def named(cluster: Cluster, observation: Observation) -> Observation:
-    """Return an observation with the pod's name without its namespace: servers answer with namespace/name."""
+    """Return an observation without the namespace in the pod's name. Servers answer with namespace/name."""
     if isinstance(observation, Reached):
         return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
     return observation

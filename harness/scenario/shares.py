@@ -1,8 +1,8 @@
 """Expectations about each endpoint's share of the traffic.
 
-Without hints, all endpoints get equal shares. With hints, an endpoint gets all traffic of its zone, also under load.
-Hints by CPU promise that no endpoint gets much more than an equal share of all clients' traffic. The counts of each
-client are in the report.
+Without hints, all endpoints get equal shares. With hints, the endpoints of a zone get all traffic of the zone, even
+under load. With hints by CPU, no endpoint gets much more than an equal share of all clients' traffic. The report lists
+the counts of each client.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from harness.scenario.paths import Path, names
 from harness.scenario.service import Service
 from harness.scenario.service_address import ClientRef, service_address
 
-HELD_OPEN = 100  # open connections of each client, while it makes more
+HELD_OPEN = 100  # connections that each client keeps open while it opens more
 
 
 def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect each client to reach exactly these pods, each equally often, within `statistics.even_shares`.
+    """Expect each client to reach exactly these pods, equally often within the bounds of `statistics.even_shares`.
 
     Raises `AssertionError` with the grid, and `InconclusiveError`.
     """
@@ -40,7 +40,7 @@ def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Cli
 
 
 def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect clients that all send at once, and keep connections open, to reach exactly these pods.
+    """Expect clients that send concurrently and keep connections open to reach exactly these pods.
 
     Raises `AssertionError` with the grid, and `InconclusiveError`.
     """
@@ -62,7 +62,7 @@ def _under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef,
 
 @contextlib.contextmanager
 def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
-    """Keep up to `HELD_OPEN` connections of each client open during the block; a client stops after a failed one."""
+    """Keep up to `HELD_OPEN` connections per client open during the block. A failed connection stops a client."""
     streams: list[OpenConnection] = []
     try:
         for path in paths:
@@ -83,10 +83,10 @@ def _judge(cluster: Cluster, title: str, paths: Sequence[Path]) -> None:
 def expect_no_overload(
     cluster: Cluster, service: Service, clients: Sequence[str], zones: Mapping[str, AbstractSet[Pod]], *, percent: int
 ) -> None:
-    """Send the same number of probes from each client, and expect no pod to get `percent` above an equal share.
+    """Send the same number of probes from each client. No pod may get more than `percent` above an equal share.
 
-    `clients` are nodes; `zones` are all pods by the zone of their hints, for the report. Raises `AssertionError` if a
-    pod gets more, beyond chance, or an answer is missing, and `InconclusiveError`.
+    `clients` lists nodes. `zones` holds all pods by the zone of their hints, for the report. Raises `AssertionError` if
+    a pod gets significantly more or an answer is missing, and `InconclusiveError`.
     """
     pods = {pod for each in zones.values() for pod in each}
     target = service_address(cluster, service)
@@ -109,7 +109,7 @@ def expect_no_overload(
 
 
 def _report(cluster: Cluster, load: Counter[str], zones: Mapping[str, AbstractSet[Pod]]) -> None:
-    """Record the connections per endpoint of each zone, and the excess over equal shares in per cent."""
+    """Record the connections per endpoint of each zone, and the excess over equal shares in percent."""
     perfect = load.total() / sum(map(len, zones.values()))
     by_zone = {zone: sum(load[pod.name] for pod in pods) / len(pods) for zone, pods in sorted(zones.items())}
     cluster.measured("connections for each endpoint, expected", dict.fromkeys(by_zone, round(perfect, 1)))

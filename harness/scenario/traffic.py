@@ -1,7 +1,7 @@
 """Expectations about traffic: real connections from each client, compared with a literal table.
 
-A scenario that expects silence must first get an answer from the Service: the silence of a Service that never worked
-proves nothing. `measuring` describes how a check works.
+A scenario that expects silence must first get an answer from the Service, because the silence of a Service that never
+worked proves nothing. The module `measuring` describes how a check works.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def expect_traffic(
     via: str | None = None,
     rates: Rates = DEFAULT_RATES,
 ) -> None:
-    """Expect each client to reach exactly these pods (all of them, no others), or to time out or be refused.
+    """Expect each client to reach all of these pods and no others, or to time out or be refused.
 
-    A client is a node's name (a pod on that node), a `Client`, or a `Pod` of the scenario. `to` is the kind of
-    address; node ports and load balancer addresses are those of the client's own node, or of node `via`. `rates` are
-    the size of the smallest fault to find, and the probability of missing it.
+    A client is the name of a node (a pod on the node), a `Client`, or a `Pod` of the scenario. `to` is the kind of
+    address. Node ports and load balancer addresses belong to the client's own node, or to the node `via`. `rates`
+    holds the size of the smallest fault to detect, and the probability of missing such a fault.
     Raises `AssertionError` with the grid, and `InconclusiveError`.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
@@ -70,7 +70,7 @@ def expect_traffic(
 def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
     """Expect a few probes along each path to have the expected outcome within `seconds` (before the time scale).
 
-    It waits up to `FAR`, whatever the implementation declares, and opens no window. Raises `AssertionError`.
+    The check waits up to `FAR` regardless of the implementation's declaration. Raises `AssertionError`.
     """
     target = service_address(cluster, service)
     begin = time.monotonic()

@@ -1,18 +1,18 @@
-"""Expects every probe of steady traffic to be answered during a block of changes.
+"""Expect every probe of steady traffic to be answered during a block of changes.
 
     with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
         cluster.publish(service, [same_zone(b1)])
         expect_traffic(cluster, service, {"a1": {b1}})   # by now all traffic goes to b1
         flow.wait_for_samples()                          # and still does for the samples that the error rates need
 
-Each client sends at a fixed rate, each time with a new connection (TCP) or source port (UDP), without waiting for
-answers: a gap of 200 ms loses all probes of those 200 ms. After the block, traffic goes on until each client has sent
-as many probes since the last change as the stated error rates need. Then all probes are judged. A probe without an
-answer, with a refusal or with an answer from another pod fails the check. The longest gap of each client is in the
-history and the report.
+Each client sends at a fixed rate, with a new connection (TCP) or source port (UDP) per probe, and does not wait for
+answers. An outage of 200 ms loses all probes of these 200 ms. After the block, traffic continues until each client has
+sent the number of probes since the last change that the stated error rates require. Then all probes are judged. The
+check fails if a probe has no answer, is refused, or is answered by a pod that is not allowed. The history and the
+report hold the longest gap of each client.
 
-`expect_traffic`, inside the block, checks which pod answers when. Blocks can be nested, one for each Service or kind of
-address.
+Call `expect_traffic` inside the block to check which pods answer at which time. Blocks can be nested, for several
+Services or kinds of address.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from harness.scenario.service_address import ClientRef, named, service_address
 
 INTERVAL = 0.004  # seconds between two probes of a client
 BEFORE = 10  # probes of each client before the block begins
-PATIENCE = 30.0  # seconds, before the time scale, for the wanted number of probes
+PATIENCE = 30.0  # time limit for the required number of probes, in seconds before the time scale
 
 
 class BlockTraffic:
-    """The traffic of a block; clients send until the block ends."""
+    """The traffic of a block. Clients send until the block ends."""
 
     def __init__(self, recording: SteadyTraffic, clients: int, needed: int) -> None:
         self._recording = recording
@@ -84,8 +84,8 @@ def expect_no_loss(
 ) -> Iterator[BlockTraffic]:
     """Expect an answer from one of the allowed pods to each probe of these clients during the block.
 
-    Clients and addresses are those of `expect_traffic`. Before the block, every client must get an answer. A pod that
-    is created inside the block with an allowed name is allowed as well. Raises `AssertionError` with the grid
+    Clients and addresses are given as for `expect_traffic`. Before the block, every client must get an answer. A pod
+    that is created inside the block with an allowed name is also allowed. Raises `AssertionError` with the grid
     and `InconclusiveError`, unless the block itself raises.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
@@ -100,7 +100,7 @@ def expect_no_loss(
     try:
         flow.wait_for_samples(BEFORE)
         yield flow
-        with contextlib.suppress(InconclusiveError):  # if a component does not settle, the traffic shows it
+        with contextlib.suppress(InconclusiveError):  # the traffic shows whether a component does not settle
             cluster.settle()
         flow.wait_for_samples()
     finally:

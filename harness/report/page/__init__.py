@@ -1,1 +1,1 @@
-"""The page of a run: one HTML file with pictures, which needs neither network nor server."""
+"""The page of a run: a single HTML file with pictures, which needs neither a network nor a server."""

@@ -1,4 +1,4 @@
-"""Write the page of a run that has ended, from its folder."""
+"""Write the page of a run that has ended, from the folder of the run."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class FormerRun:
-    """A run that has ended: its folder, its report, and the results from its history.
+    """A run that has ended, with its folder, its report, and the results from its history.
 
-    `evidence` returns the text of a file of evidence by its path, None if there is none.
+    `evidence` returns the text of an evidence file by path, or None if the file does not exist.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:
-    """Return a function from paths in a folder to the texts of these files; None for a path outside, or a binary."""
+    """Return a function that reads a file in a folder by path. It returns None for outside paths and binary files."""
     root = folder.resolve()
 
     def text_of(path: str) -> str | None:

@@ -1,7 +1,7 @@
-"""Lay out the map of a cluster: zones, their nodes, clients above, pods below, and the connections between them.
+"""Lay out the map of a cluster: zones with their nodes, clients above, pods below, and connections between them.
 
-Pure: from rows of the grid to coordinates. All arrows are between the row of clients and the row of pods, so that they
-cross no box.
+The functions are pure and convert rows of the grid to coordinates. All arrows lie between the row of clients and the
+row of pods, and therefore do not cross any box.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SLOT = 88.0
 GAP = 14.0
 HEAD = 26.0
 OUTSIDE = 64.0
-"""The height of the band above the zones for clients from outside, if there are any."""
+"""The height of the band above the zones, which holds clients outside the cluster."""
 CLIENTS = 58.0
 PODS = 232.0
-"""The y of the rows, from the top of the zones."""
+"""The y coordinates of the rows, relative to the top of the zones."""
 FLOOR = 268.0
 RADIUS = 8.0
 STUB = 54.0
@@ -57,7 +57,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A client or a pod, by its middle. `concerned` is false for a pod that no client must reach or has reached."""
+    """A client or a pod, with the position of its centre. `concerned` is false for pods that play no role."""
 
     name: str
     label: str
@@ -99,7 +99,7 @@ class ClusterMap:
 
 def frame(box: Box) -> Markup:
     text = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
-    return Markup(text)  # noqa: S704  numbers of ours
+    return Markup(text)  # noqa: S704  only numbers
 
 
 def curve(arrow: Arrow) -> str:
@@ -124,9 +124,9 @@ _CLIENT_LABELS: Mapping[ClientKind, str] = {"pod": "client", "node": "node", "ex
 
 
 def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) -> tuple[str, str]:
-    """Return the node of a client by its label, and its kind; `NOWHERE` if unknown.
+    """Return the node and kind of a client from its label, or `NOWHERE` if the node is unknown.
 
-    A label is `str(Client)` or "pod NAME"; the name of a query may follow after " in ".
+    A label is `str(Client)` or "pod NAME". The name of a query may follow after " in ".
     """
     known = _clients_on(tuple(nodes))
     for name in (label, label.partition(" in ")[0]):
@@ -145,7 +145,7 @@ def _clients_on(nodes: tuple[str, ...]) -> dict[str, tuple[str, str]]:
 
 
 def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
-    """Return the node of a pod by its name: NODE for the first pod on a node, then NODE-2, …"""
+    """Return the node of a pod from the pod's name: NODE for the first pod on a node, then NODE-2, and so on."""
     for name in (pod, pod.partition(":")[0]):
         if name in nodes:
             return name
@@ -158,7 +158,7 @@ def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
 def lay_out(
     nodes: Sequence[tuple[str, str]], columns: Sequence[str], rows: Sequence[Row], *, beside: Sequence[str] = ()
 ) -> ClusterMap:
-    """Return the map of a grid. `nodes` are names with their zones, `columns` pods, `beside` further running pods."""
+    """Return the map of a grid. `nodes` maps names to zones, `columns` are pods, and `beside` other running pods."""
     names = [name for name, _ in nodes]
     homes = {row.client: place_of_client(row.client, names, [*columns, *beside]) for row in rows}
     housed: dict[str, list[str]] = defaultdict(list)
@@ -209,7 +209,7 @@ def _slot(box: Box, number: int, of: int) -> float:
 
 
 def _arrows(rows: Sequence[Row], clients: Sequence[Spot], pods: Sequence[Spot], top: float) -> list[Arrow]:
-    """Return an arrow for each meaningful cell of the grid. Wrong ones come last, so that they are drawn on top."""
+    """Return an arrow for each relevant cell of the grid. Wrong connections come last, and are drawn on top."""
     at = {each.name: each for each in clients}
     to = {each.name: each for each in pods}
     cells = [(row.client, column, cell) for row in rows for column, cell in row.cells.items() if cell.mark in _KINDS]
@@ -245,7 +245,7 @@ def _label(cell: Cell, column: str, pod: str) -> str:
 
 
 def _spread(ends: Sequence[tuple[str, float]], room: float) -> dict[tuple[str, float], float]:
-    """Return the offsets at which arrows reach each spot, in the order of their origins."""
+    """Return the offsets at which arrows reach each spot, in the order of the arrows' origins."""
     others: dict[str, list[float]] = defaultdict(list)
     for name, other in ends:
         others[name].append(other)

@@ -1,4 +1,4 @@
-"""The details of one requirement on the page: its cases, and their windows with pictures."""
+"""The details of one requirement on the page: the cases, and the windows of each case with pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.report.page.cluster_map import ClusterMap
 from harness.report.page.lanes import Timeline
 
 Nodes = Sequence[tuple[str, str]]
-"""Names of nodes, each with its zone."""
+"""Names of nodes with their zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case of a requirement. `numbers` are lines of `reactions.COLUMNS`, for each steady traffic.
+    """One case of a requirement. `numbers` holds lines of `reactions.COLUMNS` for each steady traffic.
 
     `why` is the explanation without the parts that the page shows separately.
     """

@@ -1,6 +1,6 @@
-"""Lay out the timeline of steady traffic: a lane for each client, with gaps, losses, and the answering pods over time.
+"""Lay out the timeline of steady traffic. The lane of each client shows gaps, losses, and the answering pods over time.
 
-Pure: from requests and changes to coordinates. The x axis is time.
+The functions are pure and convert requests and changes to coordinates. The x axis is time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from harness.model.outcomes import Reached
 
 LEFT = 96.0
 WIDTH = 860.0
-"""The width of the time axis; names of clients are to its left."""
+"""The width of the time axis. The names of clients are on the left of the axis."""
 TOP = 42.0
 LANE = 46.0
 BAND, HEIGHT = 12.0, 20.0
-"""The y and the height of the answers in a lane."""
+"""The y coordinate and the height of the answers in a lane."""
 BINS = 86
-_EDGE = 1e-6  # of a bin, because floats on its border belong to it
+_EDGE = 1e-6  # tolerance as a fraction of a bin, for floats on the border of the bin
 MOST_CHANGES = 40
 """The maximum number of changes with a number and a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A pod's share of the answers in a short time: `number` is that of the pod, `top` and `height` are fractions."""
+    """A pod's share of the answers in a short time. `number` is the pod's number. `top` and `height` are fractions."""
 
     number: int
     x: float
@@ -48,7 +48,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A client: its answers over time, its gaps, and the x of each lost or wrong request."""
+    """The lane of a client: answers over time, gaps, and the x coordinates of lost or wrong requests."""
 
     client: str
     y: float
@@ -59,7 +59,7 @@ class Lane:
 
 
 def ribbon(lane: Lane, number: int) -> str:
-    """Return the SVG path of all answers by one pod in a lane."""
+    """Return the SVG path of all answers from one pod in a lane."""
     y, width = lane.y + BAND, WIDTH / BINS
     mine = (each for each in lane.shares if each.number == number)
     return "".join(
@@ -68,13 +68,13 @@ def ribbon(lane: Lane, number: int) -> str:
 
 
 def losses(lane: Lane) -> str:
-    """Return the SVG path of all lost requests: a vertical line each."""
+    """Return the SVG path of all lost requests, with a vertical line for each."""
     return "".join(f"M{x:g} {lane.y + BAND + 2:.0f}v{HEIGHT - 4:.0f}" for x in lane.lost)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A change, at the start of its write. `number` is 0 for a change without a line of text."""
+    """A change, positioned at the start of its write. `number` is 0 for a change without a line of text."""
 
     number: int
     x: float
@@ -83,7 +83,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The whole picture. `took_up` are the x at which all components had processed the changes."""
+    """The whole picture. `took_up` holds the x coordinates at which all components had processed the changes."""
 
     width: float
     height: float
@@ -133,7 +133,7 @@ def _gap(left: float, right: float, ms: float) -> Gap:
 
 
 def _shares(samples: Sequence[Timed], pods: Sequence[str], begin: float, end: float) -> list[Share]:
-    """Return the shares of pods in the answers of each of `BINS` intervals."""
+    """Return each pod's share of the answers in each of `BINS` intervals."""
     whole = (end - begin) or 1.0
     answers: dict[int, list[str]] = {}
     for at, each in samples:

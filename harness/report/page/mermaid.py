@@ -1,7 +1,7 @@
-"""Draws the map of a cluster as Mermaid, which GitHub shows as a picture in Markdown.
+"""Draw the map of a cluster in Mermaid, which GitHub renders as a picture in Markdown.
 
-GitHub removes SVG and data from Markdown, so Mermaid is the only picture in a text. Mermaid has its own layout: zones
-and nodes are nested boxes, which hold clients and pods.
+GitHub removes SVG and data URLs from Markdown, so Mermaid is the only way to embed a picture. Mermaid computes the
+layout, in which zones and nodes are nested boxes that contain clients and pods.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operator import itemgetter
 from harness.report.page.cluster_map import NOWHERE, TIMES, Arrow, ClusterMap, Kind, Spot
 
 MOST_ARROWS = 24
-"""With more arrows, right answers are left out, because nobody could follow them."""
+"""If there are more arrows, right answers are omitted to keep the picture readable."""
 
 _LINES = {Kind.RIGHT: "-->", Kind.WRONG: "==>", Kind.MISSING: "-.->", Kind.UNKNOWN: "-.->"}
 _STYLES = {
@@ -68,5 +68,5 @@ def _label(client: Spot) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text with all characters that Mermaid interprets written as numbers."""
+    """Return a text in which all characters with a meaning in Mermaid are escaped as numbers."""
     return _PLAIN.sub(lambda found: f"#{ord(found[0])};", text)

@@ -1,7 +1,7 @@
-"""Makes the page of a run from its report, its results, and the stories in its history.
+"""Create the page of a run from its report, its results, and the stories in its history.
 
-Collapsed parts are compressed, and the page unpacks them when they are opened, so that the page of a whole run is
-small.
+Collapsed parts are compressed to keep the page of a whole run small. The page unpacks a part when a reader opens the
+part.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from harness.report.template import environment, file, style
 _PACKAGE = "harness.report.page"
 
 MOST_OPEN = 40
-"""The maximum number of failures that are open in the page; the others are collapsed, like passed requirements."""
+"""The maximum number of failures that are initially open. Other failures are collapsed, like passed requirements."""
 
 MOST_EVIDENCE = 60_000
 MOST_EVIDENCE_OF_ALL = 6_000_000
-"""The maximum number of characters of all evidence in the page; the rest is in the folder of the run."""
+"""The maximum number of characters of all evidence in the page. The folder of the run has the complete evidence."""
 
 SLOWEST = 10
 MOST_NAMED = 12
@@ -46,7 +46,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the list: a requirement, its details, and their compressed form if they are collapsed."""
+    """A line of the list: a requirement, its details, and the compressed details if they are collapsed."""
 
     result: Result
     mark: str
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Requirements with the same cases, as a table: rows are requirements, columns parameters."""
+    """A table of requirements with the same cases. Rows are requirements, and columns are parameters."""
 
     document: str
     columns: tuple[str, ...]
@@ -72,7 +72,7 @@ def as_html(
     numbers: reactions.Numbers,
     read: Callable[[str], str | None] = lambda _: None,
 ) -> str:
-    """Return the page. `read` returns the text of a file of evidence by its path in the folder of the run, if there."""
+    """Return the page. `read` returns the text of an evidence file by its path in the run's folder, if it exists."""
     chosen = sorted((each for each in results if not each.left_out), key=_order)
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     engine = environment(_PACKAGE)
@@ -93,7 +93,7 @@ def as_html(
                 MARKS[result.outcome],
                 link(result.requirement),
                 decides and result.outcome in DECISIVE,
-                Markup(body) if decides else Markup(""),  # noqa: S704  the template has escaped what is in it
+                Markup(body) if decides else Markup(""),  # noqa: S704  the template has escaped the content
                 "" if decides else _packed(body),
             )
         )
@@ -116,7 +116,7 @@ def as_html(
         durations=durations(chosen),
         slowest=sorted(chosen, key=lambda each: -each.duration)[:SLOWEST],
         style=style(),
-        script=Markup(script),  # noqa: S704  a file of ours
+        script=Markup(script),  # noqa: S704  a file of this package
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
@@ -149,7 +149,7 @@ def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tu
 
 
 def durations(results: Iterable[Result]) -> list[tuple[str, float, float]]:
-    """Return documents with their seconds and share of all, the longest first."""
+    """Return documents with their seconds and share of the total, with the longest first."""
     seconds: dict[str, float] = defaultdict(float)
     for each in results:
         seconds[each.requirement.document] += each.duration
@@ -158,7 +158,7 @@ def durations(results: Iterable[Result]) -> list[tuple[str, float, float]]:
 
 
 def matrices(results: Iterable[Result]) -> list[Matrix]:
-    """Return the matrices of version skew: requirements of one document with the same cases, at least two."""
+    """Return the matrices of version skew. Each has at least two requirements of one document with the same cases."""
     groups: dict[tuple[str, tuple[str, ...]], list[Result]] = defaultdict(list)
     for each in results:
         if any("Skew" in feature.name for feature in each.requirement.features) and each.parametrized:
@@ -178,14 +178,14 @@ def matrices(results: Iterable[Result]) -> list[Matrix]:
 
 
 class _Evidence:
-    """The files of evidence, up to a total size."""
+    """The evidence files, up to a total size."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
         self._read = read
         self._left = MOST_EVIDENCE_OF_ALL
 
     def of(self, result: Result) -> list[tuple[str, str]]:
-        """Return the paths of the files of a requirement with their shortened texts, first those about packet paths."""
+        """Return a requirement's files by path, with shortened texts. Files about packet paths come first."""
         every = {path for case in result.cases for path in case.evidence}
         order = sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path))
         return [(path, self._text(path)) for path in order]
@@ -203,5 +203,5 @@ def _is_path(path: str) -> bool:
 
 
 def _packed(body: str) -> str:
-    """Return a part of the page in the form that browsers unpack: zlib, in base64."""
+    """Return a part of the page in a form that browsers can unpack (zlib, encoded as base64)."""
     return base64.b64encode(zlib.compress(body.encode())).decode()
