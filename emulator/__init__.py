@@ -1,1 +1,1 @@
-"""The embedded cluster that kubectl and Kubernetes' own e2e tests use: kubelet, daemon and `cluster` commands."""
+"""The embedded cluster for kubectl and Kubernetes' e2e tests: kubelet, daemon and `cluster` commands."""

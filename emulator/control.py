@@ -38,13 +38,13 @@ _CLONE_NEWNET = 0x40000000
 
 
 def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | None = None, **options: Any) -> str:
-    """Boot a cluster in the background; return how to use it. Raises `UsageError`, `UnavailableError`.
+    """Boot a cluster in the background, and return usage instructions. Raises `UsageError`, `UnavailableError`.
 
-    `options` are those of `run` that choose the components: proxy, mode, control_plane and so on. The kubeconfig is
-    also written to the file `kubeconfig`.
+    `options` are the options of `run` that select components: proxy, mode, control_plane and so on. The kubeconfig
+    is also written to the file `kubeconfig`.
     """
     settings = _settings({"topology": topology, "families": families, **options})
-    of_settings(settings, whole=True)  # reports what is missing before anything starts
+    of_settings(settings, whole=True)  # report what is missing before anything starts
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
     if kubeconfig is not None:
@@ -81,7 +81,7 @@ def _settings(options: dict[str, Any]) -> Settings:
 
 
 def _start(name: str, folder: Path, settings: Settings) -> None:
-    """Start the process, and wait until it is ready. Raises `UnavailableError` with its error."""
+    """Start the process, and wait until the cluster is ready. Raises `UnavailableError` with the error."""
     reading, writing = os.pipe()
     log = folder / "log"
     with log.open("wb") as output, os.fdopen(reading, "rb") as pipe:
@@ -108,7 +108,7 @@ def _start(name: str, folder: Path, settings: Settings) -> None:
         raise UnavailableError(
             f"cluster {name!r} did not start: {answer or tail or 'it ended without an error message'}"
         )
-    process.returncode = 0  # it outlives this process: keep Popen from warning that its exit is not awaited
+    process.returncode = 0  # the process outlives this process: avoid Popen's warning
 
 
 def _give_up(process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -128,7 +128,7 @@ def listing() -> str:
 
 
 def down(name: str) -> str:
-    """Stop a cluster, and wait until it has ended. Raises `HarnessError` if it does not end."""
+    """Stop a cluster, and wait until its process has ended. Raises `HarnessError` if the process does not end."""
     with _locked(name):
         state = cluster_state.load(name)
         if state is None:
@@ -140,7 +140,7 @@ def down(name: str) -> str:
 
 
 def _end(state: ClusterState) -> None:
-    """Send SIGTERM, then SIGKILL. Unlike the id, the descriptor can never refer to another process."""
+    """Send SIGTERM, then SIGKILL. Unlike a process id, the pidfd never refers to another process."""
     try:
         process = os.pidfd_open(state.pid)
     except ProcessLookupError:
@@ -160,7 +160,7 @@ def _end(state: ClusterState) -> None:
 
 
 def execute(name: str, place: str, command: Sequence[str]) -> None:
-    """Replace this process by `command`, in the netns of a node, a pod or the external client.
+    """Replace this process with `command` in the netns of a node, a pod or the external client.
 
     Raises `UsageError` for an unknown cluster, place or command.
     """
@@ -199,7 +199,7 @@ def _enter(descriptor: int, kind: int) -> None:
 
 @contextlib.contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """Let one command at a time change a cluster. Leaves no file behind."""
+    """Hold a lock, so that only one command at a time changes a cluster. Leaves no file behind."""
     path = cluster_state.folder_of(name).with_suffix(".lock")
     lock = _lock(path)
     try:
@@ -207,12 +207,12 @@ def _locked(name: str) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            path.parent.rmdir()  # only if it is empty
+            path.parent.rmdir()  # removes the folder only if it is empty
         os.close(lock)
 
 
 def _lock(path: Path) -> int:
-    """Wait for the lock on this file, and return its descriptor. The previous holder removes the file."""
+    """Wait for the lock on this file, and return the descriptor. The previous holder removes the file."""
     while True:
         cluster_state.root()
         with contextlib.suppress(FileNotFoundError):  # another command removed the folder
@@ -220,7 +220,7 @@ def _lock(path: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if _is_at(path, lock):
                 return lock
-            os.close(lock)  # else others that wait for the same removed file would wait for this process
+            os.close(lock)  # otherwise others that wait for the same removed file would wait for this process
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

@@ -1,8 +1,8 @@
 """The process that keeps an embedded cluster running in the background, until SIGTERM, SIGHUP or SIGINT.
 
-Its API server is reachable from outside, and a kubelet runs the pods that clients create there. The whole cluster
-belongs to this process, so nothing is left when it ends, however it ends. `trafficdist cluster up` starts it with a
-pipe, to which it writes `ready` or the error.
+Its API server is reachable from outside, and a kubelet runs the pods that clients create. The whole cluster belongs to
+this process, so nothing is left behind, however the process ends. `trafficdist cluster up` starts the process with a
+pipe, on which the process reports `ready` or the error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
 _STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-_EVERY = 1.0  # seconds between checks of the threads of the cluster
+_EVERY = 1.0  # seconds between checks of the cluster's threads
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     Returns 0 after a signal, 1 if the cluster did not boot, and 12 if a part of it has failed; the log has the reason.
     """
     name, folder, settings, descriptor = arguments
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before there are threads, which inherit this
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before any thread starts, because threads inherit the signal mask
     with contextlib.ExitStack() as running:
         try:
             with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
             ended = _signal_to_end()
             while not ended.wait(_EVERY):
                 threads.require()
-        except BrokenPipeError:  # the command that started it was killed
+        except BrokenPipeError:  # the command that started this process was killed
             pass
         except DistrustError as error:
             print(f"error: {error}", file=sys.stderr)  # noqa: T201
@@ -75,8 +75,8 @@ def main(arguments: Sequence[str]) -> int:
 def _signal_to_end() -> threading.Event:
     """Return an event that is set by a terminating signal.
 
-    A thread waits without a timeout: after SIGSTOP and SIGCONT, Python's sigtimedwait returns a signal that was never
-    sent, if the timeout has passed.
+    A thread waits for the signal without a timeout, because Python's sigtimedwait may return a signal that was
+    never sent, if the timeout expires between SIGSTOP and SIGCONT.
     """
     ended = threading.Event()
 
@@ -89,7 +89,7 @@ def _signal_to_end() -> threading.Event:
 
 
 def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitStack) -> None:
-    """Boot a cluster, which `running` closes, and write its state. Raises `HarnessError`."""
+    """Boot a cluster and write its state. `running` closes the cluster. Raises `HarnessError`."""
     outside = Path("/proc/self/ns/user").stat().st_ino
     topology = settings.topology
     backend = NetnsBackend(
@@ -127,7 +127,7 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
 
 
 class _Record:
-    """Writes the state of this cluster for other commands, when it is up and whenever its pods change."""
+    """Writes the state of this cluster for other commands, when the cluster is up and whenever the pods change."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder
@@ -136,7 +136,7 @@ class _Record:
         self._lock = threading.Lock()
 
     def pods_are(self, hosts: Mapping[Key, Host]) -> None:
-        """Record the pods by name, and outside the namespace `default` by namespace and name."""
+        """Record the pods by name, or by namespace and name outside namespace `default`."""
         places = {
             name if namespace == "default" else f"{namespace}/{name}": host.namespace.proc_path
             for (namespace, name), host in hosts.items()
@@ -146,7 +146,7 @@ class _Record:
             self._save()
 
     def is_up(self, service: dict[str, Any]) -> None:
-        """Record that the cluster is up; `service` is the example."""
+        """Record that the cluster is up. `service` names the example Service."""
         with self._lock:
             self._state = dataclasses.replace(self._state, service=service)
             self._save()
@@ -157,7 +157,7 @@ class _Record:
 
 
 def _reachable(backend: NetnsBackend) -> dict[str, Any]:
-    """Serve also on the machine's loopback, outside this process's own netns; return the kubeconfig for it."""
+    """Serve also on the machine's loopback, outside this process's netns. Return a kubeconfig for that address."""
     listening = sandbox.outside_socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -174,7 +174,7 @@ def _write_privately(path: Path, text: str) -> None:
 
 
 def _run_example(backend: NetnsBackend) -> dict[str, Any]:
-    """Run a pod on each node and a Service that prefers its zone, as an example; return how to reach it."""
+    """Run an example: a pod on each node, and a Service that prefers its zone. Return how to reach the Service."""
     for node in backend.topology.nodes:
         pod = manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"})
         for container in pod["spec"]["containers"]:

@@ -1,7 +1,7 @@
-"""The DNS server through which pods of an embedded cluster resolve Services, behind the usual cluster IP.
+"""The DNS server with which pods of an embedded cluster resolve Services, behind the usual cluster IP.
 
-It is not judged. It is a client of the API, so it works with a real control plane too. Only clusters of `cluster up`
-have it, so no scenario waits for it.
+This DNS server is not judged. It is an API client, so it also works with a real control plane. Only clusters of
+`cluster up` have this server, so no scenario waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PORTS = (
     Port(name="dns", protocol="UDP", port=PORT, target=PORT),
     Port(name="dns-tcp", protocol="TCP", port=PORT, target=PORT),
 )
-_TENTH = 10  # the number of the DNS address in the Service CIDR, as with kubeadm
+_TENTH = 10  # index of the DNS address in the Service CIDR, as in kubeadm
 
 
 class KubeDns:
@@ -35,14 +35,14 @@ class KubeDns:
         self._api = api
         self._network = network
         self.address = str(ipaddress.ip_network(SERVICE_CIDRS[network.families[0]])[_TENTH])
-        """The cluster IP, of the first family."""
+        """The cluster IP of the first IP family."""
 
     def threads(self) -> tuple[threading.Thread, ...]:
         return self._server.threads()
 
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
-        """Serve during the block. Raises `RefusedError` if the address is taken."""
+        """Serve during the block. Raises `RefusedError` if the address is in use."""
         pod = self._network.add_pod(next(iter(self._network.nodes)))
         self._server.start(pod)
         try:

@@ -1,7 +1,7 @@
-"""The kubeconfig of a background cluster, copied to a file that the user named.
+"""Copy the kubeconfig of a background cluster to a file that the user names.
 
-It is a separate file. kind merges into kubectl's default file and so changes the current cluster of every shell; this
-module does not. A file with other clusters is left alone.
+The copy is a separate file. kind merges into kubectl's default file and thereby changes the current cluster of every
+shell. This module does not. A file with other clusters is left unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from harness.model.files import fault_of_path
 CONTEXT = "trafficdist"
 """The name of the context, and of the cluster, in kubeconfigs of embedded clusters."""
 
-_NOTE = "kubeconfig-copy"  # in the folder of a cluster: the path of the copy
+_NOTE = "kubeconfig-copy"  # this file in a cluster's folder contains the path of the copy
 
 
 def check(path: Path) -> None:
-    """Check that `path` can be written: it does not exist, or is an earlier copy. Raises `UsageError`."""
+    """Check that `path` can be written: the file is missing, or is an earlier copy. Raises `UsageError`."""
     if fault := fault_of_path(str(path)):
         raise UsageError(f"--kubeconfig {str(path)[:100]!r}: is no path: {fault}")
     if not path.parent.is_dir():
@@ -50,7 +50,7 @@ def write(path: Path, source: Path, folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove the copy of the cluster with this folder, unless it was changed."""
+    """Remove the copy of the cluster with this folder, unless the copy was changed."""
     with contextlib.suppress(OSError):
         path = Path((folder / _NOTE).read_text(encoding="utf-8"))
         if path.read_bytes() == (folder / "kubeconfig").read_bytes():

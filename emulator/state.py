@@ -3,9 +3,9 @@
     $XDG_RUNTIME_DIR/trafficdist/NAME/   (where there is none: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
 
-Process ids are reused, so a state is valid only while the process that wrote it lives, recognised by its start time.
-The next command removes what a killed process left. Nothing is in the temp folder, where another user could take a
-name first.
+Process ids are reused, so a state is valid only while the process that wrote the state is alive. The process is
+identified by its start time. The next command removes the remains of a killed process. The temporary folder is not
+used, because another user could occupy a name there.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from harness.errors import UnavailableError, UsageError
 from harness.netns.process import start_time
 from harness.run.folder import write_whole
 
-READY = "ready"  # written by a cluster's process when it is up
+READY = "ready"  # a cluster's process writes this file when the cluster is up
 
-_OTHERS = 100  # retries if another command removes the folder meanwhile
+_OTHERS = 100  # retries if another command removes the folder at the same time
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """A running cluster. `places` maps the names of nodes, pods and the external client to the path of their netns."""
+    """A running cluster. `places` maps the names of nodes, pods and the external client to their netns paths."""
 
     name: str
     pid: int
-    start_time: int  # clock ticks after the machine's boot
+    start_time: int  # start time of the process in clock ticks since boot
     topology: str
     zones: dict[str, str]
     places: dict[str, str]
-    user_namespace: str  # the path; set if the cluster is in its own user namespace
+    user_namespace: str  # the path, if the cluster has a separate user namespace
     service: dict[str, Any]
 
     @property
@@ -56,7 +56,7 @@ class ClusterState:
 
 
 def root() -> Path:
-    """Return the folder for all states of this user. Raises `UnavailableError` if others can access it."""
+    """Return the folder for the states of this user's clusters. Raises `UnavailableError` if others have access."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere")
     path = runtime / "trafficdist" if runtime.is_dir() else state_home() / "clusters"
     try:
@@ -72,7 +72,7 @@ def root() -> Path:
 
 
 def _made(path: Path) -> os.stat_result:
-    """Make a folder unless it exists, and return its status; retry if an ending command removes it meanwhile."""
+    """Create a folder if it is missing, and return its status. Retry if another command removes it meanwhile."""
     for _ in range(_OTHERS):
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -95,7 +95,7 @@ def save(folder: Path, state: ClusterState) -> None:
 
 
 def load(name: str) -> ClusterState | None:
-    """Return the running cluster of that name, or None. Remove the remains of a killed one."""
+    """Return the running cluster with this name, or None. Remove the remains of a killed cluster."""
     folder = folder_of(name)
     try:
         state = ClusterState(**json.loads((folder / "state.json").read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""One Service of a cluster, with the data for the search for causes, and the commands that change the Service."""
+"""One Service of a cluster, with the data for finding causes, and the commands that change the Service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Case:
 
     @property
     def ends(self) -> str:
-        """The cause why kube-proxy does not route the Service; "" if it routes it."""
+        """The reason why kube-proxy does not route the Service, or "" if kube-proxy routes it."""
         if self.spec.get("type") == "ExternalName":
             return "external-name"
         if is_headless(self.service):
@@ -36,17 +36,17 @@ class Case:
         return sorted({each["addressType"] for each in self.slices})
 
     def endpoints(self, family: str) -> list[tuple[Object, Object]]:
-        """Return the endpoints of a family, each with its slice."""
+        """Return the endpoints of an IP family, each with its EndpointSlice."""
         mine = (one for one in self.slices if one["addressType"] == family)
         return [(each, one) for one in mine for each in one.get("endpoints") or ()]
 
     def kubectl(self, words: str) -> str:
-        """Return a command about the Service."""
+        """Return a kubectl command about the Service."""
         verb, _, rest = words.partition(" ")
         return f"kubectl -n {self.namespace} {verb} service {self.name} {rest}".rstrip()
 
     def set_field(self, value: str = "") -> str:
-        """Return the command that sets trafficDistribution, by default to this release's value for the zone."""
+        """Return the command that sets trafficDistribution. The default is this release's value for the zone."""
         value = value or (
             "PreferSameZone" if self.cluster.features.enabled("PreferSameTrafficDistribution") else "PreferClose"
         )
@@ -56,7 +56,7 @@ class Case:
         return f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
 
     def of_pod(self, verb: str, name: str) -> str:
-        """Return a command about a pod of the Service, like "describe" or "delete"."""
+        """Return a kubectl command about a pod of the Service, such as "describe" or "delete"."""
         return f"kubectl -n {self.namespace} {verb} pod {name}"
 
     @property
@@ -72,26 +72,26 @@ class Case:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Return Events, conditions, the controller's Lease, and the time of its last write of the slices."""
+        """Return Events, conditions, the controller's Lease, and the time when the controller last wrote the slices."""
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
 
     @property
     def _conditions(self) -> Iterator[str]:
-        """Yield the topology conditions of the Service that are not True."""
+        """Yield the topology conditions of the Service whose status is not True."""
         for each in (self.service.get("status") or {}).get("conditions") or ():
             if "Distribution" in str(each.get("type")) and each.get("status") != "True":
                 yield f"condition {each['type']} is {each.get('status')}: {each.get('message', '')}"
 
     @property
     def _written(self) -> str:
-        """Return the time of the controller's last write of the slices, by managedFields; "" if unknown."""
+        """Return when the controller last wrote the slices, according to managedFields, or "" if that is unknown."""
         fields = [each for one in self.slices for each in one["metadata"].get("managedFields") or ()]
         last: Object = max(fields, key=lambda each: str(each.get("time", "")), default={})
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
     @property
     def workload(self) -> str:
-        """Return the owner of the pods, like "deployment/web"; "" if unknown."""
+        """Return the owner of the pods, like "deployment/web", or "" if it is unknown."""
         for pod in self.pods or ():
             for owner in pod["metadata"].get("ownerReferences") or ():
                 kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
@@ -113,5 +113,5 @@ def first_name(endpoints: Sequence[Object]) -> str:
 
 
 def label(node: str) -> str:
-    """Return the command that gives a node its zone."""
+    """Return the command that sets a node's zone label."""
     return f"kubectl label node {node} {ZONE}=ZONE"

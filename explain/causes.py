@@ -1,4 +1,4 @@
-"""The known causes why connections of a Service leave their zone, and findings, which are causes seen in a cluster."""
+"""The known reasons why connections of a Service leave their zone, and findings of these causes in a cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE = Path(__file__).with_name("causes.yaml")
 
 
 class Weight(enum.IntEnum):
-    """The effect of a cause: connections fail, or leave the preferred zone, or go where the Service requests."""
+    """The effect of a cause: connections fail, leave the preferred zone, or go where the Service requests."""
 
     FAILS = 0
     CROSSES = 1
@@ -31,7 +31,7 @@ FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause: its effect, a general description, its remedy, and a document that describes it."""
+    """A cause, with its effect, a general description, its remedy, and a document that describes the cause."""
 
     id: str
     weight: Weight
@@ -42,7 +42,7 @@ class Cause:
 
 @cache
 def causes() -> dict[str, Cause]:
-    """Return all causes by id, in the order of the file."""
+    """Return all causes by id, in file order."""
     content: dict[str, dict[str, Any]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     return {name: Cause(name, _weight(each.pop("weight")), **each) for name, each in content.items()}
 
@@ -53,7 +53,7 @@ def _weight(text: str) -> Weight:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause found in the cluster, in a sentence with names and numbers. Without `nodes` it affects all of them."""
+    """A cause found in the cluster, in a sentence with names and numbers. If `nodes` is empty, all are affected."""
 
     cause: Cause
     says: str
@@ -69,12 +69,12 @@ def found(
 
 
 def many(number: int, thing: str, verbs: str = "") -> str:
-    """Return "1 node", "2 nodes"; with verbs "runs/run" it is "1 node runs", "2 nodes run"."""
+    """Return "1 node" or "2 nodes". With verbs "runs/run", return "1 node runs" or "2 nodes run"."""
     one, _, several = verbs.partition("/")
     return f"{number} {thing}{'' if number == 1 else 's'} {one if number == 1 else several}".rstrip()
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of omitted names."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return " ".join(names[:SHOWN]) + more

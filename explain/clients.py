@@ -1,8 +1,8 @@
 """Probe a Service of any cluster from client pods, with the same precautions as a run.
 
-The probe holds the Lease, works in its own namespace, and removes both at its end. After a `kill -9`, the next run or
-`trafficdist cleanup` removes them. It only connects to the pods of the Service; pods with the standard test image also
-return their name.
+The probe holds the Lease, works in a separate namespace, and removes both at the end. After a `kill -9`, the next run
+or `trafficdist cleanup` removes the Lease and the namespace. The probe only connects to the pods of the Service. Pods
+with the standard test image also return their name.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from harness.probes.loop import Probe
 from harness.run.signals import Signals
 
 CONNECTIONS = 10
-"""Connections to servers that do not return their name."""
+"""The number of connections to servers that do not return their name."""
 RATES = Rates(leak=0.2)
-"""Connections to servers that return their name: enough to find 20% of wrong endpoints."""
+"""The error rate that determines the number of connections to servers with names: 20% wrong endpoints are found."""
 
 Say = Callable[[str], None]
 
 _RESOURCES = {"namespaces", "leases", "pods", "nodes", "pods/proxy", "pods/portforward"}
 PERMISSIONS = tuple(each for each in RULES if _RESOURCES & {*each.resources} and "pods/status" not in each.resources)
-"""The rules of `deploy/rbac.yaml` that a probe needs, in addition to reading the Service."""
+"""The rules of `deploy/rbac.yaml` that a probe needs, in addition to read access to the Service."""
 
 
 def ask(
     diagnosis: Diagnosis, cluster: Cluster, *, kubeconfig: str, context: str, registry: str, say: Say
 ) -> tuple[Plan, list[Seen]]:
-    """Probe a Service from a client pod in each zone, and from one more for each different expectation.
+    """Probe a Service from a client pod in each zone, and from one more pod for each different prediction.
 
-    Raises `UsageError` for a Service without a cluster IP, `UnavailableError` with the remedy,
-    `DistrustError` while a run is under way, and `InconclusiveError`.
+    Raises `UsageError` for a Service without a cluster IP, `UnavailableError` with the remedy, `DistrustError`
+    during a run, and `InconclusiveError`.
     """
     wanted = plan(
         diagnosis, cluster, [str(each["metadata"]["name"]) for each in cluster.objects.nodes if takes_pods(each)]
@@ -89,7 +89,7 @@ def _asked(api: Api, wanted: Plan, run_id: str, registry: str, held: Hold) -> li
 
 
 def _require_addresses(api: Api, wanted: Plan) -> None:
-    """Raise `UsageError` if an address no longer belongs to the Service, since another Service may have it."""
+    """Raise `UsageError` if an address no longer belongs to the Service, because another Service may now use it."""
     metadata = wanted.service["metadata"]
     now = api.get("services", metadata["namespace"], metadata["name"])
     addresses = set(now["spec"].get("clusterIPs") or ())

@@ -1,4 +1,4 @@
-"""The objects of a cluster, indexed, and the facts that do not depend on one Service."""
+"""An index of a cluster's objects, and facts that do not depend on a particular Service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reference.features import GATES, NEWEST, OLDEST, Features, Reading, Version
 from reference.proxy.decision import Behaviour
 
 _PATIENCE = 4
-"""A controller whose Lease has been expired for this many times its duration does not run."""
+"""A controller counts as stopped when its Lease has been expired for this many times the Lease duration."""
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -32,10 +32,10 @@ ServiceName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: its zone ("" without), the release of its proxy, and its share in CPU-based hints.
+    """A node, with its zone ("" if missing), the release of its proxy, and its share in CPU-based hints.
 
-    `counts`: the node is ready and not of the control plane. `milli_cpu` is 0 if unknown. `proxy` is the source of the
-    release: the image of its proxy, or its kubelet.
+    `counts` is true if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `proxy`
+    names the source of the release, which is the image of the node's proxy, or its kubelet.
     """
 
     name: str
@@ -49,9 +49,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LateLabel:
-    """A zone label that is newer than the proxy pod of its node; `by_hand` if kubectl wrote it.
+    """A zone label that is newer than the proxy pod of its node. `by_hand` is true if kubectl set the label.
 
-    `restart` is the command that restarts a proxy which reads the label only at its start, else "".
+    `restart` is the command that restarts a proxy which reads the label only at its start, or "".
     """
 
     said: str
@@ -60,7 +60,7 @@ class LateLabel:
 
 
 class Cluster:
-    """The objects of a cluster, indexed. `features` are the controller's, with the gates from its metrics."""
+    """The objects of a cluster, indexed. `features` are the controller's, by its metrics."""
 
     def __init__(self, objects: Objects, follow: Reading) -> None:
         self.objects = objects
@@ -74,11 +74,11 @@ class Cluster:
             if name := service_name(each):
                 self.slices[each["metadata"].get("namespace", ""), name].append(each)
         self._behaviours = lru_cache(self._behaviour)
-        self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # by namespace and label
+        self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     @property
     def _keys(self) -> dict[str, bool]:
-        """Return gate ServiceTopology from the API server's metrics; assumed to be the same in all components."""
+        """Return gate ServiceTopology from the API server's metrics. All components are assumed to agree."""
         return {name: on for name, on in self.objects.gates.get(API_SERVER, {}).items() if name == "ServiceTopology"}
 
     @cached_property
@@ -114,7 +114,7 @@ class Cluster:
         return sorted({each.zone for each in self.nodes.values()} - {""})
 
     def _with_label(self, namespace: str, key: str) -> Mapping[str, list[Object]]:
-        """Return the pods of a namespace with a label, by its value."""
+        """Return the pods of a namespace that have a label, grouped by the label's value."""
         if (namespace, key) not in self._pods:
             found = self._pods[namespace, key] = defaultdict(list)
             for each in self._in_namespaces.get(namespace, ()):
@@ -130,7 +130,7 @@ class Cluster:
         return found
 
     def pods(self, service: Object) -> list[Object] | None:
-        """Return the pods that a Service selects; None if unknown."""
+        """Return the pods that a Service selects, or None if the pods are unknown."""
         selector = service["spec"].get("selector")
         if not selector or "pods" in self.objects.unread:
             return None
@@ -148,7 +148,7 @@ class Cluster:
         return found
 
     def events(self, service: Object) -> list[str]:
-        """Return the newest topology Event of each reason about a Service, the newest first."""
+        """Return the newest topology Event of each reason about a Service, with the newest Event first."""
         mine = [each for each in self._events.get(_name(service), ()) if "Topology" in str(each.get("reason", ""))]
         newest: dict[str, Object] = {str(each["reason"]): each for each in sorted(mine, key=_time)}
         return [
@@ -163,7 +163,7 @@ class Cluster:
         return next((each.get("spec") or {} for each in named), None)
 
     def controller(self) -> str:
-        """Return the holder of the controller's Lease, in a sentence; "" without a Lease."""
+        """Return the holder of the controller's Lease as a sentence, or "" without a Lease."""
         if self._lease is None:
             return ""
         held = self._lease.get("holderIdentity") or "nobody"
@@ -172,7 +172,7 @@ class Cluster:
 
     @property
     def controller_is_gone(self) -> bool:
-        """True if the controller's Lease was released, or had expired when it was read."""
+        """True if the controller's Lease was released, or had already expired when it was read."""
         if self._lease is None:
             return False
         renewed, now = moment(self._lease.get("renewTime")), moment(self.objects.at)
@@ -186,7 +186,7 @@ class Cluster:
 
     @cached_property
     def late_labels(self) -> Mapping[str, LateLabel]:
-        """The nodes, by name, whose zone label is known to be newer than their proxy."""
+        """The nodes, by name, whose zone label is known to be newer than the node's proxy pod."""
         found = {}
         for node in self.objects.nodes:
             name, written = str(node["metadata"]["name"]), _label_written(node)
@@ -199,7 +199,7 @@ class Cluster:
         return found
 
     def gate_off(self, component: str, *gates: str) -> str:
-        """Return the first of these gates that a component's metrics show as off; "" if there is none."""
+        """Return the first of these gates that a component's metrics report as disabled, or ""."""
         seen = self.objects.gates.get(component, {})
         return next((each for each in gates if seen.get(each) is False), "")
 
@@ -208,7 +208,7 @@ class Cluster:
 
     @cached_property
     def newest_behaviour(self) -> Behaviour:
-        """The behaviour of a proxy of the controller's release, with default gates."""
+        """The behaviour of a proxy that has the controller's release and default gates."""
         return Behaviour.of(Features(self.features.version, follows=self.features.follows))
 
     def _behaviour(self, version: Version) -> Behaviour:
@@ -217,7 +217,7 @@ class Cluster:
 
 
 def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
-    """Return the features of a component with these gates, without gates that cannot be set in the release."""
+    """Return the features of a component with these gates. Gates that the release does not support are ignored."""
     usual, gates = Features(version, follows=follow), {}
     for name, value in seen.items():
         if name in GATES and usual.enabled(name) != value:
@@ -228,14 +228,14 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
 
 
 def _restart(proxy: Object) -> str:
-    """Return the command that restarts a proxy which reads its zone only at its start; "" for kube-proxy."""
+    """Return the command that restarts a proxy which reads its zone only at its start, or "" for kube-proxy."""
     metadata = proxy["metadata"]
     is_calico = (metadata.get("labels") or {}).get("k8s-app") == CALICO
     return f"kubectl -n {metadata['namespace']} delete pod {metadata['name']}" if is_calico else ""
 
 
 def _label_written(node: Object) -> Object:
-    """Return the newest entry of managedFields with the zone label; it may be newer than the label itself."""
+    """Return the newest entry of managedFields that contains the zone label. It may be newer than the label itself."""
     field = f"f:{ZONE_LABEL}"
     entries = node["metadata"].get("managedFields") or ()
     labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]
@@ -243,7 +243,7 @@ def _label_written(node: Object) -> Object:
 
 
 def version_of(text: str) -> Version | None:
-    """Return the Kubernetes release in "v1.34.2", or the nearest known release; None if there is none."""
+    """Return the Kubernetes release in "v1.34.2", or the nearest known release. None if there is no version."""
     match = re.match(r"v?(\d+)\.(\d+)", text)
     return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
 

@@ -1,8 +1,8 @@
-"""The feature gates of a cluster's components, from their metrics, if these are readable.
+"""Read the feature gates of a cluster's components from their metrics, if these are readable.
 
-Since Kubernetes 1.35 all relevant gates are permanent. kube-apiserver serves its metrics itself. Those of
-kube-controller-manager and kube-proxy are read through the pod proxy, which works for pods that listen on their node's
-address and need no authorization.
+Since Kubernetes 1.35 all relevant gates are permanent. kube-apiserver serves its own metrics. Those of
+kube-controller-manager and kube-proxy are read through the pod proxy, which works only for pods that listen on the
+node's address and require no authorization.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from harness.model.metrics import enabled_gates
 
 API_SERVER, CONTROLLER, PROXY = "kube-apiserver", "kube-controller-manager", "kube-proxy"
 
-_PERMANENT = 35  # since this minor version no relevant gate can be switched off
+_PERMANENT = 35  # since this minor version, no relevant gate can be disabled
 _SECONDS = 5.0
 
 Gates = Mapping[str, Mapping[str, bool]]
-"""Gates by name, by component; a kube-proxy is "kube-proxy 1.34" for all of its release."""
+"""The state of gates by component and name. "kube-proxy 1.34" represents every kube-proxy of this release."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The path of a component's metrics ("" if there is none), and the remedy if they are not readable."""
+    """The path of a component's metrics ("" if there is none), and the remedy if the metrics are not readable."""
 
     component: str
     path: str
@@ -36,9 +36,9 @@ class _Source:
 def read_gates(
     api: Api, version: str, proxies: Sequence[Object], managers: Sequence[Object]
 ) -> tuple[dict[str, Mapping[str, bool]], dict[str, str]]:
-    """Return the gates from readable metrics, and for other components the remedy.
+    """Return the gates from readable metrics, and the remedy for each other component.
 
-    `version` is the API server's; `proxies` and `managers` are the pods of kube-proxy and kube-controller-manager.
+    `version` is the API server's. `proxies` and `managers` are the pods of kube-proxy and kube-controller-manager.
     """
     found: dict[str, Mapping[str, bool]] = {}
     unread: dict[str, str] = {}
@@ -54,7 +54,7 @@ def read_gates(
 def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]) -> Iterator[_Source]:
     if _minor(version) < _PERMANENT:
         yield _Source(API_SERVER, "/metrics", "permission to get /metrics (nonResourceURLs) would show them")
-    if _minor(version) <= _PERMANENT:  # the component may be a minor version older
+    if _minor(version) <= _PERMANENT:  # the component may be one minor version older
         if managers:
             would = "--bind-address other than 127.0.0.1 and --authorization-always-allow-paths=/metrics"
             yield _of_pod(CONTROLLER, managers[0], "https:{}:10257", would)
@@ -81,7 +81,7 @@ def _text(api: Api, path: str) -> str:
 
 
 def _of_each_release(proxies: Sequence[Object]) -> dict[str, Object]:
-    """Return one proxy of each minor version, like "1.34"."""
+    """Return one proxy pod for each minor version, like "1.34"."""
     return {release: each for each in reversed(proxies) for release in [_release(each)] if release}
 
 

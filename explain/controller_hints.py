@@ -16,7 +16,7 @@ from reference.objects.endpoints import has_hints, name_of
 
 
 def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Yield the reasons why ready endpoints have no hints, or hints that the Service does not request."""
+    """Yield the reasons why ready endpoints lack hints, or have hints that the Service does not request."""
     yield from _of_former_zones(case, ready)
     without = [(each, one) for each, one in ready if not has_hints(each)]
     if isinstance(case.decided_by, CpuHeuristic):
@@ -40,7 +40,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Yield endpoints whose node has a new zone that the controller has not yet written."""
+    """Yield endpoints whose node has a new zone that the controller has not yet written to the slice."""
     nodes = case.cluster.nodes
     former = [
         each
@@ -103,7 +103,7 @@ def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
 
 
 def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | None:
-    """Return the reason why CPU-based hints are impossible; None if they are possible."""
+    """Return the reason why CPU-based hints are impossible, or None if they are possible."""
     cluster, shares = case.cluster, case.cluster.zones.shares
     threshold = rules(cluster.features).to_keep if hinted else rules(cluster.features).to_add
     refusal = allocate(shares, len(ready), threshold)
@@ -157,7 +157,7 @@ def _cpu(shares: ZoneShares) -> str:
 
 
 def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:
-    """Return the two remedies: a number of pods that zones can share evenly, or trafficDistribution."""
+    """Return the two remedies: a number of pods that can be shared evenly between zones, or trafficDistribution."""
     number = enough(shares, endpoints, rules(case.cluster.features).to_add)
     key, _ = topology_annotation(case.service, case.cluster.features)
     field = f"{case.kubectl(f'annotate {key}-')}; {case.set_field()}"

@@ -1,7 +1,7 @@
 """Find why connections to a Service leave their zone: the causes in its objects, each with evidence and a remedy.
 
-Pure: it uses only the objects. The questions follow a hint from its request to its use: does the Service request
-topology, which pods does it select, does the controller write hints, does each node use them?
+This module has no effects and uses only the objects. The checks follow a hint from request to use: whether the Service
+requests topology, which pods it selects, whether the controller writes hints, and whether each node uses the hints.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _UNREADABLE = "an EndpointSlice has an address that no proxy can parse, so no pr
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The destinations of connections to a Service, and the reasons. Findings are in the order of their weight.
+    """The destinations of connections to a Service, and the reasons. Findings are ordered by weight.
 
-    `asks` names the field or annotation that requests hints; `hints` counts them by IP family. `crossing` and `failing`
-    are the nodes whose connections may leave their zone, or fail.
+    `asks` names the field or annotation that requests hints. `hints` counts hints by IP family. `crossing` and
+    `failing` are the nodes whose connections may leave their zone, or fail.
     """
 
     service: Object
@@ -44,7 +44,7 @@ class Diagnosis:
 
     @property
     def wanting(self) -> bool:
-        """True if the Service's request is not met on some node."""
+        """True if the Service's request is not met on at least one node."""
         return bool(self.findings) and self.findings[0].cause.weight <= CROSSES
 
 
@@ -71,7 +71,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
 
 
 def _weighed(finding: Finding, *, crosses: bool) -> Finding:
-    """Lower a finding to a note where no connection leaves its zone."""
+    """Reduce the weight of a finding to a note if no connection leaves its zone."""
     if crosses or finding.cause.weight is not CROSSES:
         return finding
     return replace(finding, cause=replace(finding.cause, weight=NOTE))
@@ -102,7 +102,7 @@ def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _of_family(case: Case, family: str, by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield the causes in one IP family, named if the Service has two."""
+    """Yield the causes in one IP family. The family is named if the Service has two families."""
     known = case.endpoints(family)
     ready = [(each, one) for each, one in known if is_ready(each)]
     more = f"{family}: " if len(case.families) > 1 else ""

@@ -1,6 +1,6 @@
-"""The load of each endpoint of a Service, by the location of its clients.
+"""Compute the load of each endpoint of a Service from the location of the clients.
 
-Clients are distributed equally over nodes, in proportion to CPU, or by a table of zones. A preference for near
+Clients are distributed equally over nodes, in proportion to CPU, or by given shares of zones. A preference for near
 endpoints may overload some of them (KEP-4444, Risks and Mitigations).
 """
 
@@ -22,7 +22,7 @@ from reference.proxy.objects import canonical
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Endpoints of a zone with the same load: the share of all connections that each gets, and an equal share."""
+    """Endpoints of a zone with the same load. `even` is the share in an equal distribution."""
 
     zone: str
     endpoints: int
@@ -31,14 +31,14 @@ class Share:
 
     @property
     def load(self) -> float:
-        """The share as a multiple of an equal one."""
+        """The share as a multiple of an equal share."""
         return self.share / self.even
 
 
 def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients: str) -> list[Share]:
-    """Return the load of endpoints, grouped by zone and share, for the first port of each family.
+    """Return the load of endpoints, grouped by zone and share, for the first port of each IP family.
 
-    `clients` is "nodes", "cpu", or a table of zones like "a=5,b=3". Raises `UsageError`.
+    `clients` is "nodes", "cpu", or shares of zones like "a=5,b=3". Raises `UsageError`.
     """
     weight, zones = _weights(clients, cluster), zones_of_endpoints(slices)
     borne: dict[str, float] = {canonical(each["addresses"][0]): 0.0 for one in slices for each in _ready(one)}

@@ -1,4 +1,4 @@
-"""Arithmetic of CPU-based hints: the overload of a zone, and the number of endpoints that avoids it."""
+"""Compute the overload of zones with CPU-based hints, and the number of endpoints that avoids overload."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from reference.endpointslice.allocation import Threshold, allocate
 from reference.endpointslice.allocation import floating_point_refuses as refuses
 from reference.endpointslice.zones import Refusal, ZoneShares
 
-_THRESHOLDS = (20, 30)  # percent of overload (KEP-2433)
+_THRESHOLDS = (20, 30)  # maximum overload in percent (KEP-2433)
 _FAR = 1_000
 """The maximum number of additional pods that a remedy suggests."""
 
 
 def overloads(shares: ZoneShares, endpoints: int) -> str:
-    """Return how much the best distribution overloads an endpoint, in a sentence."""
+    """Return a sentence about the overload of an endpoint in the best distribution."""
     percent = overload_percent(shares, endpoints)
     near = round(percent) in _THRESHOLDS
     said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
@@ -24,7 +24,7 @@ def overloads(shares: ZoneShares, endpoints: int) -> str:
 
 
 def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
-    """Return the least overload in percent of any distribution (KEP-2433, Overload)."""
+    """Return the minimum overload of all distributions, in percent (KEP-2433, Overload)."""
     held = dict.fromkeys(shares.weights, 1)
     heap = [(float(-weight), zone) for zone, weight in shares.weights.items()]
     heapq.heapify(heap)
@@ -37,13 +37,13 @@ def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
 
 
 def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
-    """Return whether floating point makes the controller refuse hints that exact arithmetic allows."""
+    """Return whether rounding errors make the controller refuse hints that exact arithmetic allows."""
     shares = cluster.zones.shares
     return cluster.features.follows == "released" and isinstance(shares, ZoneShares) and refuses(shares, endpoints)
 
 
 def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
-    """Return the next larger number of endpoints with which every controller writes hints; 0 if none is near."""
+    """Return the next larger number of endpoints for which every controller writes hints, or 0 if none is near."""
     for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
         refused = isinstance(allocate(shares, number, threshold), Refusal) or refuses(shares, number)
         if not refused and number != endpoints:

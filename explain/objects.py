@@ -1,7 +1,7 @@
-"""Read the objects of a cluster for an explanation: from its API, or from files of `kubectl get -o json`.
+"""Read the objects of a cluster for an explanation, from the API or from files of `kubectl get -o json`.
 
-Services, EndpointSlices and Nodes are required. The rest is evidence: without permission it is left out, and the
-missing permission is named. Files have no Secrets, and only the pod fields that an explanation uses.
+Services, EndpointSlices and Nodes are required. All other objects are evidence. Without permission they are omitted,
+and the missing permission is named. Files contain no Secrets, and only the pod fields that an explanation uses.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _MOST_BYTES = 4096 * files.MEGABYTE
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects by resource; `version` is the API server's gitVersion.
+    """The objects by resource. `version` is the API server's gitVersion.
 
-    `unread` has a reason for each resource that was not read. `proxies` are the pods of kube-proxy, else of Calico;
-    `managers` those of kube-controller-manager. `gates` are feature gates by component, from its metrics. `at` is the
-    time of the API server, like "2026-11-22T10:00:00Z".
+    `unread` maps each resource that was not read to the reason. `proxies` are the pods of kube-proxy, or else of
+    Calico. `managers` are the pods of kube-controller-manager. `gates` are feature gates by component, according to
+    metrics. `at` is the API server's time, like "2026-11-22T10:00:00Z".
     """
 
     version: str
@@ -59,7 +59,7 @@ class Objects:
 
 
 def of_service(api: Api, namespace: str, name: str) -> Objects:
-    """Read the objects of one Service. Raises `UsageError` if there is none, `RefusedError`, `InconclusiveError`."""
+    """Read the objects of one Service. Raises `UsageError` if it is missing, `RefusedError`, `InconclusiveError`."""
     try:
         service = api.get("services", namespace, name)
     except RefusedError as error:
@@ -74,7 +74,7 @@ def of_service(api: Api, namespace: str, name: str) -> Objects:
 
 
 def of_all(api: Api, namespace: str = "") -> Objects:
-    """Read all Services, of one namespace or of all. Raises `RefusedError` and `InconclusiveError`."""
+    """Read all Services of one namespace or of all namespaces. Raises `RefusedError` and `InconclusiveError`."""
     services, slices = api.list("services", namespace), api.list("endpointslices", namespace)
     return _with_evidence(api, services, slices, dict.fromkeys(("pods", "events"), (namespace, "")))
 
@@ -104,7 +104,7 @@ def _with_evidence(
 
 
 def _moment(date: str) -> str:
-    """Return the time of an HTTP header as the API writes it; "" if there is none."""
+    """Convert the time in an HTTP header to the API's format. Return "" if the header is missing."""
     try:
         return parsedate_to_datetime(date).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
@@ -120,7 +120,7 @@ def _some(api: Api, namespace: str) -> str:
 
 
 def write(objects: Objects, folder: Path) -> list[str]:
-    """Write a file for each resource into `folder`, as `kubectl get -o json` does; return a description of each.
+    """Write a file for each resource into `folder`, as `kubectl get -o json` does. Return a description of each file.
 
     Raises `UsageError` if a file exists or cannot be written.
     """
@@ -158,7 +158,7 @@ def _write(path: Path, content: Object) -> None:
 
 
 def _about(pod: Object) -> Object:
-    """Return the fields of a pod that an explanation uses: no environment, arguments or annotations."""
+    """Return only the fields of a pod that an explanation uses, without environment, arguments or annotations."""
     kept = {
         part: {key: pod[part][key] for key in keys if key in (pod.get(part) or {})}
         for part, keys in _ABOUT_PODS.items()
@@ -193,7 +193,7 @@ def read(folder: Path) -> Objects:
 
 
 def _gates(path: Path) -> Gates:
-    """Return the gates in a file, if there is one."""
+    """Return the gates from the gates file, if the file exists."""
     content = _loaded(path) if path.is_file() else {}
     gates = content.values() if isinstance(content, dict) else [None]
     if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
@@ -202,7 +202,7 @@ def _gates(path: Path) -> Gates:
 
 
 def _without_status(pod: Object) -> Object:
-    """Return a pod without the fields that an explanation uses only of components, which are in kube-system."""
+    """Return a pod without the fields that an explanation uses only for components, which are in kube-system."""
     if _app(pod) == CALICO or pod["metadata"].get("namespace") == _SYSTEM:
         return pod
     kept = {key: value for key, value in pod["metadata"].items() if key in _ABOUT_PODS["metadata"]}
@@ -243,7 +243,7 @@ def _app(pod: Object) -> str:
 
 
 def _version(path: Path, nodes: Sequence[Object]) -> tuple[str, str]:
-    """Return the API server's version, and its time if known; without a file the version of the newest kubelet."""
+    """Return the API server's version, and its time if known. Without a file, return the newest kubelet version."""
     if path.is_file():
         try:
             content = _loaded(path)
@@ -254,7 +254,7 @@ def _version(path: Path, nodes: Sequence[Object]) -> tuple[str, str]:
 
 
 def kubelet_version(node: Object) -> str:
-    """Return the version of a node's kubelet, like "v1.34.2"; "" if it is not reported."""
+    """Return the version of a node's kubelet, like "v1.34.2", or "" if it is not reported."""
     return str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion", ""))
 
 

@@ -1,4 +1,4 @@
-"""All Services of a cluster that request topology, one per line: those whose request is not met, and why."""
+"""List all Services of a cluster that request topology, one per line. Services with unmet requests show the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEAD = ("Service", "asks for", "nodes that do not get it", "because", "remedy")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One Service: its request, the number of nodes that do not get it, the first cause and its remedy."""
+    """One Service, with its request, the number of nodes on which it is not met, the first cause and its remedy."""
 
     service: str
     asks: str
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Services with a request, those with most affected nodes first; `silent` is the number of other Services."""
+    """Services with a request, sorted by affected nodes. `silent` is the number of Services without a request."""
 
     rows: tuple[Row, ...]
     silent: int
@@ -52,7 +52,7 @@ class Overview:
 
     @property
     def wanting(self) -> int:
-        """The number of Services whose request is not met on some node."""
+        """The number of Services whose request is not met on at least one node."""
         return sum(each.wanting for each in self.rows)
 
     @property
@@ -76,7 +76,7 @@ def overview(cluster: Cluster, namespace: str = "") -> Overview:
 
 
 def _asks(service: Any, cluster: Cluster) -> bool:
-    """Return whether a Service requests topology, even with an unknown value."""
+    """Return whether a Service requests topology, even if the value is unknown."""
     try:
         asks = not isinstance(mechanism(service, cluster.features), NoHints)
         return asks or bool(
@@ -103,7 +103,7 @@ def _row(service: Any, cluster: Cluster) -> Row:
 
 
 def _missed(found: Diagnosis) -> int:
-    """Return the number of nodes whose connections leave the zone or fail; all, if no endpoint is reachable."""
+    """Return the number of nodes whose connections leave the zone or fail, or all nodes if no endpoint is reachable."""
     if found.wanting and not (found.crossing or found.failing):
         return found.nodes
     return len({*found.crossing, *found.failing})

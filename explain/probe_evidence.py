@@ -1,8 +1,8 @@
-"""Compare what client pods observed at a Service with the prediction from its objects.
+"""Compare the behaviour that client pods observe at a Service with the prediction from the objects.
 
-Pure: `explain.clients` sends the probes. One node stands for all nodes with the same prediction, and the others are
-listed as not probed. Servers with the standard test image return their name; for other servers only the connection is
-known.
+This module has no effects. `explain.clients` sends the probes. One node represents all nodes with the same prediction,
+and the other nodes are listed as not probed. Servers with the standard test image return their name. For other servers,
+only the success of the connection is known.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Verdict = Literal["as expected", "otherwise", "connects", "not known"]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An endpoint: the name of its pod, its zone, and the name that it returns."""
+    """An endpoint, with the pod's name, its zone, and the name that the server returns."""
 
     name: str
     zone: str
@@ -57,9 +57,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The probes of a Service. `servers` are its endpoints by address; `told` is true if they return their names.
+    """The probes of a Service. `servers` are its endpoints by address. `told` is true if servers return their names.
 
-    `left_out` lists what is not probed, and why.
+    `left_out` lists what is not probed, with the reasons.
     """
 
     service: Object
@@ -75,14 +75,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The outcomes of one probe, counted. `Reached` has the address of an endpoint, or "" if unknown."""
+    """The outcomes of one probe, counted. `Reached` contains the address of an endpoint, or "" if it is unknown."""
 
     question: Question
     outcomes: Mapping[Observation, int]
 
     @property
     def verdict(self) -> Verdict:
-        """Return whether the outcomes match the prediction. "connects": the server is unknown."""
+        """Return whether the outcomes match the prediction. "connects" means that the server is unknown."""
         expected = set(self.question.expected)
         reached = {each.pod for each in self.outcomes if isinstance(each, Reached)}
         lost = any(isinstance(each, Refused | TimedOut) for each in self.outcomes)
@@ -94,9 +94,9 @@ class Seen:
 
 
 def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
-    """Return the probes of a Service; `ready` are the nodes that accept client pods. Raises `UsageError`.
+    """Return the probes of a Service. `ready` are the nodes that accept client pods. Raises `UsageError`.
 
-    Only its cluster IPs are probed, over TCP: a datagram would be more than a connection.
+    Only cluster IPs are probed, and only over TCP, because a datagram would be more than a connection attempt.
     """
     service = found_now.service
     spec, metadata = service["spec"], service["metadata"]
@@ -133,7 +133,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
 
 
 def _of_each_zone(questions: Sequence[Question]) -> list[str]:
-    """Return the nodes in an order with the first node of each zone before the second node of any zone."""
+    """Return the nodes in an order in which the first nodes of all zones precede the second node of any zone."""
     zones: dict[str, str] = {each.node: each.zone for each in questions}
     held = Counter[str]()
     turns = {}
@@ -148,7 +148,7 @@ def _nobody(route: Route) -> str:
 
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
-    """Return the probing node of a route, preferably a node that probes already; "" if none accepts pods."""
+    """Return the probing node for a route, preferably a node with other probes, or "" if no node accepts pods."""
     usable = [each for each in route.nodes if each in ready]
     return next((each for each in usable if each in asked), usable[0] if usable else "")
 
@@ -164,7 +164,7 @@ def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, 
 
 
 def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
-    """Return whether all servers have the standard test image, which returns its name."""
+    """Return whether all servers run the standard test image, which returns the server's name."""
     return bool(servers) and all(each.name in pods and _is_test_image(pods[each.name]) for each in servers.values())
 
 
@@ -174,7 +174,7 @@ def _is_test_image(pod: Object) -> bool:
 
 
 def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: Cluster) -> Diagnosis:
-    """Return the diagnosis with a mismatch as its first cause."""
+    """Return the diagnosis, with a mismatch added as the first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
         return found_now
@@ -206,7 +206,7 @@ def _names(addresses: Sequence[str], plan: Plan) -> str:
 
 
 def _outcomes(seen: Seen, plan: Plan) -> str:
-    """Return the outcomes, like "web-1 of zone a 30x, no answer 2x"."""
+    """Return the outcomes as text, like "web-1 of zone a 30x, no answer 2x"."""
     return ", ".join(
         f"{_outcome(each, plan)} {count}x" for each, count in sorted(seen.outcomes.items(), key=lambda pair: -pair[1])
     )
@@ -263,9 +263,9 @@ def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
 
 
 def named(outcome: Observation, family: Family, plan: Plan) -> Observation:
-    """Return an outcome with the address of the endpoint in place of the name that it returned.
+    """Return an outcome in which the endpoint's address replaces the name that the endpoint returned.
 
-    An unknown name stays, with a question mark.
+    An unknown name is kept and gets a question mark.
     """
     if not isinstance(outcome, Reached) or not outcome.pod:
         return outcome

@@ -19,7 +19,7 @@ from reference.proxy.decision import Behaviour
 
 
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield the reasons why some nodes use endpoints of other zones in spite of hints."""
+    """Yield the reasons why some nodes use endpoints of other zones despite hints."""
     anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
     alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
@@ -92,7 +92,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
 
 
 def _one_by_one(case: Case) -> str:
-    """Return the command that makes a Deployment start new pods before it stops old ones; "" for other workloads."""
+    """Return a command that makes a Deployment start new pods before old pods stop, or "" for other workloads."""
     if not case.workload.startswith("deployment/"):
         return ""
     patch = '{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0}}}}'

@@ -1,7 +1,7 @@
-"""The endpoints of connections to a Service from each node, by the decisions of that release's proxy.
+"""Compute which endpoints each node uses for a Service, according to the release of the node's proxy.
 
-Nodes with the same decision are computed once: those of one zone and release, unless the node itself matters. So a
-thousand nodes cost as much as their zones.
+Nodes with the same decision are computed once. These are the nodes of one zone and release, unless the node itself
+matters. A thousand nodes therefore take no longer than their zones.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The endpoints of connections to the cluster IP from some nodes of a zone, for one port and IP family.
+    """The endpoints that some nodes of a zone use for the cluster IP, for one port and IP family.
 
-    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `endpoints` are addresses; `crossing` of them
-    are in another or an unknown zone (all, for a node without a zone).
+    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `endpoints` are addresses. `crossing` is
+    the number of endpoints in another or an unknown zone (all endpoints, if the node has no zone).
     """
 
     nodes: tuple[str, ...]
@@ -48,7 +48,7 @@ class Route:
 
 
 def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> list[Route] | None:
-    """Return the routes of a Service, by node; None if proxies cannot parse a slice and therefore make no rules."""
+    """Return the routes of a Service by node, or None if proxies cannot parse a slice and therefore write no rules."""
     labels = _labels(service, cluster)
     try:
         zones = zones_of_endpoints(slices)
@@ -74,7 +74,7 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tu
 
 
 def _matter(service: Object, slices: Iterable[Object]) -> Callable[[str], bool]:
-    """Return a function that returns whether the node itself matters: by a policy, node hints, or topology keys."""
+    """Return a function that tests whether the node itself matters, due to a policy, node hints, or topology keys."""
     spec = service["spec"]
     if topology_keys(service):
         return lambda _: True
@@ -94,7 +94,7 @@ def _alike(nodes: Iterable[Node], matters: Callable[[str], bool]) -> Iterable[li
 
 
 def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
-    """Return the labels of nodes and endpoints, if the topology keys of a Service need them."""
+    """Return the labels of nodes and endpoints, if the topology keys of a Service require them."""
     if not topology_keys(service):
         return None
     labels = NodeLabels()

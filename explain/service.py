@@ -1,6 +1,6 @@
-"""`trafficdist explain`: why connections to a Service stay in their zone, or leave it, on any cluster.
+"""Explain why connections to a Service stay in their zone or leave it, on any cluster (`trafficdist explain`).
 
-It computes the decisions of the reference's controller and proxy.
+The explanation uses the decisions of the reference controller and the reference proxy.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WIDTH = 160  # characters per line
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of objects: the cluster of a kubeconfig, or the files in `folder`. `record` is where to copy them."""
+    """The source of objects: a cluster, or the files in `folder`. `record` is the folder for a copy, if any."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -51,9 +51,9 @@ Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.Plan, list[probe_ev
 
 
 def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> None:
-    """Print the explanation of Service `name` ("web", or "shop/web"), with the result of `ask`.
+    """Print the explanation of Service `name` ("web", or "shop/web"), including the result of `ask`.
 
-    Raises `UsageError`, `UnavailableError`, and what `ask` raises.
+    Raises `UsageError`, `UnavailableError`, and any error of `ask`.
     """
     cluster, (namespace, short) = _read_one(name, source, console)
     found = of(cluster, namespace, short)
@@ -92,8 +92,8 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
 
 
 def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
-    """Print the overview of one namespace or all; return True if a Service's request is not met."""
-    with gc_paused():  # millions of objects, none of them garbage
+    """Print the overview of one namespace or of all namespaces. Return True if a Service's request is not met."""
+    with gc_paused():  # there are millions of objects, and none of them is garbage
         cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         view = overview(cluster, namespace)
     console.out(FORMATS[form](view), highlight=False)
@@ -116,7 +116,7 @@ def show(lines: Iterable[Any], console: Console) -> None:
 
 
 def of(cluster: Cluster, namespace: str, name: str) -> Diagnosis:
-    """Return the diagnosis of one Service. Raises `UsageError` if there is no such Service, or it is malformed."""
+    """Return the diagnosis of one Service. Raises `UsageError` if the Service is missing or malformed."""
     service = cluster.services.get((namespace, name))
     if service is None:
         there = ", ".join(sorted(other for space, other in cluster.services if space == namespace)[:6])
@@ -128,7 +128,7 @@ def of(cluster: Cluster, namespace: str, name: str) -> Diagnosis:
 
 @contextlib.contextmanager
 def _readable(namespace: str, name: str) -> Iterator[None]:
-    """Turn errors from malformed objects into a `UsageError` that names the Service."""
+    """Convert errors about malformed objects into a `UsageError` that names the Service."""
     try:
         yield
     except (*UNREADABLE, AttributeError) as error:
@@ -140,7 +140,7 @@ def _print_json(content: Object, console: Console) -> None:
 
 
 def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, ServiceName]:
-    """Read Service `name` ("web", or "shop/web"); return the cluster, and its namespace and name."""
+    """Read Service `name` ("web", or "shop/web"). Return the cluster, and the Service's namespace and name."""
     namespace, _, short = name.rpartition("/")
     cluster, namespace = _read(
         source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
@@ -149,7 +149,7 @@ def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, Ser
 
 
 def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:
-    """Read the cluster, and copy its objects if `source.record` is set; return it with the chosen namespace."""
+    """Read the cluster, and copy its objects if `source.record` is set. Return the cluster and the chosen namespace."""
     if source.folder:
         found, namespace = objects.read(Path(source.folder)), namespace or "default"
     else:

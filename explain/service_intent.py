@@ -33,7 +33,7 @@ def ended(case: Case) -> Finding:
 
 
 def words(case: Case) -> Iterator[Finding]:
-    """Yield mistakes in the Service's request."""
+    """Yield the mistakes in the Service's request."""
     annotations = case.service["metadata"].get("annotations") or {}
     key, value = topology_annotation(case.service, case.cluster.features)
     field = case.spec.get("trafficDistribution")
@@ -52,7 +52,7 @@ def words(case: Case) -> Iterator[Finding]:
 
 
 def _not_known(case: Case, decided_by: NoHints) -> Finding:
-    """Return the reason why the controller does not support the request: a gate that is off, or its release."""
+    """Return the reason why the controller does not support the request: a disabled gate, or its release."""
     features, field = case.cluster.features, case.spec.get("trafficDistribution")
     gate = next((name for name in features.gates if not features.gates[name]), "")
     if gate:
@@ -89,7 +89,7 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
 
 
 def nobody(case: Case) -> Finding | None:
-    """Return the reason why no endpoint takes connections; None if one does."""
+    """Return the reason why no endpoint accepts connections, or None if an endpoint does."""
     endpoints = [each for one in case.slices for each in one.get("endpoints") or ()]
     if any(map(is_ready, endpoints)):
         return None

@@ -1,4 +1,4 @@
-"""A diagnosis as text: the answer, the causes and remedies, then the facts."""
+"""Format a diagnosis as text: the answer, the causes and remedies, then the facts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _of(nodes: tuple[str, ...], diagnosis: Diagnosis) -> str:
 
 
 def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
-    """Yield lines and the table of routes, for a console."""
+    """Yield the lines and the table of routes for a console."""
     metadata, spec = diagnosis.service["metadata"], diagnosis.service["spec"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(diagnosis)}"
     for number, each in enumerate(diagnosis.findings):
@@ -65,7 +65,7 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
 
 
 def proxies(cluster: Cluster) -> Mapping[str, int]:
-    """Return the sources of the proxies' releases, images or kubelets, with their counts, the most frequent first."""
+    """Return the sources of the proxies' releases (images or kubelets) with counts, the most frequent first."""
     return dict(Counter(each.proxy for each in cluster.nodes.values()).most_common())
 
 
@@ -102,7 +102,7 @@ def _table(diagnosis: Diagnosis) -> Table:
 def supposition(
     assumed: Sequence[str], clients: str, before: Diagnosis, then: Diagnosis, bears: Sequence[Share]
 ) -> Iterator[Any]:
-    """Yield the result of assumptions, for a console."""
+    """Yield the effect of assumptions for a console."""
     metadata = before.service["metadata"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(before)}"
     yield f"If {', '.join(assumed)}: {answer(then)}"

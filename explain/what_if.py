@@ -1,7 +1,8 @@
-"""Predict the effect of a change on a Service before it is made.
+"""Predict the effect of a change to a Service before the change is applied.
 
-The reference controller computes the hints, and each node decides by them. The prediction assumes that pods are ready,
-that the scheduler spreads them evenly over zones and then over nodes, and that all components have the same release.
+The reference controller computes the hints, and each node decides according to these hints. The prediction assumes that
+pods are ready, that the scheduler spreads pods evenly over zones and then over nodes, and that all components have the
+same release.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MOST_PODS = 10_000
 
 
 def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) -> Cluster:
-    """Return the cluster under these assumptions. Raises `UsageError` for an invalid one."""
+    """Return the cluster after applying these assumptions. Raises `UsageError` for an invalid assumption."""
     objects, version = cluster.objects, ""
     changes: dict[str, Callable[[Objects, str], Objects]] = {
         FIELD: lambda seen, value: _patched(seen, name, trafficDistribution=value or None),
@@ -103,7 +104,7 @@ def _without(endpoint_slice: Object, gone: set[str]) -> Object:
 
 
 def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
-    """Return the objects with this number of pods: added where there are fewest pods, removed where there are most."""
+    """Return the objects with this number of pods, added where fewest pods are, or removed where most are."""
     nodes = {each["metadata"]["name"]: node_zone(each) for each in objects.nodes if counts(each, features)}
     if not nodes:
         raise UsageError("--if scale: no node is ready")

@@ -20,28 +20,28 @@ from collections.abc import Mapping
 
 
 class HarnessError(Exception):
-    """The suite could not do its work; the text says what happened and what to do next.
+    """The suite could not do its work. The text describes the problem and the remedy.
 
-    `logs` are logs by file name of programs that have ended, which cannot be gathered later.
+    `logs` contains logs, by file name, of programs that have ended, because these logs cannot be gathered later.
     """
 
     logs: Mapping[str, str] = {}
 
 
 class UsageError(HarnessError):
-    """Invalid input: the text says what is wrong, where, and what is allowed."""
+    """Invalid input. The text names the error, its location, and the allowed values."""
 
 
 class NothingSelectedError(HarnessError):
-    """The options together select nothing; the text names the option that excluded the last item."""
+    """The combined options select nothing. The text names the option that excluded the last item."""
 
 
 class UnavailableError(HarnessError):
-    """This machine or backend lacks something; the text names it."""
+    """This machine or backend lacks something, which the text names."""
 
 
 class IneligibleError(HarnessError):
-    """The scenario is not for this cluster; the text says why."""
+    """The scenario does not suit this cluster. The text gives the reason."""
 
 
 class InconclusiveError(HarnessError):
@@ -49,9 +49,9 @@ class InconclusiveError(HarnessError):
 
 
 class EndedError(InconclusiveError):
-    """A judged component has ended by itself or stopped processing changes, so that later observations prove nothing.
+    """A judged component has ended unexpectedly or stopped processing changes. Later observations prove nothing.
 
-    `component` is its name, or "" if it is unknown. The text names it and says how it ended.
+    `component` is the component's name, or "" if it is unknown. The text names the component and how it ended.
     """
 
     def __init__(self, text: str, component: str = "") -> None:
@@ -60,11 +60,11 @@ class EndedError(InconclusiveError):
 
 
 class DistrustError(HarnessError):
-    """The suite's own instruments are faulty: its results cannot be trusted."""
+    """The suite's own instruments are faulty, so the results cannot be trusted."""
 
 
 class StartError(DistrustError):
-    """A program did not start: it has `exited`, or was not ready in time."""
+    """A program did not start: it has exited (`exited`), or was not ready in time."""
 
     def __init__(self, text: str, *, exited: bool = False) -> None:
         super().__init__(text)

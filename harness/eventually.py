@@ -1,4 +1,4 @@
-"""Wait for conditions, with errors that explain a time-out: the condition, the last value, and since when it holds.
+"""Wait for conditions. The error for a time-out contains the condition, the last value, and the value's age.
 
 The caller chooses the error. A proxy that does not converge violates its requirement (`NotYetError`, an
 `AssertionError`). A cluster that does not boot proves nothing about the proxy (`error=InconclusiveError`).
@@ -15,7 +15,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 FAR = 30.0
-"""The default time limit in seconds, before the time scale, for components that declare none."""
+"""The default time limit in seconds, before the time scale, for components that declare no limit."""
 
 _NO_CROWD, _MOST_CROWDED = 4, 10
 
@@ -30,7 +30,7 @@ class NotYetError(AssertionError):
 
 
 def set_time_scale(factor: float) -> None:
-    """Multiply all time limits by `factor`, for slow machines (`--td-time-scale`). It is in the report."""
+    """Multiply all time limits by `factor`, for slow machines (`--td-time-scale`). The report contains the factor."""
     if factor <= 0:
         raise ValueError(f"time scale {factor}: want a number above 0")
     global _scale  # noqa: PLW0603  one factor for all waits of a process
@@ -38,7 +38,7 @@ def set_time_scale(factor: float) -> None:
 
 
 def time_scale() -> float:
-    """The factor in force; 1.0 unless set."""
+    """The current time scale, which is 1.0 unless set."""
     return _scale
 
 
@@ -51,12 +51,12 @@ def eventually(
     error: Callable[[str], Exception] = NotYetError,
     in_vain: Callable[[], str] = str,
 ) -> T:
-    """Call `check` until it returns a true value, and return that.
+    """Call `check` until it returns a true value, and return this value.
 
     `within` is in seconds before the time scale, by default `FAR`, which is longer on a busy machine. `every` is the
-    shortest pause between two calls. `describe` completes the sentence "waited for ..."; a function is called only
-    after a time-out. `in_vain` returns a reason to stop early, or "". A check may raise `AssertionError` with a reason
-    for "not yet"; other errors end the wait. The last call is always after the deadline. Raises `error(text)`.
+    shortest pause between two calls. `describe` completes the sentence "waited for ...". A function is called only
+    after a time-out. `in_vain` returns a reason to stop early, or "". `check` may raise `AssertionError` with a reason
+    for "not yet". Other errors end the wait. The last call is always after the deadline. Raises `error(text)`.
     """
     begin = time.monotonic()
     limit = (FAR if within is None else within) * _scale
@@ -103,8 +103,8 @@ def last_value(
 ) -> V:
     """Call `look` until its value is right or time is up, and return the last value, which the caller compares.
 
-    `within`, `every` and `describe` are those of `eventually`. `look` may raise `AssertionError` if there is no value
-    yet; raises `NotYetError` if its last call did.
+    For `within`, `every` and `describe`, see `eventually`. `look` may raise `AssertionError` if there is no value yet.
+    If its last call does so, `NotYetError` is raised.
     """
     seen: list[V] = []
 

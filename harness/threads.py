@@ -1,8 +1,8 @@
-"""Watches the threads of an embedded cluster, and ends the run if one of them ends by itself.
+"""Watch the threads of an embedded cluster, and end the run if a thread ends unexpectedly.
 
-The API server, controllers, proxies and the probe loop are threads of this process. If one ended silently, later
-scenarios would blame the judged component. Threads of the judged component are not watched here: their end fails a
-requirement.
+The API server, controllers, proxies and the probe loop are threads of this process. If a thread ended silently, later
+scenarios would blame the judged component. Threads of the judged component are not watched here, because their end
+fails a requirement.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _errors: WeakKeyDictionary[threading.Thread, BaseException] = WeakKeyDictionary(
 
 @runtime_checkable
 class Lasting(Protocol):
-    """A part of a cluster with threads that are not judged."""
+    """A part of a cluster whose threads are not judged."""
 
     def threads(self) -> Iterable[threading.Thread]:
-        """Return the threads that have to run now."""
+        """Return the threads that must be running now."""
 
 
 @contextlib.contextmanager
 def watched(running: Callable[[], Iterable[threading.Thread]]) -> Iterator[None]:
-    """Make `require` check the threads that `running` returns, during the block."""
+    """During the block, make `require` check the threads that `running` returns."""
     before = threading.excepthook
 
     def note(args: Any) -> None:
@@ -52,12 +52,12 @@ def watched(running: Callable[[], Iterable[threading.Thread]]) -> Iterator[None]
 
 
 def ends_by(error: BaseException) -> None:
-    """Record why this thread ends, for a thread that catches its own errors."""
+    """Record the reason why this thread ends, for a thread that catches its own errors."""
     _errors[threading.current_thread()] = error
 
 
 def require() -> None:
-    """Raise `DistrustError` if watched threads have ended; the text names them with their errors."""
+    """Raise `DistrustError` if watched threads have ended. The text names these threads and their errors."""
     ended = [each for running in _watched for each in running() if not each.is_alive()]
     if ended:
         told = ", ".join(f"{each.name} ({_last_words(each)})" for each in ended)

@@ -20,7 +20,7 @@ from harness.model.topology import ONE_ZONE, THREE_ZONES
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A manifest in a file, and the comment above it."""
+    """A manifest in a file, and the comment at the top of the file."""
 
     says: str
     wanted: KindConfig

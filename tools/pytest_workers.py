@@ -13,7 +13,7 @@ from harness.run.workers import MEGABYTE
 
 
 def count(machine: Machine) -> int:
-    """Return the number of workers for a machine."""
+    """Return the number of workers for this machine."""
     return max(1, min(math.ceil(1.5 * machine.processors), machine.memory // (500 * MEGABYTE)))
 
 

@@ -1,7 +1,7 @@
-"""What authors of scenarios import: `from trafficdist import Cluster, requirement, expect_traffic`.
+"""The interface for authors of scenarios: `from trafficdist import Cluster, requirement, expect_traffic`.
 
-`docs/own-suites.md` shows how to write a suite. The names load on first use, because every pytest run in an environment
-where trafficdist is installed imports this package for its plugin.
+`docs/own-suites.md` shows how to write a suite. Names are loaded on first use, because every pytest run imports this
+package for its plugin in an environment where trafficdist is installed.
 """
 
 from __future__ import annotations

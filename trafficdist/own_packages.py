@@ -1,7 +1,7 @@
-"""Makes imports find the packages of this distribution, whatever the current folder contains.
+"""Make imports find the packages of this distribution, whatever the current folder contains.
 
-`python -m pytest` puts the current folder first on `sys.path`. A project with a folder `harness/` or `conformance/` of
-its own would hide ours there. `find_first` puts a finder in front that knows where ours are.
+`python -m pytest` puts the current folder first on `sys.path`. A folder `harness/` or `conformance/` of another project
+would hide our packages there. `find_first` installs a finder with priority that knows the location of our packages.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _PLACE = str(Path(__file__).resolve().parents[1])
 class _Finder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return the spec of one of our packages; None for every other module."""
+        """Return the spec of one of our packages, or None for every other module."""
         return PathFinder.find_spec(name, [_PLACE], target) if path is None and name in PACKAGES else None
 
 
 def find_first() -> None:
-    """Let our packages be found first, once. Raises `ImportError` if a package of another project has taken a name."""
+    """Install the finder once. Raises `ImportError` if a package of another project already uses one of the names."""
     known = {name: module for name in PACKAGES if (module := sys.modules.get(name)) is not None}
     taken = [name for name, module in known.items() if not _is_ours(module)]
     if taken:

@@ -1,8 +1,8 @@
 """The entry point of the pytest plugin.
 
-Every pytest run in an environment where trafficdist is installed loads this module. It imports nothing of the suite,
-and adds no option, until a run uses one: `--td-...` on the command line, `td_...` in the configuration, or a variable
-`TRAFFICDIST_...`. Then it registers `harness.plugin.pytest_plugin`.
+Every pytest run in an environment where trafficdist is installed loads this module. The module imports no part of the
+suite and adds no option until a run uses an option: `--td-...` on the command line, `td_...` in the configuration, or a
+variable `TRAFFICDIST_...`. It then registers `harness.plugin.pytest_plugin`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MARKERS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: Sequence[str]) -> None:
-    """Register the plugin if this run uses it. Its options are known when pytest parses the command line again."""
+    """Register the plugin if this run uses it. Its options take effect when pytest parses the command line again."""
     if _is_used(early_config, args):
         find_first()
         early_config.pluginmanager.register(import_module(_PLUGIN), _PLUGIN)
@@ -43,7 +43,7 @@ def _is_used(config: pytest.Config, args: Sequence[str]) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the markers of requirements."""
+    """Register the markers of requirements."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 

@@ -1,6 +1,6 @@
-"""The log of a container in memory: its newest lines with their times, in the format of the CRI.
+"""Keep the log of a container in memory: the newest lines with their times, in CRI format.
 
-A line has a time in UTC, the stream, `F` if it is whole or `P` if it continues in the next one, and text.
+A line consists of a UTC time, the stream, `F` (full) or `P` (partial, continued in the next line), and text.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-MOST = 1 << 20  # bytes of text that one log keeps
-_LONGEST = 16 << 10  # bytes of a line; longer ones are split, as by containerd
-_EACH = 64  # bytes that a line counts in addition to its text
+MOST = 1 << 20  # maximum size of a log's text in bytes
+_LONGEST = 16 << 10  # maximum size of a line in bytes; containerd also splits longer lines
+_EACH = 64  # bytes added to the size of each line
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that a container wrote, or a part of one. `at` is in nanoseconds since the epoch."""
+    """A line, or a part of a line, that a container wrote. `at` is in nanoseconds since the epoch."""
 
     at: int
     stream: str
@@ -29,13 +29,13 @@ class LogLine:
 
     @property
     def time(self) -> str:
-        """The time as in a log file: `2026-11-24T02:00:00.123456789Z`."""
+        """The time in log file format: `2026-11-24T02:00:00.123456789Z`."""
         seconds, nanoseconds = divmod(self.at, 10**9)
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
 
     @property
     def cri(self) -> bytes:
-        """Return the line as in a log file: time, stream, F or P, text, and a newline."""
+        """Return the line in log file format: time, stream, F or P, text, and a newline."""
         return b"%s %s %s %s\n" % (self.time.encode(), self.stream.encode(), b"F" if self.whole else b"P", self.text)
 
     def shown(self, *, timestamps: bool = False) -> bytes:
@@ -44,16 +44,16 @@ class LogLine:
 
 
 class ContainerLog:
-    """The log of one container from one start to its end. Thread-safe."""
+    """The log of one run of a container. Thread-safe."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._wakes: set[Callable[[], None]] = set()  # of followers
         self._lines: deque[LogLine] = deque()
-        self._first = 0  # the number of the oldest line that is kept
+        self._first = 0  # the number of the oldest line that is still stored
         self._size = 0
-        self._open: dict[str, bytes] = {}  # the beginning of a line, by stream
+        self._open: dict[str, bytes] = {}  # the unfinished line, by stream
         self._ended = False
 
     def write(self, data: bytes, stream: str = "stdout") -> None:
@@ -70,7 +70,7 @@ class ContainerLog:
             self._wake()
 
     def end(self) -> None:
-        """Record that the container has ended: an unfinished line is kept, and followers end. Idempotent."""
+        """Record that the container has ended. An unfinished line is stored, and followers end. Idempotent."""
         with self._lock:
             for stream, rest in self._open.items():
                 if rest:
@@ -84,12 +84,12 @@ class ContainerLog:
         return self._ended
 
     def lines(self, *, tail: int | None = None, since: float | None = None) -> list[LogLine]:
-        """Return lines: the last `tail`, and of these the ones from `since` on (seconds since the epoch)."""
+        """Return the lines since `since` (seconds since the epoch) among the last `tail` lines."""
         with self._lock:
             return list(self._chosen(tail, since))
 
     async def follow(self, *, tail: int | None = None, since: float | None = None) -> AsyncGenerator[LogLine, None]:
-        """Yield these lines and then new ones, until the container has ended."""
+        """Yield these lines, and then new lines until the container has ended."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -139,7 +139,7 @@ class ContainerLog:
 
 
 def _begin_of_tail(lines: list[LogLine], tail: int) -> int:
-    """Return the index at which the last `tail` lines begin; parts of a line count as one with its end."""
+    """Return the index of the first of the last `tail` lines. The parts of a split line count as one line."""
     left = tail
     for index in range(len(lines) - 1, -1, -1):
         if lines[index].whole or index == len(lines) - 1:

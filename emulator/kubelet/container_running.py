@@ -1,4 +1,4 @@
-"""One container of a pod from start to end: its command, state, readiness and restarts."""
+"""Run one container of a pod from start to end, with its command, state, readiness and restarts."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from harness.netns.namespace import Namespace
 
 Object = dict[str, Any]
 
-_PULL_AGAIN = 10.0  # seconds until a missing image is looked for again
+_PULL_AGAIN = 10.0  # seconds until the next lookup of a missing image
 _RUNTIME = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
     "unable to start container process: error during container init"
 )
-_NOT_STARTED = 128  # the exit code that containerd gives a container whose program could not be started
-_TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of programs that run beside it, as of timeout(1)
-_NEVER = "1970-01-01T00:00:00Z"  # the start of a container whose program could not be started
-_NOT_SEEN = 1.0  # seconds until a kubelet looks again at a container that could not be started
+_NOT_STARTED = 128  # the exit code that containerd reports for a container whose program could not start
+_TOO_LONG, _CANNOT_RUN = 124, 126  # exit codes of programs that run beside the container, as in timeout(1)
+_NEVER = "1970-01-01T00:00:00Z"  # the start time of a container whose program could not start
+_NOT_SEEN = 1.0  # seconds until a kubelet retries a container that could not start
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds between restarts, as in kubelet 1.37
-_WELL = 2 * _LONGEST_PAUSE  # a container that ran for this long starts again with the shortest pause
+_WELL = 2 * _LONGEST_PAUSE  # a container that ran for this many seconds restarts with the shortest delay
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The environment that a pod's containers share; `files` are texts that replace the machine's own files.
+    """The environment that a pod's containers share. `files` are texts that replace this machine's files.
 
     `wake` queues the pod for another sync, and is thread-safe.
     """
@@ -67,11 +67,11 @@ class Running(Protocol):
         """Send SIGKILL."""
 
     def drop(self) -> None:
-        """Stop it at once, without a report."""
+        """Stop the process immediately, without a report."""
 
 
 class Restarts:
-    """The restarts of one container by its pod's policy: the first one is immediate, later ones have growing delays."""
+    """The restarts of one container according to the pod's policy. The first is immediate, and later delays grow."""
 
     def __init__(self, policy: str) -> None:
         """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
@@ -79,7 +79,7 @@ class Restarts:
         self._next = 0.0
 
     def again(self, code: int) -> bool:
-        """Return whether a container that ended with this exit code is started again."""
+        """Return whether a container that ended with this exit code is restarted."""
         return self._policy == "Always" or (self._policy == "OnFailure" and code != 0)
 
     def pause(self, ran: float) -> float:
@@ -91,15 +91,15 @@ class Restarts:
 
 
 def now() -> str:
-    """Return the time as the API writes it."""
+    """Return the time in the format of the API."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class RunningContainer:
-    """One container. Methods are for one thread at a time; the loop's thread only records exits and probes."""
+    """One container. Only one thread at a time may call methods. The loop's thread only records exits and probes."""
 
     def __init__(self, spec: Object, around: Surroundings, *, policy: str, waits: str = "ContainerCreating") -> None:
-        """`policy` is its restartPolicy: Always, OnFailure or Never; `waits` is the reason why it does not run yet."""
+        """`policy` is the restartPolicy: Always, OnFailure or Never. `waits` is the reason why it does not run yet."""
         self._spec = spec
         self._around = around
         self._restarting = Restarts(policy)
@@ -111,13 +111,13 @@ class RunningContainer:
         self._environment: dict[str, str] = {}
         self._began = ""
         self._exit: int | None = None
-        self._since = 0.0  # when it was started
+        self._since = 0.0  # start time
         self._due = 0.0
         self._readiness: Readiness | None = None
-        self._hook: bool | None = None  # the preStop hook: None before its start, True after its end
+        self._hook: bool | None = None  # the preStop hook: None before it starts, True after it has ended
         self._terminated = False
         self._id = ""
-        self._seen = 0.0  # when a failed start is retried
+        self._seen = 0.0  # time for the retry of a failed start
         self._backing_off = ""
         self._log: ContainerLog | None = None
         self._previous_log: ContainerLog | None = None
@@ -145,12 +145,12 @@ class RunningContainer:
 
     @property
     def waits(self) -> bool:
-        """True if it will be started, for the first time or again."""
+        """True if the container will be started, for the first time or again."""
         return "waiting" in self._state and self._due != float("inf")
 
     @property
     def known(self) -> bool:
-        """False during its first readiness probe."""
+        """False until the first readiness probe has ended."""
         return self._readiness is None or self._readiness.known
 
     @property
@@ -159,19 +159,20 @@ class RunningContainer:
 
     @property
     def log(self) -> ContainerLog | None:
-        """The log since its last start; None before the first one. Thread-safe."""
+        """The log since the last start, or None before the first start. Thread-safe."""
         return self._log
 
     @property
     def previous_log(self) -> ContainerLog | None:
-        """The log of its previous run, or None; that is `log` while it waits to be started again."""
+        """The log of the previous run, or None. While the container waits for a restart, this is `log`."""
         waits = "waiting" in self._state
         return (self._log if self._last else None) if waits else self._previous_log
 
     def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
-        """Start another program in the container's sandbox, with its environment. Thread-safe.
+        """Start another program in the container's sandbox, with the container's environment. Thread-safe.
 
-        Raises `NoProgramError`, also if the container does not run, and `UnavailableError`; see `Sandbox.start`.
+        Raises `NoProgramError`, also if the container does not run, and `UnavailableError`. See
+        `Sandbox.start`.
         """
         sandbox = self._sandbox
         if sandbox is None or not self.runs:
@@ -184,7 +185,7 @@ class RunningContainer:
         return self._spec.get("workingDir") or "/"
 
     def look(self) -> None:
-        """Handle an exit, and start the container when it is due."""
+        """Handle an exit, and start the container when its start is due."""
         if self._exit is not None:
             self._ended(self._exit)
         if self._container is None and "waiting" in self._state:
@@ -194,7 +195,7 @@ class RunningContainer:
                 self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backing_off}}
 
     def end(self) -> None:
-        """Run the preStop hook, send SIGTERM, and do not restart it. Each call takes the next step."""
+        """Run the preStop hook, send SIGTERM, and do not restart the container. Each call performs the next step."""
         self._due = float("inf")
         if self._hook is None:
             self._hook = self._begun_hook() if self.runs else True
@@ -203,7 +204,7 @@ class RunningContainer:
             self._container.terminate()
 
     def _begun_hook(self) -> bool:
-        """Start the preStop hook, whose end wakes the pod; return True if there is none."""
+        """Start the preStop hook. The pod is woken when the hook ends. Return True if there is no hook."""
         hook = (self._spec.get("lifecycle") or {}).get("preStop") or {}
         if "sleep" in hook:
             self._around.loop.spawn(self._end_hook(asyncio.sleep(float(hook["sleep"].get("seconds") or 0))))
@@ -219,10 +220,9 @@ class RunningContainer:
         self._around.wake()
 
     async def run_beside(self, argv: Sequence[str], seconds: float | None = None) -> int:
-        """Run a program in its sandbox, and return the exit code. On the loop's thread.
+        """Run a program in the sandbox, and return the exit code. Call this method on the loop's thread.
 
-        The code is 124 for a program that has not ended after `seconds` (it is killed), and 126 for one that cannot be
-        run.
+        The code is 124 for a program that was killed after `seconds`, and 126 for a program that cannot run.
         """
         with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: ASYNC230, PTH123  a device
             number = nothing.fileno()
@@ -277,12 +277,12 @@ class RunningContainer:
             self._fail_to_start(f"{_RUNTIME}: {error}")
         except UnavailableError as error:
             self._fail_to_start(str(error))
-        except (CommandError, OSError) as error:  # a port is taken
+        except (CommandError, OSError) as error:  # a port is in use
             self._log.write(f"Error: {error}\n".encode(), "stderr")
             self._ended(1, str(error))
 
     def _run(self, programs: Mapping[str, Path], log: ContainerLog) -> None:
-        """Start the process and its probes. Raises what `_start` handles."""
+        """Start the process and its probes. Raises the errors that `_start` handles."""
         around, self._began = self._around, now()
         given = {"PATH": f"{PATH}:{TOOLS}", "HOSTNAME": around.hostname, "HOME": "/root"}
         self._environment = environment_of(self._spec, around.fields, given)
@@ -305,7 +305,7 @@ class RunningContainer:
         )
 
     def _program(self, argv: Sequence[str], sandbox: Sandbox, log: ContainerLog) -> RunningProgram:
-        """Start the container's own program. Raises what `Sandbox.start` does."""
+        """Start the container's main program. Raises the errors of `Sandbox.start`."""
         (out, to_out), (err, to_err) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         with contextlib.ExitStack() as failed, contextlib.ExitStack() as theirs:
             nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -327,7 +327,7 @@ class RunningContainer:
         self._around.wake()
 
     def _fail_to_start(self, why: str) -> None:
-        """Report a failed start as kubelet and containerd do: first the error, a second later the back-off."""
+        """Report a failed start like kubelet and containerd: first the error, and the back-off a second later."""
         self._began = _NEVER
         self._ended(_NOT_STARTED, why, reason="StartError")
         if "waiting" in self._state:

@@ -1,11 +1,11 @@
-"""The emulator's own image: the part of `agnhost netexec` that a cluster needs on a machine without Go.
+"""An emulation of the part of `agnhost netexec` that a cluster needs, for machines without Go.
 
-It serves in the pod's netns without a process, so a pod is ready in milliseconds. It has the endpoints that the backend
-`kubeconfig` uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of `/shell`, and names over UDP.
-Errors contain the words of Go's network libraries, because clients parse them. Pods with the real agnhost image have
-the rest. `tests/emulator/kubelet/test_emulated_agnhost.py` compares both.
+The emulation serves in the pod's netns without a separate process, so a pod becomes ready within milliseconds. It has
+the endpoints that backend `kubeconfig` uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of
+`/shell`, and the host name over UDP. Error texts use the words of Go's network libraries, because clients parse them.
+Pods with the real agnhost image support all endpoints. `tests/emulator/kubelet/test_emulated_agnhost.py` compares both.
 
-`/dial` closes its connections with RST, so that thousands of them leave no ports in TIME_WAIT. It resolves no names.
+`/dial` closes connections with RST, so that they leave no ports in TIME_WAIT. It does not resolve names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from harness.probes.probe import RESET_ON_CLOSE
 from harness.probes.server import bound
 
 TRY_SECONDS = 5.0
-"""The time limit of one try of `/dial`, as in agnhost."""
+"""The time limit of one attempt of `/dial`, as in agnhost."""
 
 _LATE = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 _READABLE = {
@@ -49,7 +49,7 @@ Answer = tuple[int, str]
 
 
 class EmulatedAgnhost:
-    """One container of this image; `ended` is called with its exit code on the loop's thread, except after `drop`."""
+    """One container of this image. `ended` is called with the exit code on the loop's thread, except after `drop`."""
 
     def __init__(self, command: Command, hostname: str, netns: Namespace, loop: EventLoop) -> None:
         self._command = command
@@ -60,7 +60,7 @@ class EmulatedAgnhost:
         self._dropped = False
 
     def start(self, families: Sequence[Family], ended: Callable[[int], None]) -> None:
-        """Open the ports for these families, and serve. Raises `OSError` if a port is taken."""
+        """Open the ports for these IP families, and serve. Raises `OSError` if a port is in use."""
         command, opened = self._command, list[socket.socket]()
         ports = {"TCP": command.http_port, "UDP": command.udp_port} if command.serves else {}
         try:
@@ -75,7 +75,7 @@ class EmulatedAgnhost:
                 each.close()
 
     def terminate(self) -> None:
-        """Stop as on SIGTERM, after the delay in its command."""
+        """Stop as on SIGTERM, after the delay that the command line specifies."""
         self._loop.after(0, self._terminated.set)
 
     def kill(self) -> None:
@@ -109,7 +109,7 @@ class EmulatedAgnhost:
             ended(KILLED if self._killed.is_set() else 0)
 
     def _names(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
-        """Return the answers to a client at either port."""
+        """Return the responses to a client at either port."""
         return {"hostname": self._hostname, "clientip": _joined(*peer[:2])}
 
     def _answer(self, target: str, peer: tuple[Any, ...]) -> Answer | Coroutine[Any, Any, Answer]:
@@ -127,7 +127,7 @@ class EmulatedAgnhost:
         return 404, f"the emulated agnhost has no /{path}\n"
 
     async def _dial(self, query: Mapping[str, str]) -> Answer:
-        """Answer 200 even if all tries failed, without responses if the last one did, as agnhost does."""
+        """Reply 200 even if all attempts failed. As in agnhost, responses are omitted if the last attempt failed."""
         try:
             host, port, tries = str(ipaddress.ip_address(query["host"])), int(query["port"]), int(query.get("tries", 1))
             attempt = {"http": self._get, "udp": self._send}[query.get("protocol", "http")]
@@ -160,7 +160,7 @@ class EmulatedAgnhost:
         return 200, _json({"output": self._read(_READABLE[command])})
 
     def _read(self, path: str) -> str:
-        """Return a file of /proc as it is in the netns."""
+        """Return the content of a /proc file, as seen in the netns."""
         with self._netns.entered():
             return Path(path).read_text(encoding="ascii")
 
@@ -186,7 +186,7 @@ class EmulatedAgnhost:
     async def _connected(
         self, kind: socket.SocketKind, host: str, port: int, seconds: float | str = TRY_SECONDS
     ) -> AsyncIterator[socket.socket]:
-        """Connect from the netns, within the time of the whole block. Raises `_FailedError`, also for errors in it."""
+        """Connect from the netns. The time limit covers the block. Errors, also in the block, become `_FailedError`."""
         try:
             sock = self._netns.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
             with sock:
@@ -198,18 +198,18 @@ class EmulatedAgnhost:
                     yield sock
         except TimeoutError:
             raise _FailedError(_LATE) from None
-        except (HarnessError, OSError) as error:  # no descriptor is left, or the netns is gone
+        except (HarnessError, OSError) as error:  # no descriptor is left, or the netns has been removed
             raise _FailedError(str(error)) from error
 
 
 class _FailedError(Exception):
-    """A failed try; the text is Go's."""
+    """A failed attempt. The text is that of Go."""
 
 
 class _Connection(asyncio.Protocol):
-    """The server's side of an HTTP connection: requests without a body, answered one after the other.
+    """The server side of an HTTP connection. Requests have no body, and are answered one after another.
 
-    aiohttp would take four times as long for each, and `/dial` sends hundreds.
+    aiohttp would need four times as long for each connection, and `/dial` sends hundreds of requests.
     """
 
     def __init__(
@@ -243,10 +243,10 @@ class _Connection(asyncio.Protocol):
                 self._task = asyncio.create_task(self._say_later(answer, stays))
 
     def eof_received(self) -> bool:
-        return self._task is not None  # then the answer is still to come
+        return self._task is not None  # the response is still pending
 
     def abort(self) -> None:
-        """Close the connection, and cancel its pending request."""
+        """Close the connection, and cancel the pending request."""
         if self._task is not None:
             self._task.cancel()
         self._transport.abort()
@@ -268,7 +268,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """The UDP server. An unknown name gets no answer."""
+    """The UDP server. An unknown command gets no reply."""
 
     def __init__(self, names: Callable[[tuple[Any, ...]], Mapping[str, str]]) -> None:
         self._names = names
@@ -282,7 +282,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 async def _end(connections: set[_Connection]) -> None:
-    """Close all connections, including those just accepted, which asyncio sets up over three loop iterations."""
+    """Close all connections, including newly accepted connections, which asyncio sets up over three loop iterations."""
     for _ in range(3):
         await asyncio.sleep(0)
     for each in list(connections):
@@ -290,7 +290,7 @@ async def _end(connections: set[_Connection]) -> None:
 
 
 async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> bytes:
-    """Send a request, and return the answer of at most this number of chunks."""
+    """Send a request, and return a response of at most this number of chunks."""
     loop, answer = asyncio.get_running_loop(), b""
     with _as("write"):
         await loop.sock_sendall(sock, question)
@@ -304,7 +304,7 @@ async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> byte
 
 @contextlib.contextmanager
 def _as(call: str) -> Iterator[None]:
-    """Convert an `OSError` of this call to `_FailedError` in Go's words, but not a `TimeoutError`."""
+    """Convert an `OSError` of this call to `_FailedError` in Go's words. A `TimeoutError` is not converted."""
     try:
         yield
     except TimeoutError as error:

@@ -1,6 +1,6 @@
-"""The environment of a container: variables with values or from fields of its pod, with `$(NAME)` expanded.
+"""The environment variables of a container, with values or from fields of the pod, and with `$(NAME)` expanded.
 
-Pure. Sources: the API reference of Container (`env`, `command`, `args`) and of EnvVarSource.
+This module has no effects. Sources: the API reference of Container (`env`, `command`, `args`) and of EnvVarSource.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FieldValues:
-    """The fields of a pod, including the addresses that its status will have."""
+    """The fields of a pod, including the addresses that the pod's status will have."""
 
     pod: Object
     pod_ips: Sequence[str]
     host_ips: Sequence[str]
 
     def of(self, path: str) -> str:
-        """Return the value of a field. Raises `ConfigError` for an unsupported one."""
+        """Return the value of a field. Raises `ConfigError` for an unsupported field."""
         if keyed := _KEYED.fullmatch(path):
             return str((self.pod["metadata"].get(keyed["what"]) or {}).get(keyed["key"], ""))
         meta, spec = self.pod["metadata"], self.pod["spec"]
@@ -50,7 +50,7 @@ class FieldValues:
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Replace each `$(NAME)` by its variable, if defined, and `$$` by `$`."""
+    """Replace each `$(NAME)` with the variable's value, if the variable is defined, and `$$` with `$`."""
     return _REFERENCE.sub(
         lambda found: "$" if found["name"] is None else variables.get(found["name"], found[0]),
         text,
@@ -58,7 +58,7 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 
 
 def environment_of(container: Object, fields: FieldValues, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a container: `given`, then its own in their order. Raises `ConfigError`."""
+    """Return the variables of a container: first `given`, then those of the spec in order. Raises `ConfigError`."""
     if container.get("envFrom"):
         raise ConfigError("envFrom is not supported in an embedded cluster")
     variables: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The event loop of a kubelet, on one thread: programs, probes, timers, its HTTPS server and the emulated agnhost."""
+"""The event loop of a kubelet, which runs programs, probes, timers, the HTTPS server and emulated agnhosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """A context manager. Other threads call its methods, except `after` and `spawn`, which any thread may call."""
+    """A context manager for the loop. Only `after` and `spawn` may be called on the loop's thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -33,11 +33,11 @@ class EventLoop:
         self._loop.close()
 
     def run(self, task: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end, and return its result."""
+        """Run a coroutine until it ends, and return the result."""
         return asyncio.run_coroutine_threadsafe(task, self._loop).result()
 
     def spawn(self, task: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine; cancelling the future cancels it. On a loop that has ended it is cancelled at once."""
+        """Start a coroutine. Cancelling the future cancels it. If the loop has ended, it is cancelled immediately."""
         try:
             return asyncio.run_coroutine_threadsafe(task, self._loop)
         except RuntimeError:
@@ -47,7 +47,7 @@ class EventLoop:
             return over
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
-        """Call a function on the loop's thread after that time, unless the loop ends earlier. It must not block."""
+        """Call a function on the loop's thread after a delay, unless the loop ends. The function must not block."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, call)
 

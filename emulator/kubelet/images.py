@@ -1,6 +1,6 @@
-"""Images by name: an embedded cluster pulls none. It has agnhost, busybox, pause, and an emulated agnhost.
+"""Images by name. An embedded cluster pulls no images, but has agnhost, busybox, pause, and an emulated agnhost.
 
-agnhost is the real one, compiled into the component cache. busybox stands for the programs of this machine.
+agnhost is the real program, compiled into the component cache. busybox represents the programs of this machine.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from harness.binaries import find
 from harness.errors import UnavailableError
 
 REGISTRY = "emulator.trafficdist.dev"
-"""The registry of the emulated agnhost: a name under which no registry exists."""
+"""The registry of the emulated agnhost. No registry exists under this name."""
 
 EMULATED_AGNHOST = f"{REGISTRY}/agnhost"
 TOOLS = "/opt/agnhost"
-"""A folder at the end of PATH, with programs of the agnhost image that this machine may lack."""
+"""A folder at the end of PATH, for programs of the agnhost image that this machine may lack."""
 
 _AGNHOST = "/agnhost"
 _NC = r"""#!/bin/bash
@@ -42,16 +42,16 @@ timeout "$seconds" cat <&3
 exit 0
 """
 FILES: Mapping[str, str] = {f"{TOOLS}/nc": _NC}
-"""A client `nc` for bash, with the options that Kubernetes' e2e tests use."""
+"""A script `nc` for bash, which supports the options that Kubernetes' e2e tests use."""
 
 
 class CommandError(ValueError):
-    """The container exits right after its start, and logs this text."""
+    """The container exits immediately after its start, and logs this text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The command `netexec`: its ports (UDP port -1: none), and the seconds that it keeps running after SIGTERM."""
+    """The command `netexec`: its ports (UDP port -1 means none), and the seconds for which it runs after SIGTERM."""
 
     http_port: int = 8080
     udp_port: int = 8081
@@ -77,11 +77,11 @@ class Command:
 
 
 class MissingImageError(Exception):
-    """The image is not available; the text is that of a kubelet that cannot pull it."""
+    """The image is not available. The text is that of a kubelet that cannot pull the image."""
 
 
 def programs_of(image: str) -> dict[str, Path]:
-    """Return the programs of an image, by their path in the container. Raises `MissingImageError`."""
+    """Return the programs of an image, by path in the container. Raises `MissingImageError`."""
     why = "an embedded cluster has agnhost, busybox and pause only"
     if image.partition("/")[0].partition(":")[0].endswith(".invalid"):  # a registry that cannot exist (RFC 6761)
         why = "no such host"
@@ -97,9 +97,9 @@ def programs_of(image: str) -> dict[str, Path]:
 
 
 def command_of(image: str, command: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...] | Command:
-    """Return the program that a container of this image runs with this `command` and `args`, or its emulated command.
+    """Return the program, or the emulated command, that a container of this image runs for `command` and `args`.
 
-    Raises `NoProgramError` if the image has no such program, `CommandError` if it refuses its command line.
+    Raises `NoProgramError` if the image has no such program, and `CommandError` if the command line is invalid.
     """
     repository = _repository(image)
     if repository == "pause":
@@ -113,7 +113,7 @@ def command_of(image: str, command: Sequence[str], arguments: Sequence[str]) -> 
 
 
 def _repository(image: str) -> str:
-    """Return the last part of an image's name, without registry, tag and digest: "agnhost"."""
+    """Return the last part of an image's name, without registry, tag and digest, like "agnhost"."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 

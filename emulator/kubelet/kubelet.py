@@ -1,11 +1,11 @@
-"""The kubelet of an embedded cluster: runs pods that clients create through the API, on all of its nodes.
+"""The kubelet of an embedded cluster, which runs pods that clients create through the API.
 
-One kubelet serves all nodes, since they are all in this process. It is an ordinary HTTPS client of the API server, and
-works with the reference and a real one. After an outage of the server it lists all pods again. A cluster has either
-this kubelet or pods of `NetnsBackend.run_pod`.
+One kubelet serves all nodes, because all nodes are in this process. The kubelet is an ordinary HTTPS client of the API
+server, and works with the reference API server and with a real one. After a server outage it lists all pods again. A
+cluster has either this kubelet or pods of `NetnsBackend.run_pod`.
 
-There is no scheduler: a pod names its node. There are no volumes, liveness probes or evictions. Images are names
-(`emulator.kubelet.images`), and programs run in a sandbox.
+There is no scheduler, so a pod must name its node. Volumes, liveness probes and evictions are not supported. Images are
+only names (`emulator.kubelet.images`), and programs run in a sandbox.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Key = tuple[str, str]
 """Namespace and name of a pod."""
 
 _WORKERS = 4
-_RETRY = 0.2  # seconds until a failed request is tried again
+_RETRY = 0.2  # seconds until a failed request is repeated
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +40,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WorkQueue(Generic[K]):
-    """Keys for workers: each key is queued once, and processed by one worker at a time. Thread-safe.
+    """A queue of keys for workers. Each key is queued once and processed by one worker at a time. Thread-safe.
 
-    A key that is added while a worker processes it is queued again.
+    A key that is added while a worker processes the same key is queued again.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class WorkQueue(Generic[K]):
                     self._condition.notify()
 
     def take(self) -> K | None:
-        """Return the next key, or None if the queue is closed. Blocks. The worker then calls `done`."""
+        """Return the next key, or None if the queue is closed. Blocks. The worker must call `done` afterwards."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed or self._waiting)
             if self._closed:
@@ -79,14 +79,14 @@ class WorkQueue(Generic[K]):
                 self._condition.notify()
 
     def close(self) -> None:
-        """Release the workers; waiting keys are dropped."""
+        """Release the workers. Waiting keys are dropped."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
 
 
 class Kubelet:
-    """A context manager. `close` stops all processes and netns of pods, but leaves the objects."""
+    """A kubelet as a context manager. `close` stops all processes and netns of pods, but keeps the API objects."""
 
     def __init__(
         self,
@@ -97,10 +97,10 @@ class Kubelet:
         dns: str = "",
         trust: KubeletTrust | None = None,
     ) -> None:
-        """`dns` is the address of the cluster's DNS, for programs in pods; "" if there is none.
+        """`dns` is the address of the cluster's DNS for programs in pods, or "".
 
-        `changed` is called with the hosts of pods whenever they change, by one thread at a time. With `trust` it serves
-        logs, exec and port-forward to the API server.
+        `changed` is called with the hosts of all pods whenever they change, by one thread at a time. If `trust`
+        is given, the kubelet serves logs, exec and port-forward to the API server.
         """
         self._api = Api(kubeconfig)
         self._network = network
@@ -108,7 +108,7 @@ class Kubelet:
         self._dns = dns
         self._loop = EventLoop()
         self._queue: WorkQueue[Key] = WorkQueue()
-        self._lock = threading.Lock()  # guards the next three
+        self._lock = threading.Lock()  # guards the next three attributes
         self._wanted: dict[Key, Object] = {}
         self._running: dict[Key, RunningPod] = {}
         self._hosts: dict[Key, Host] = {}
@@ -122,7 +122,7 @@ class Kubelet:
         ]
 
     def start(self) -> None:
-        """Run all present and future pods. Call it once."""
+        """Run all present and future pods. Call this method once."""
         self._loop.start()
         for thread in self._threads:
             thread.start()
@@ -147,7 +147,7 @@ class Kubelet:
         self._api.close()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return its threads, which run from `start` to `close`."""
+        """Return the kubelet's threads, which run from `start` to `close`."""
         return (*self._threads, self._loop.thread)
 
     def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
@@ -157,7 +157,7 @@ class Kubelet:
         return None if running is None else running.container(container)
 
     def netns(self, namespace: str, pod: str) -> Namespace | None:
-        """Return the netns of a pod that runs here (of its node, with host network), or None."""
+        """Return the netns of a pod that runs here, or None. With host network, this is the node's netns."""
         with self._lock:
             host = self._hosts.get((namespace, pod))
         return None if host is None else host.namespace
@@ -170,7 +170,7 @@ class Kubelet:
         self.close()
 
     def _serve(self, trust: KubeletTrust) -> None:
-        """Serve on all nodes, and report the port in their status."""
+        """Listen on all nodes, and report the port in the status of each node."""
         nodes = self._network.nodes
         addresses = [address for host in nodes.values() for address in host.addresses.values()]
         self._server.start(nodes.values(), trust.of_kubelet(addresses))
@@ -179,7 +179,7 @@ class Kubelet:
             self._api.patch("nodes", "", name, {"status": endpoint}, subresource="status")
 
     def _follow(self) -> None:
-        """List and watch pods; restart when a watch ends."""
+        """List and watch pods. Restart when a watch ends."""
         while not self._closing.is_set():
             try:
                 version = self._list()
@@ -196,7 +196,7 @@ class Kubelet:
                 self._watch = None
 
     def _list(self) -> str:
-        """Replace the wanted pods by those of the API server. Return the resource version of the list."""
+        """Replace the known pods by those of the API server. Return the resource version of the list."""
         response = self._api.request("GET", "/api/v1/pods")
         if response.code >= 400:
             raise RefusedError("GET", "/api/v1/pods", response)
@@ -272,7 +272,7 @@ class Kubelet:
         )
 
     def _placed(self, key: Key, host: Host | None) -> None:
-        """Record the host of a pod (None before its netns is closed), and call `changed`."""
+        """Record the host of a pod (None before the netns is closed), and call `changed`."""
         with self._lock:
             if self._closing.is_set() or self._hosts.get(key) is host:
                 return

@@ -1,6 +1,6 @@
-"""One pod on a node from its first event to its end.
+"""Run one pod on a node, from its first event to its end.
 
-`look` compares the object with the running containers, and takes the next step. Each event triggers another call.
+`look` compares the API object with the running containers, and performs the next step. Each event triggers a call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ZONE = "cluster.local"
 
 
 class RunningPod:
-    """One pod. All methods are for one thread at a time."""
+    """One pod. Only one thread at a time may call the methods."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class RunningPod:
     ) -> None:
         """`dns` is the address of the cluster's DNS, or "".
 
-        `wake` queues another `look`; `placed` is called with the pod's host, and with None before it is removed.
+        `wake` schedules another call of `look`. `placed` is called with the pod's host, and None at its end.
         """
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
@@ -56,7 +56,7 @@ class RunningPod:
         self._dns = dns
         self._node = network.nodes[pod["spec"]["nodeName"]]
         self._since = now()
-        self._init: list[RunningContainer] = []  # started before the others; includes sidecars
+        self._init: list[RunningContainer] = []  # containers that start before the others, including sidecars
         self._containers: list[RunningContainer] = []
         self._reported: Object = {}
         self._begun = False
@@ -68,7 +68,7 @@ class RunningPod:
         return self._ends_since != float("inf")
 
     def container(self, name: str) -> RunningContainer | None:
-        """Return a container by its name, or None. Thread-safe."""
+        """Return a container by name, or None. Thread-safe."""
         return next((each for each in self._all if each.name == name), None)
 
     @property
@@ -76,7 +76,7 @@ class RunningPod:
         return [*self._init, *self._containers]
 
     def look(self, pod: Object) -> None:
-        """Take the next step. Raises `InconclusiveError` if the API server does not answer."""
+        """Perform the next step. Raises `InconclusiveError` if the API server does not respond."""
         self._pod = pod
         if self._gone:
             return
@@ -91,7 +91,7 @@ class RunningPod:
             self._report()
 
     def _look_at_containers(self) -> None:
-        """Handle exits, and start containers: init containers one after the other, then the others."""
+        """Handle exits, and start containers: first the init containers one after another, then the others."""
         for container in self._init:
             container.look()
             if not container.lets_others_begin and not self.ending:
@@ -103,7 +103,7 @@ class RunningPod:
                 container.end()
 
     def remove(self) -> None:
-        """Remove processes and netns at once. Idempotent."""
+        """Remove processes and netns immediately. Idempotent."""
         self._gone = True
         for container in self._all:
             container.drop()
@@ -122,7 +122,7 @@ class RunningPod:
         return {} if self._host is None else self._host.addresses
 
     def _begin(self) -> None:
-        """Create its netns and containers, unless it has ended. Raises `HarnessError`; callers then retry."""
+        """Create netns and containers, unless the pod has ended. Raises `HarnessError`, and callers then retry."""
         over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
         if not over and not self._pod["metadata"].get("deletionTimestamp"):
             try:
@@ -162,7 +162,7 @@ class RunningPod:
         self._containers = [RunningContainer(each, around, policy=policy, waits=waits) for each in spec["containers"]]
 
     def _end(self) -> None:
-        """Send SIGTERM to each container after its preStop hook, and SIGKILL at the end of the grace period."""
+        """Send SIGTERM to each container after its preStop hook, and SIGKILL when the grace period has expired."""
         moment = time.monotonic()
         if not self.ending:
             self._ends_since = moment
@@ -181,11 +181,11 @@ class RunningPod:
             self._loop.after(moment - time.monotonic(), self._wake)
 
     def _finish(self) -> None:
-        """Report the end of all containers, remove the netns, and delete the object."""
+        """Report that all containers have ended, remove the netns, and delete the API object."""
         if self._containers:
             self._report()
         self.remove()
-        self._gone = False  # until the object is deleted: the next `look` retries
+        self._gone = False  # the next `look` retries until the API object is deleted
         self._init, self._containers = [], []
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
         response = self._api.request("DELETE", self._path, body)
@@ -213,7 +213,7 @@ class RunningPod:
             self._reported = status
 
     def _patch(self, status: Object) -> None:
-        """Write the status of the pod with this uid, not of a newer pod with the same name."""
+        """Write the status of the pod with this uid, but not of a newer pod with the same name."""
         body = {"metadata": {"uid": self.uid}, "status": status}
         path = f"{self._path}/status"
         response = self._api.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
@@ -222,10 +222,9 @@ class RunningPod:
 
 
 def files_of(pod: Object, pod_ips: Sequence[str], hostname: str, *, dns: str) -> dict[str, str]:
-    """Return the files of /etc that a kubelet writes for a pod, by path: resolver, hosts and host name.
+    """Return the files in /etc that a kubelet writes for a pod (resolver, hosts, host name), by path.
 
-    `dns` is the address of the cluster's DNS; "" if there is none. Source: the documentation of DNS for Services and
-    Pods (dnsPolicy, dnsConfig).
+    `dns` is the address of the cluster's DNS, or "". Source: documentation of DNS for Services and Pods.
     """
     names = "".join(f"{ip}\t{hostname}\n" for ip in pod_ips)
     for alias in pod["spec"].get("hostAliases") or ():

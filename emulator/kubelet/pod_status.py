@@ -1,6 +1,6 @@
-"""The status that a kubelet reports for a pod, computed from the pod and its containers' states.
+"""Compute the status that a kubelet reports for a pod, from the pod and the states of its containers.
 
-Pure. The conditions and reasons that clients use are those of a kubelet of Kubernetes 1.37 (pkg/kubelet/status).
+This module has no effects. The conditions and reasons match Kubernetes 1.37 (pkg/kubelet/status).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """The state of a container. `state` has one key: "waiting", "running" or "terminated"."""
+    """The state of a container. `state` has a single key: "waiting", "running" or "terminated"."""
 
     name: str
     image: str
@@ -24,7 +24,7 @@ class ContainerState:
     last: Mapping[str, Any] = field(default_factory=dict)
     container_id: str = ""
     lasts: bool = False
-    """True for a sidecar, among the init containers."""
+    """True for a sidecar, which is one of the init containers."""
 
     @property
     def runs(self) -> bool:
@@ -32,7 +32,7 @@ class ContainerState:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of a container that is not restarted any more, else None."""
+        """The exit code of a container that will not be restarted, or None."""
         ended = self.state.get("terminated")
         return None if ended is None else int(ended["exitCode"])
 
@@ -53,7 +53,7 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The addresses of a pod and of its node, by family, the primary one first; and the pod's start time."""
+    """The addresses of a pod and of its node by IP family, with the primary family first, and the pod's start time."""
 
     pod: Mapping[str, str]
     node: Mapping[str, str]
@@ -69,7 +69,7 @@ def status_of(
     before: Object,
     now: str,
 ) -> Object:
-    """Return the status. `before` is the previous one ({} at first): unchanged conditions keep their times."""
+    """Return the status. `before` is the previous status ({} at first). Unchanged conditions keep their times."""
     failed = any(each.exit_code for each in init if not each.lasts)
     phase = "Failed" if failed else phase_of(containers)
     conditions = _conditions(pod, phase, [*(each for each in init if each.lasts), *containers], _initialized(init))
@@ -88,7 +88,7 @@ def status_of(
 
 
 def _of_init(container: ContainerState) -> Object:
-    """Return the entry of initContainerStatuses; a container that has succeeded is ready."""
+    """Return the entry of initContainerStatuses. A container that has succeeded is ready."""
     succeeded = not container.lasts and container.exit_code == 0
     return {**container.manifest(), **({"ready": True} if succeeded else {})}
 
@@ -134,7 +134,7 @@ def _containers_ready(phase: str, containers: Sequence[ContainerState]) -> Objec
 
 
 def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Object:
-    """Return condition Ready: containers are ready, and every readiness gate has a condition that is True."""
+    """Return condition Ready: all containers are ready, and the condition of each readiness gate is True."""
     all_ready = _containers_ready(phase, containers)
     if all_ready["status"] == "False":
         return all_ready
@@ -151,7 +151,7 @@ def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Obj
 
 
 def _timed(conditions: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
-    """Return conditions with the time of their last change, and without reasons or messages of earlier ones."""
+    """Return conditions with the times of their last changes, but without reasons or messages from `before`."""
     known = {each["type"]: each for each in before}
     timed = []
     for each in conditions:

@@ -1,4 +1,4 @@
-"""The running program of a container: its output goes to the container's log."""
+"""The running program of a container. The program's output is written to the container's log."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.sandbox import SandboxProcess
 
 _CHUNK = 1 << 16
-_MOST = 64  # chunks to read from each output after the program's end
+_MOST = 64  # maximum number of chunks to read from each output after the program has ended
 
 
 async def exit_code(process: SandboxProcess) -> int:
-    """Wait for a program, and return its exit code."""
+    """Wait for a program, and return the exit code."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(process.fileno(), ended.set)
     try:
@@ -30,7 +30,7 @@ async def exit_code(process: SandboxProcess) -> int:
 
 
 class RunningProgram:
-    """A program in a sandbox; `ended` is called with its exit code on the loop's thread, except after `drop`."""
+    """A program in a sandbox. `ended` is called with the exit code on the loop's thread, except after `drop`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class RunningProgram:
         loop: EventLoop,
         ended: Callable[[int], None],
     ) -> None:
-        """Take over the process and the readable ends of its `outputs`: descriptors, with the name of the stream."""
+        """Take ownership of the process and of the read ends in `outputs`, a map from descriptors to stream names."""
         self._process = process
         self._future = loop.spawn(self._follow(outputs, log, ended))
 
@@ -57,7 +57,7 @@ class RunningProgram:
         loop = asyncio.get_running_loop()
 
         def read(descriptor: int) -> bool:
-            """Log a chunk; return whether there was one. Raises `BlockingIOError`."""
+            """Read a chunk into the log. Return whether there was data. Raises `BlockingIOError`."""
             data = os.read(descriptor, _CHUNK)
             log.write(data, outputs[descriptor])
             return bool(data)

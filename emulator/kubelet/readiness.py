@@ -1,4 +1,4 @@
-"""Readiness probes of a container, sent from its node until the container ends, as by a kubelet."""
+"""Send the readiness probes of a container from its node until the container ends, as a kubelet does."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Object = dict[str, Any]
 
 
 class Readiness:
-    """The readiness of a container. Without a probe it is ready as long as it runs.
+    """The readiness of a container. Without a probe, a running container is ready.
 
-    `changed` is called on the loop's thread when it becomes ready or unready, and when the first probe has ended.
-    `run` runs a program in the container: see `RunningContainer.run_beside`.
+    `changed` is called on the loop's thread when the readiness changes, and when the first probe has ended. `run`
+    runs a program in the container. See `RunningContainer.run_beside`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Readiness:
         self._stopped = False
         self._good = self._probe is None
         self.known = self._probe is None or self._number("initialDelaySeconds", 0) > 0
-        """True if the readiness can be reported: not during the first probe."""
+        """True if the readiness can be reported, that is, after the first probe."""
         self._future = Future[None]() if self._probe is None else loop.spawn(self._probe_again_and_again(self._probe))
 
     @property
@@ -51,7 +51,7 @@ class Readiness:
         return self._good and not self._stopped
 
     def stop(self) -> None:
-        """Stop probing: the container is not ready any more."""
+        """Stop probing. The container is no longer ready."""
         self._stopped = self.known = True
         self._future.cancel()
 
@@ -74,7 +74,7 @@ class Readiness:
             await asyncio.sleep(self._number("periodSeconds", 10))
 
     async def _succeeds(self, probe: Object) -> bool:
-        """Send one probe and return its success. Supported are httpGet, tcpSocket and exec; gRPC never succeeds."""
+        """Send a probe, and return its success. Supported are httpGet, tcpSocket and exec. gRPC always fails."""
         seconds = float(self._number("timeoutSeconds", 1))
         if (program := probe.get("exec")) is not None:
             return await self._run(program["command"], seconds) == 0
@@ -91,7 +91,7 @@ class Readiness:
             return False
 
     async def _answers(self, host: str, port: int, path: str) -> bool:
-        """Return whether a connection succeeds, and also GET `path` unless that is empty."""
+        """Return whether a connection succeeds and, if `path` is not empty, also an HTTP GET of `path`."""
         loop = asyncio.get_running_loop()
         with self._node.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as sock:
             sock.setblocking(False)

@@ -1,10 +1,10 @@
 """The sandbox of one container: programs of this machine run in a pod's netns, and can change nothing outside.
 
-A program has its own mounts, process ids, host name and IPC. It sees programs, libraries and /etc of this machine, all
-read-only; /tmp, /run and /dev/shm are its own. It runs as nobody without capabilities (or as the ordinary user who runs
-the cluster). Everything ends with `close`, or with this process, even after SIGKILL.
+Programs have separate mounts, process ids, host name and IPC. They see this machine's programs, libraries and /etc, all
+read-only. The folders /tmp, /run and /dev/shm are private. Programs run as nobody without capabilities, or as the
+ordinary user who runs the cluster. Everything ends with `close`, or with this process, even after SIGKILL.
 
-`harness.netns.isolation` is for programs that configure a node: it hides no files and drops no capabilities.
+`harness.netns.isolation` is for programs that configure a node. It does not hide files or drop capabilities.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The search path for programs."""
 
 KILLED = 137  # the exit code of a process killed by SIGKILL
-_SECONDS = 20.0  # to make a sandbox
+_SECONDS = 20.0  # seconds to create a sandbox
 _INIT = Path(__file__).with_name("sandbox_init.py")
 _NAMELESS = {"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n"}
 
 
 class NoProgramError(Exception):
-    """The sandbox has no such program, or cannot run it; the text is that of a container runtime."""
+    """The sandbox has no such program, or cannot run the program. The text is that of a container runtime."""
 
 
 class SandboxProcess:
     """A program started in a sandbox. Thread-safe."""
 
     def __init__(self, pid: int, reports: int, control: socket.socket) -> None:
-        """Take over `reports`, a descriptor from which its exit code is read."""
+        """Take ownership of `reports`, a descriptor from which the exit code is read."""
         self.pid = pid
         self._control = control
         self._reports = reports
@@ -53,11 +53,11 @@ class SandboxProcess:
         return self._reports
 
     def poll(self) -> int | None:
-        """Return its exit code, 128 + N for signal N, 137 if the sandbox has ended, or None while it runs."""
+        """Return the exit code: 128 + N for signal N, 137 if the sandbox has ended, or None while the program runs."""
         return self.wait(0)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Wait for its end, at most `seconds`, and return the result of `poll`."""
+        """Wait at most `seconds` for the program's end, and return the result of `poll`."""
         poll = select.poll()
         with self._lock:
             if self._code is not None or self._reports < 0:
@@ -70,12 +70,12 @@ class SandboxProcess:
         return self._code
 
     def signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send the program a signal, unless it has ended."""
         with contextlib.suppress(OSError):
             self._control.send(json.dumps({"signal": number, "pid": self.pid}).encode())
 
     def close(self) -> None:
-        """Kill it if it runs, and close the descriptor. Idempotent."""
+        """Kill the program if it runs, and close the descriptor. Idempotent."""
         if self.poll() is None:
             self.signal(9)
         with self._lock:
@@ -86,7 +86,7 @@ class SandboxProcess:
 
 
 class Sandbox:
-    """The sandbox of one container. It is made when the first program starts."""
+    """The sandbox of one container. It is created when the first program starts."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class Sandbox:
         files: Mapping[str, str] | None = None,
         programs: Mapping[str, Path] | None = None,
     ) -> None:
-        """Programs run in the netns `namespace`, and see `files` (texts by path) in place of this machine's.
+        """Programs run in the netns `namespace`. `files` (texts by path) replace files of this machine.
 
-        A text that begins with `#!` can be run. `programs` are files of this machine, shown at another path.
+        A text that begins with `#!` is executable. `programs` maps other paths to files of this machine.
         """
         self._namespace = namespace
         shown = {path: str(place) for path, place in (programs or {}).items()}
@@ -119,10 +119,10 @@ class Sandbox:
         tty: bool = False,
         folder: str = "/",
     ) -> SandboxProcess:
-        """Start a program in its own session with these descriptors, which stay the caller's.
+        """Start a program in a separate session with these descriptors, which the caller still owns.
 
-        With `tty`, `stdin` is the slave end of a pty, which becomes its controlling terminal. `env` is the whole
-        environment. Raises `NoProgramError`, and `UnavailableError` if this machine cannot make a sandbox.
+        With `tty`, `stdin` is the slave end of a pty and becomes the controlling terminal. `env` is the
+        complete environment. Raises `NoProgramError`, and `UnavailableError` if no sandbox can be created.
         """
         told = json.dumps({"argv": list(argv), "env": dict(env), "folder": folder, "tty": tty}).encode()
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -144,7 +144,7 @@ class Sandbox:
         return SandboxProcess(pid, reading, control)
 
     def close(self) -> None:
-        """End all its programs. Idempotent."""
+        """End all programs in the sandbox. Idempotent."""
         with self._lock:
             self._closed = True
             control, self._control = self._control, None
@@ -152,22 +152,22 @@ class Sandbox:
         if control is not None:
             control.close()
         if keeper is not None:
-            keeper.kill()  # this ends the sandbox's first process, and so all others
+            keeper.kill()  # this ends the first process of the sandbox, and therefore all others
             keeper.wait()
 
     def _made(self) -> socket.socket:
-        """Return the control socket of the sandbox; make the sandbox first if needed."""
+        """Return the control socket of the sandbox, which is created if it does not exist yet."""
         if self._closed:
             raise NoProgramError("the container has ended")
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs, self._namespace.entered():  # a child starts in the netns of its thread
+            with theirs, self._namespace.entered():  # a child process starts in the netns of the thread that creates it
                 self._keeper = subprocess.Popen(  # noqa: S603  our own program
                     [sys.executable, "-I", "-S", str(_INIT), str(theirs.fileno()), self._told],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # protects it from Ctrl-C
+                    start_new_session=True,  # protects the sandbox from Ctrl-C
                     env={},
                 )
             ours.settimeout(_SECONDS)

@@ -1,11 +1,11 @@
-"""The first process of a sandbox: makes it, and starts programs in it. A standalone script of the standard library.
+"""The first process of a sandbox. It creates the sandbox and starts programs. A script of the standard library only.
 
-Its arguments are a socket, and the sandbox as JSON: host name, files (texts by path) and programs. It answers with an
-empty line, or the error. Each later message is a program to start, with four descriptors (stdin, stdout, stderr,
-report), or a signal for one. To the report it writes a line with the process id, or `!` and the error, and then the
-exit code.
+The arguments are a socket and a JSON description of the sandbox: host name, files (texts by path) and programs. The
+process replies with an empty line or an error text. Each later message either requests the start of a program and
+carries four descriptors (stdin, stdout, stderr, report), or requests a signal. A line on the report descriptor contains
+the process id, or `!` and the error text. The exit code follows.
 
-It ends when the other side of the socket is closed, and the kernel kills all processes of its PID namespace with it.
+The process ends when the other side of the socket is closed. The kernel then kills all processes in its PID namespace.
 
 The root is a new tmpfs rather than the machine's root with mounts over it, so that a forgotten mount exposes nothing.
 """
@@ -40,7 +40,7 @@ _LINKS = {
     "root": "/tmp",  # noqa: S108
 }
 _WRITABLE = ("tmp", "run", "dev/shm")
-_MOST = "size=64m,mode=1777"  # of each of these
+_MOST = "size=64m,mode=1777"  # maximum number of each
 _NOBODY = 65534
 _CLONE = 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000  # mounts, host name, IPC, process ids
 _NOSUID, _NODEV, _BIND, _DETACH = 0x2, 0x4, 0x1000 | 0x4000, 0x2
@@ -60,13 +60,13 @@ def insist(what: str, result: int) -> None:
 
 
 def mount(kind: str, place: str, options: str = "", flags: int = 0) -> None:
-    """Mount a file system of that kind or, with `_BIND`, the file or folder `kind`."""
+    """Mount a file system of type `kind`. With `_BIND`, bind-mount the file or folder `kind`."""
     data = options.encode() or None
     insist(f"mount {kind} at {place}", libc.mount(kind.encode(), place.encode(), kind.encode(), flags, data))
 
 
 def make_root(files: Mapping[str, str], programs: Mapping[str, str]) -> None:
-    """Replace the root: programs and libraries of this machine, its /etc with `files`, `programs`, and devices."""
+    """Create a root with this machine's programs and libraries, its /etc with `files`, `programs`, and devices."""
     mount("none", "/", flags=_PRIVATE)
     mount("tmpfs", "/tmp", "mode=755", _NOSUID)  # noqa: S108  any folder will do
     os.chdir("/tmp")  # noqa: S108
@@ -122,7 +122,7 @@ def enter_root() -> None:
 
 
 def give_up_rights() -> None:
-    """Drop all capabilities permanently, and become nobody if this process is root."""
+    """Drop all capabilities permanently. If this process is root, become nobody."""
     with_errors = [libc.prctl(24, number, 0, 0, 0) for number in range(64)]  # PR_CAPBSET_DROP
     insist("drop capabilities", with_errors[0])
     if os.getuid() == 0:
@@ -131,7 +131,7 @@ def give_up_rights() -> None:
             os.setresgid(_NOBODY, _NOBODY, _NOBODY)
             os.setresuid(_NOBODY, _NOBODY, _NOBODY)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EPERM):  # root of a user namespace without other users
+            if error.errno not in (errno.EINVAL, errno.EPERM):  # root of a user namespace that has no other users
                 raise
     insist("set no_new_privs", libc.prctl(38, 1, 0, 0, 0))  # PR_SET_NO_NEW_PRIVS
 
@@ -157,11 +157,11 @@ def begin(told: Mapping[str, Any], descriptors: list[int], failed: int) -> None:
 
 
 class Init:
-    """The loop of the first process."""
+    """The main loop of the first process."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._reports: dict[int, int] = {}  # descriptors for exit codes, by process id
+        self._reports: dict[int, int] = {}  # descriptors that receive exit codes, by process id
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -213,7 +213,7 @@ class Init:
             write(reports, b"%d\n" % pid)
 
     def _reap(self) -> None:
-        """Reap ended children and orphans."""
+        """Reap ended child processes and orphans."""
         os.read(self._woken, 4096)
         while True:
             try:
@@ -229,7 +229,7 @@ class Init:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write, unless the reader is gone."""
+    """Write, unless the reader has disconnected."""
     with contextlib.suppress(OSError):
         os.write(descriptor, data)
 
@@ -245,7 +245,7 @@ def first(control: socket.socket, hostname: str, files: Mapping[str, str], progr
 
 
 def reported(control: socket.socket, step: Callable[[], None]) -> None:
-    """Take a step; on failure, send the error and exit."""
+    """Run a function. On failure, send the error and exit."""
     try:
         step()
     except OSError as error:
@@ -254,7 +254,7 @@ def reported(control: socket.socket, step: Callable[[], None]) -> None:
 
 
 def main(descriptor: str, told: str) -> None:
-    """Make the sandbox in new namespaces, and wait for its end."""
+    """Create the sandbox in new namespaces, and wait until it ends."""
     control = socket.socket(fileno=int(descriptor))
     control.set_inheritable(False)
     arguments = json.loads(told)

@@ -1,10 +1,10 @@
-"""A client of the Kubernetes API with plain JSON objects.
+"""A client of the Kubernetes API that uses plain JSON objects.
 
-The official client provides configuration, TLS and credentials. Objects are dicts, because a suite must be able to send
-objects that a typed client refuses to build, and to read fields that it drops.
+The official client provides configuration, TLS and credentials. Objects are dicts, because the suite must be able to
+send objects that a typed client refuses to build, and to read fields that a typed client drops.
 
-It shares no code with `reference.client`: that is a reflector for components and serves the reference without the
-harness. Both have in common only the paths of resources.
+This module shares no code with `reference.client`, which is a reflector for components and serves the reference without
+the harness. Only the resource paths are common to both modules.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _PREFIXES = {
     "podlocators": "/apis/trafficdist.dev/v1alpha1",
 }
 _TRIES = 10
-"""The number of attempts for a request that is answered by 429 with Retry-After, as in client-go."""
+"""The maximum number of attempts for a request that gets status 429 with Retry-After, as in client-go."""
 
-_REMEMBERED = 10_000  # requests for the evidence of a failure
+_REMEMBERED = 10_000  # number of requests in the evidence of a failure
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer of the API server: HTTP status code, JSON body, the texts of its Warning headers, and its Date."""
+    """A response of the API server: HTTP status code, JSON body, Warning header texts, and Date header."""
 
     code: int
     body: Object
@@ -57,7 +57,7 @@ class Response:
 
     @property
     def causes(self) -> list[Object]:
-        """The field errors of a Status with reason Invalid: `{"reason", "field", "message"}` each."""
+        """The field errors of a Status with reason Invalid, each in the form `{"reason", "field", "message"}`."""
         return list((self.body.get("details") or {}).get("causes") or ())
 
 
@@ -81,17 +81,17 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
 
 
 def log_of_pod(api: Api, namespace: str, pod: str, **options: str) -> str:
-    """Return the log of a pod, with options of the API; "" if the request is refused. Raises `InconclusiveError`."""
+    """Return the log of a pod, with API options, or "" if the request is refused. Raises `InconclusiveError`."""
     return api.text(f"{path_of('pods', namespace, pod, 'log')}?{urlencode(options)}")
 
 
 def new_record() -> deque[ApiRequest]:
-    """Return an empty record of requests, which keeps the latest ones."""
+    """Return an empty record of requests, which keeps only the latest requests."""
     return deque(maxlen=_REMEMBERED)
 
 
 class Api:
-    """A connection pool to an API server, from kubeconfig files or from the content of one."""
+    """A connection pool for an API server, configured by kubeconfig files or by the content of a kubeconfig."""
 
     def __init__(
         self,
@@ -102,13 +102,13 @@ class Api:
         asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        """Requests may take `timeout` seconds; `connections` are kept open for parallel requests.
+        """Requests time out after `timeout` seconds. `connections` limits the open connections for parallel requests.
 
-        New Services get the fields of `services` that they lack. After a 429 response with Retry-After a request is
-        repeated, within `timeout` in total. The latest requests are appended to `asked`, which several clients may
-        share. Raises `UsageError` if the files cannot be used.
+        New Services get the fields of `services` that they lack. After a 429 response with Retry-After, a
+        request is repeated, within `timeout` in total. The latest requests are appended to `asked`, which
+        several clients may share. Raises `UsageError` if the files cannot be used.
         """
-        # The official client is slow to import, and not needed by users of this module's errors and names.
+        # the official client is slow to import, and unnecessary for users of this module's errors and names
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
 
         self._client: Any = client_of(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig.client()
@@ -117,7 +117,7 @@ class Api:
         self._configuration = self._client.configuration
         self._timeout = timeout
         self._services = services or {}
-        self.writes = 0  # requests so far that may have changed an object
+        self.writes = 0  # number of requests so far that may have changed an object
         self.asked: deque[ApiRequest] = new_record() if asked is None else asked
 
     @property
@@ -127,7 +127,7 @@ class Api:
 
     @property
     def configuration(self) -> Any:
-        """The configuration of the official client: TLS, proxy, credentials."""
+        """The configuration of the official client, with TLS, proxy and credentials."""
         return self._configuration
 
     def authentication(self) -> dict[str, str]:
@@ -150,7 +150,7 @@ class Api:
         authenticate: bool = True,
         timeout: float = 0.0,
     ) -> Response:
-        """Send one request and return its answer with any status code. Raises `InconclusiveError` without an answer."""
+        """Send a request, and return the response with any status code. Raises `InconclusiveError` if there is none."""
         headers = {"Accept": "application/json", **(self.authentication() if authenticate else {})}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -167,7 +167,7 @@ class Api:
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 
     def text(self, path: str, *, timeout: float = 0.0) -> str:
-        """Return a text such as /metrics; "" if the request is refused. Raises `InconclusiveError`."""
+        """Return a text such as /metrics, or "" if the request is refused. Raises `InconclusiveError`."""
         answer = self._send("GET", path, headers=self.authentication(), timeout=timeout or self._timeout)
         return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
@@ -187,7 +187,7 @@ class Api:
             raise InconclusiveError(f"the API server did not answer {method} {shown}: {error}") from error
 
     def watch(self, resource: str, *, resource_version: str) -> Watch:
-        """Watch all objects of a resource from that version on. Raises `RefusedError` and `InconclusiveError`."""
+        """Watch all objects of a resource from a version on. Raises `RefusedError` and `InconclusiveError`."""
         path = path_of(resource)
         headers = {"Accept": "application/json", **self.authentication()}
         query = urlencode({"watch": "true", "resourceVersion": resource_version})
@@ -202,7 +202,7 @@ class Api:
         return self._expect("GET", path_of(resource, namespace, name))
 
     def list(self, resource: str, namespace: str = "", *, label_selector: str = "") -> builtins.list[Object]:
-        """Read all objects of a resource, in all namespaces when `namespace` is empty. Raises `RefusedError`."""
+        """Read all objects of a resource, in all namespaces if `namespace` is empty. Raises `RefusedError`."""
         query = {"labelSelector": label_selector} if label_selector else None
         return builtins.list(self._expect("GET", path_of(resource, namespace), query=query).get("items") or ())
 
@@ -216,7 +216,7 @@ class Api:
         return self._expect("PUT", path_of(resource, namespace, obj["metadata"]["name"]), obj)
 
     def patch(self, resource: str, namespace: str, name: str, patch: Object, *, subresource: str = "") -> Object:
-        """Apply a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
+        """Apply a JSON merge patch, in which `None` removes a field. Raises `RefusedError`."""
         path = path_of(resource, namespace, name, subresource)
         return self._expect("PATCH", path, patch, content_type=MERGE_PATCH)
 
@@ -225,7 +225,7 @@ class Api:
         self._delete(path_of(resource, namespace, name), grace_seconds)
 
     def delete_all(self, resource: str, namespace: str, *, grace_seconds: int | None = None) -> None:
-        """Delete all objects of a resource in a namespace by one request. Raises `RefusedError`."""
+        """Delete all objects of a resource in a namespace with one request. Raises `RefusedError`."""
         self._delete(path_of(resource, namespace), grace_seconds)
 
     def _delete(self, path: str, grace_seconds: int | None) -> None:
@@ -235,7 +235,7 @@ class Api:
             raise RefusedError("DELETE", path, response)
 
     def evict(self, namespace: str, name: str, *, grace_seconds: int) -> None:
-        """Delete a pod as a drain of its node does. Raises `RefusedError`: 404, 429 (a PodDisruptionBudget)."""
+        """Evict a pod, as a drain of its node does. Raises `RefusedError` with 404 or 429 (PodDisruptionBudget)."""
         options = {"gracePeriodSeconds": grace_seconds}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
         self._expect("POST", path_of("pods", namespace, name, "eviction"), body)
@@ -248,7 +248,7 @@ class Api:
 
 
 class Watch:
-    """A running watch; iterating yields ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until it ends."""
+    """A running watch. Iteration yields ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until the watch ends."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
         self._answer = answer
@@ -261,14 +261,14 @@ class Watch:
                 for line in lines:
                     event = orjson.loads(line)
                     yield event["type"], event["object"]
-        except (urllib3.exceptions.HTTPError, OSError, ValueError):  # the server has closed it, or `stop`
+        except (urllib3.exceptions.HTTPError, OSError, ValueError):  # closed by the server or by `stop`
             return
         finally:
             self._answer.close()
 
     def stop(self) -> None:
-        """End the watch, from another thread than the one that iterates."""
-        with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has already ended
+        """End the watch. Call this method from a thread other than the iterating thread."""
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # the watch has already ended
             self._answer.shutdown()
 
 
@@ -287,7 +287,7 @@ def _json(data: bytes) -> Object:
 
 
 def _seconds_to_wait(answer: urllib3.BaseHTTPResponse) -> float | None:
-    """Return the Retry-After of a 429 answer, or None."""
+    """Return the Retry-After value of a 429 response, or None."""
     if answer.status != 429:
         return None
     try:

@@ -1,12 +1,12 @@
-"""Reads kubeconfig files as kubectl does, or a pod's service account.
+"""Read kubeconfig files as kubectl does, or a pod's service account.
 
-The official client reads and merges the files. It differs from kubectl in one point, which is corrected here: if
-several files have a current context, kubectl uses that of the first file, the client that of the last, even if it is
-empty.
+The official client reads and merges the files. It differs from kubectl in one respect, which this module corrects: if
+several files set a current context, kubectl uses the context in the first file. The client uses the one in the last
+file, even if that is empty.
 
-Certificates and keys from a kubeconfig, or from a credential plugin, are never written to disk: the client would write
-them to the temp folder, where they stay after `kill -9`. They are kept in memory files (memfd), which the kernel
-removes with this process.
+Certificates and keys from a kubeconfig or a credential plugin are never written to disk. The client would write them to
+the temporary folder, where they stay after `kill -9`. This module keeps them in memory files (memfd), which the kernel
+removes with the process.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from harness.model.files import fault_of_path, is_there, shown
 DEFAULT = "~/.kube/config"
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""The folder of a pod's service account: token, CA certificate and namespace."""
+"""The folder of a pod's service account, with token, CA certificate and namespace."""
 
 
 class Kubeconfig:
-    """A context of one or several kubeconfig files: its name, and its Kubernetes namespace."""
+    """A context in one or several kubeconfig files, with its name and its Kubernetes namespace."""
 
     def __init__(self, files: str, *, context: str = "") -> None:
-        """Read `files`, separated by ":" as in $KUBECONFIG, and skip missing ones unless all are missing.
+        """Read `files`, separated by ":" as in $KUBECONFIG. Missing files are skipped unless all are missing.
 
-        `context` is by default the current one. Raises `UsageError` with the files and the error.
+        `context` defaults to the current context. Raises `UsageError` with the files and the error.
         """
         self._files = files
         merger = self._read()
@@ -61,10 +61,10 @@ class Kubeconfig:
         self._merged = merger.config
 
     def client(self) -> Any:
-        """Return the official client of the context's API server, with its credentials. Raises `UsageError`."""
+        """Return the official client for the context's API server and credentials. Raises `UsageError`."""
         try:
             return _client(self._merged, self.context)
-        except Exception as error:  # the client's own errors have no common base
+        except Exception as error:  # the client's errors have no common base class
             raise self._error(f"context {self.context} cannot be used: {error}") from error
 
     def _read(self) -> Any:
@@ -78,7 +78,7 @@ class Kubeconfig:
             merger = KubeConfigMerger(self._files)  # type: ignore[no-untyped-call]
         except kubernetes.config.ConfigException as error:
             raise self._error(str(error)) from None
-        except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date, or not UTF-8
+        except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date, or invalid UTF-8
             said = getattr(error, "strerror", None) or " ".join(str(error).split())
             raise self._error(f"cannot be read: {said}; name another one with --kubeconfig") from None
         except (AttributeError, KeyError, TypeError):
@@ -92,7 +92,7 @@ class Kubeconfig:
 
 
 class InCluster(Kubeconfig):
-    """The cluster in which this process runs as a pod, with the rights of the pod's service account."""
+    """The cluster in which this process runs as a pod, with the permissions of the pod's service account."""
 
     def __init__(self, folder: Path = SERVICE_ACCOUNT, *, environment: Mapping[str, str] | None = None) -> None:
         """Raises `UsageError` outside a pod, and in a pod without the service account's files."""
@@ -111,7 +111,7 @@ class InCluster(Kubeconfig):
             raise self._error(str(error)) from None
 
     def client(self) -> Any:
-        """Return the official client, which rereads the token for each request, since kubelets renew it."""
+        """Return the official client. It rereads the token for each request, because kubelets renew the token."""
         configuration = kubernetes.client.Configuration()
         self._loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
         configuration.refresh_api_key_hook = self._renew  # type: ignore[assignment]
@@ -128,9 +128,9 @@ def find(
     environment: Mapping[str, str] | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Kubeconfig:
-    """Find the kubeconfig that kubectl uses: `files`, $KUBECONFIG, ~/.kube/config, or in a pod its own cluster.
+    """Find the kubeconfig that kubectl would use: `files`, $KUBECONFIG, ~/.kube/config, or a pod's service account.
 
-    Raises `UsageError` if it is missing or invalid.
+    Raises `UsageError` if the kubeconfig is missing or invalid.
     """
     environment = os.environ if environment is None else environment
     files = files_of(files, environment)
@@ -152,12 +152,12 @@ def _named(contexts: Iterable[str]) -> str:
 def client_of(kubeconfig: Mapping[str, Any]) -> Any:
     """Return the official client for the content of a kubeconfig."""
     client = _client(copy.deepcopy(dict(kubeconfig)))
-    client.configuration.refresh_api_key_hook = None  # it would read the environment at each request
+    client.configuration.refresh_api_key_hook = None  # otherwise the client reads the environment for each request
     return client
 
 
 def _client(config: Any, context: str | None = None) -> Any:
-    """Return the official client of a context. Its memory files are closed with it."""
+    """Return the official client for a context. Closing the client closes its memory files."""
     mine: list[int] = []
     _memory.descriptors = mine
     try:
@@ -172,14 +172,14 @@ def _client(config: Any, context: str | None = None) -> Any:
 
 
 class _Memory(threading.local):
-    """The descriptors of the client that this thread is creating."""
+    """The file descriptors of the client that this thread is creating."""
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
 
 
 def _keep_in_memory(content: str | bytes, *_: object, **__: object) -> str:
-    """Return the path of a memory file with this content, for the client, which needs paths."""
+    """Return the path of a memory file with this content, because the client requires paths."""
     descriptor = os.memfd_create("kubeconfig")
     os.write(descriptor, content.encode() if isinstance(content, str) else content)
     _memory.descriptors.append(descriptor)
@@ -187,4 +187,4 @@ def _keep_in_memory(content: str | bytes, *_: object, **__: object) -> str:
 
 
 _memory = _Memory()
-kube_config._create_temp_file_with_content = _keep_in_memory  # there is no public interface for this
+kube_config._create_temp_file_with_content = _keep_in_memory  # there is no public API for this

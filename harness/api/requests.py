@@ -1,7 +1,7 @@
 """Show the API requests of one scenario in kubectl's words: `+1,645 ms  create endpointslice web-1 -n td-3`.
 
-API clients record their requests. The requests of a scenario are those in its Kubernetes namespace, and those that
-changed cluster-scoped objects.
+API clients record their requests. A scenario's requests are those in its Kubernetes namespace, and those that changed
+cluster-scoped objects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from http.client import responses
 from urllib.parse import parse_qsl
 
 MOST_LINES = 1000
-"""The largest number of lines: the first half and the last half of all."""
+"""The maximum number of lines. If there are more, the first half and the last half are shown."""
 
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 _SINGULAR = {"endpointslices": "endpointslice", "services": "service", "pods": "pod", "nodes": "node",
@@ -24,9 +24,9 @@ _FLAGS = {"labelSelector": "-l ", "fieldSelector": "--field-selector=", "gracePe
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request: its time (monotonic seconds), status code (0: no answer), and client ("": this process).
+    """A request, with its time (monotonic seconds), status code (0: no response), and client ("": this process).
 
-    `name` is the name of the object in the body, if the path has none.
+    `name` is the object name in the body, if the path contains no name.
     """
 
     at: float
@@ -39,7 +39,7 @@ class ApiRequest:
 
     @property
     def read(self) -> str:
-        """The read as text: "get nodes", "list services", "watch pods"; "" for writes, and for other paths."""
+        """The read as text, like "get nodes", "list services", "watch pods"; "" for writes and for other paths."""
         place = _place(self.path)
         if self.method != "GET" or not place.resource:
             return ""
@@ -59,7 +59,7 @@ class _Place:
 def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
     """Return the requests of the scenario in `namespace` since `zero` (monotonic seconds), in order.
 
-    Equal requests in a row are one line.
+    Consecutive equal requests share a line.
     """
     mine = [each for each in asked if each.at >= zero and _concerns(each, namespace)]
     mine.sort(key=lambda each: each.at)
@@ -121,7 +121,7 @@ def _refused(code: int) -> list[str]:
 
 
 def _place(path: str) -> _Place:
-    """Parse `/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE`; each part but the resource may be missing."""
+    """Parse `/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE`. All parts except the resource are optional."""
     parts = [part for part in path.split("/") if part]
     rest = parts[2:] if parts[:1] == ["api"] else parts[3:] if parts[:1] == ["apis"] else []
     namespace = ""

@@ -1,4 +1,4 @@
-"""Binaries of the components of real clusters: fetched by version, kept in a cache, found by the adapters.
+"""Binaries of real cluster components, which are fetched by version, cached, and looked up by the adapters.
 
 find("kube-proxy", "1.34")    returns the path of a binary, or raises an error with the command that fetches it
 """

@@ -1,4 +1,4 @@
-"""The cache of binaries: a folder outside of any repository, shared by all runs of a user.
+"""The cache of binaries, a folder outside any repository that all runs of a user share.
 
     $TRAFFICDIST_CACHE, or $XDG_CACHE_HOME/trafficdist, or ~/.cache/trafficdist
         components/kube-proxy/v1.34.10/kube-proxy      the binary
@@ -6,8 +6,8 @@
                                        go.mod go.sum   its modules, if it was compiled
         partial/                                       unfinished downloads and compilations
 
-A binary is there whole or not at all: it is written elsewhere, synced to the disk, and renamed. A version exists when
-its binary does. One process at a time fetches a version; the next finds it there.
+A binary is stored atomically: it is written elsewhere, synced to the disk, and renamed. A version exists if its binary
+exists. Only one process at a time fetches a version, and other processes then find the version in the cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENVIRONMENT = "TRAFFICDIST_CACHE"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a binary. `source` is "release" or "source", `at` a URL or a module with its version."""
+    """The origin of a binary. `source` is "release" or "source". `at` is a URL, or a module with version."""
 
     source: str
     at: str
@@ -54,7 +54,7 @@ class Entry:
 
 
 def default_folder() -> Path:
-    """Return the folder of the cache, by the environment."""
+    """Return the folder of the cache, which depends on the environment."""
     chosen = os.environ.get(ENVIRONMENT)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -63,13 +63,13 @@ def default_folder() -> Path:
 
 
 class Cache:
-    """Binaries by component and version."""
+    """The cached binaries by component and version."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or default_folder()
 
     def entries(self, component: str = "") -> list[Entry]:
-        """Return all binaries, in the order of the components, the newest version last."""
+        """Return all binaries in the order of the components, with the newest version last."""
         names = [component] if component else list(COMPONENTS)
         return [entry for name in names for entry in self._entries_of(name)]
 
@@ -79,7 +79,7 @@ class Cache:
         return [entry for version in versions if (entry := self.get(name, version))]
 
     def get(self, component: str, version: Version) -> Entry | None:
-        """Return the binary of that version, None if it is missing."""
+        """Return the binary of a version, or None if it is missing."""
         folder = self._home(component) / version.tag
         binary = folder / component
         return Entry(component, version, binary, _read_origin(folder)) if binary.is_file() else None
@@ -92,7 +92,7 @@ class Cache:
         origin: Origin,
         beside: Mapping[str, str] | None = None,
     ) -> Entry:
-        """Move a binary from `workspace` into the cache, whole or not at all. `beside` are texts of other files."""
+        """Move a binary from `workspace` into the cache atomically. `beside` contains texts of further files."""
         folder = self._home(component.name) / version.tag
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class Cache:
         return Entry(component.name, version, folder / component.name, origin)
 
     def remove(self, entry: Entry) -> None:
-        """Remove a binary and its files; a running one continues."""
+        """Remove a binary and its files. A process that runs the binary continues."""
         entry.path.unlink(missing_ok=True)
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
@@ -117,19 +117,19 @@ class Cache:
         shutil.rmtree(self.folder / "partial", ignore_errors=True)
 
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """Return a work folder on the cache's file system, the same for the same work. Hold the lock."""
+        """Return a work folder on the cache's file system, which is the same for the same work. Requires the lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def close_workspace(self, folder: Path) -> None:
-        """Remove a work folder. Hold the lock."""
+        """Remove a work folder. Requires the lock."""
         shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Lock `what` for this process; `waiting` is called if another process has it. A dead process loses it."""
+        """Lock `what` for this process. Calls `waiting` if another process holds it. The lock ends with the process."""
         path = self.folder / "locks" / what
         with said_plainly(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ class Cache:
 
 @contextlib.contextmanager
 def said_plainly(place: Path) -> Iterator[None]:
-    """Turn errors of the file system into `UnavailableError` with the remedy."""
+    """Convert file system errors into `UnavailableError` with the remedy."""
     try:
         yield
     except OSError as error:

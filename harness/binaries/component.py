@@ -1,8 +1,8 @@
-"""The components of real clusters that can be fetched: their modules, and the format of their version.
+"""The components of real clusters that can be fetched, with their modules and version formats.
 
 Kubernetes' own components come from https://dl.k8s.io and from the Go module k8s.io/kubernetes; etcd and kind from
 their releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind. kind, kubectl, `e2e` and `agnhost`
-are no components of a cluster, but are fetched in the same way. `e2e` is Kubernetes' own networking specs in our
+are not components of a cluster, but are fetched in the same way. `e2e` is Kubernetes' own networking specs in our
 command `e2e.go`, and `agnhost` the program of its test image.
 """
 
@@ -21,23 +21,23 @@ _ASK_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A binary: its name, its Go module, and the package of its command."""
+    """A binary, with its name, its Go module, and the package of its command."""
 
     name: str
     module: str
     package: str
     says: re.Pattern[str]
-    """Finds the version in the output of `--version`, as its group."""
+    """A regular expression that finds the version in the output of the binary. The group is the version."""
     staging: str = ""
-    """A staging module of Kubernetes with a tag for each release: Go module proxies often list more versions of it."""
+    """A staging module of Kubernetes with a tag for each release. Go module proxies often list more versions of it."""
     asked: tuple[str, ...] = ("--version",)
-    """Arguments that make it print its version."""
+    """The arguments that make the binary print its version."""
     program: str = ""
-    """The Go source of the command, if the module has packages but no command; `package` is then "."."""
+    """The Go source of the command, if the module contains no command for its packages. `package` is then "."."""
 
     @property
     def kubernetes(self) -> bool:
-        """True if it is released as a part of Kubernetes."""
+        """True if the binary is released as a part of Kubernetes."""
         return self.module == KUBERNETES_MODULE
 
 
@@ -81,14 +81,14 @@ COMPONENTS: dict[str, Binary] = {
 
 
 def component_named(name: str) -> Binary:
-    """Return the component of that name. Raises `UsageError` with the known names."""
+    """Return the component with this name. Raises `UsageError` with the known names."""
     if name not in COMPONENTS:
         raise UsageError(f"component {name!r}: want one of {', '.join(COMPONENTS)}")
     return COMPONENTS[name]
 
 
 def version_of(component: Binary, binary: Path) -> Version:
-    """Run a binary for its version. Raises `UnavailableError` if it does not run here, or prints something else."""
+    """Run a binary to find its version. Raises `UnavailableError` if the binary does not run or prints no version."""
     try:
         asked = subprocess.run(  # noqa: S603  the binary that the person chose
             [str(binary), *component.asked], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False

@@ -1,8 +1,8 @@
-"""Downloads one file over HTTP from the first mirror that has it, and resumes an interrupted download.
+"""Download a file over HTTP from the first mirror that has the file, and resume an interrupted download.
 
-The partial file stays on disk, with its ETag. The next request is for the rest, if the file is still the same; a server
-without ranges sends the whole file. A file with a wrong SHA-256 sum is deleted. pooch verifies sums too, but neither
-resumes downloads nor tries mirrors.
+The partial file stays on disk with its ETag. The next request asks for the rest if the file is unchanged. A server
+without range support sends the whole file. A file with a wrong SHA-256 checksum is deleted. pooch verifies checksums,
+too, but neither resumes downloads nor tries mirrors.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from harness.model.files import sha256_of
 
 _T = TypeVar("_T")
 _CHUNK = 1 << 17  # bytes
-_SMALL = 1 << 20  # bytes, enough for a sum, a version, or a list of releases
+_SMALL = 1 << 20  # bytes, enough for a checksum, a version, or a list of releases
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, OSError)
 
 
 class BrokenOffError(UnavailableError):
-    """The server cannot be reached, or the connection broke."""
+    """The server cannot be reached, or the connection was interrupted."""
 
 
 class NotThereError(UnavailableError):
-    """The server has no such file."""
+    """The server does not have the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Downloads files. `timeout` is in seconds without data; `attempts` limits attempts in a row without progress."""
+    """Downloads files. `timeout` is in seconds without data. `attempts` limits successive attempts without progress."""
 
     timeout: float = 30.0
     attempts: int = 4
     pause: Callable[[float], None] = time.sleep
 
     def text(self, urls: Sequence[str]) -> str:
-        """Download a small text from the first mirror that has it. Raises `NotThereError`, `UnavailableError`."""
+        """Download a small text from the first mirror that has the text. Raises `NotThereError`, `UnavailableError`."""
         return self._first(urls, self._text)
 
     def file(self, urls: Sequence[str], target: Path, sha256: str, watcher: Watcher) -> str:
-        """Download a file with that sum, and return its URL. Raises `NotThereError`, `UnavailableError`."""
+        """Download a file with this checksum, and return its URL. Raises `NotThereError`, `UnavailableError`."""
         return self._first(urls, lambda url: self._file(url, target, sha256, watcher))
 
     def _first(self, urls: Sequence[str], get: Callable[[str], _T]) -> _T:
@@ -69,7 +69,7 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
-        """Download from one mirror. If the sum of a resumed file is wrong, download the whole file once more."""
+        """Download from one mirror. If the checksum of a resumed file is wrong, download the whole file once more."""
         part = target.with_suffix(".part")
         joined = part.exists()
         while True:
@@ -87,9 +87,9 @@ class Fetcher:
             joined = False
 
     def _complete(self, url: str, part: Path, watcher: Watcher) -> bool:
-        """Download the rest of a file over several connections. Returns whether it was joined from pieces.
+        """Download the rest of a file over several connections. Returns whether the file was joined from pieces.
 
-        A server that sends nothing gets no second attempt: another mirror may answer.
+        A server that sends nothing is not tried again, because another mirror may respond.
         """
         idle, came = 0, False
         while True:
@@ -150,7 +150,7 @@ class Fetcher:
 
 @contextlib.contextmanager
 def _plainly(url: str) -> Iterator[None]:
-    """Turn network errors into `UnavailableError`."""
+    """Convert network errors into `UnavailableError`."""
     try:
         yield
     except urllib.error.HTTPError as error:

@@ -1,4 +1,4 @@
-"""Fetches a component into the cache, from a release or from source."""
+"""Fetch a component into the cache, from a release or from source."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 
 GROUP = "trafficdist.component_sources"
-"""The entry-point group of other sources of components, each called with the number of parallel compilations."""
+"""The entry point group of other component sources. Each is called with the number of parallel compilations."""
 
 _MODULE = re.compile(r"(\S+@v\S+): reading")  # the module in an error of Go
 
 
 class GoneError(UnavailableError):
-    """A source lists a version that it cannot deliver."""
+    """A source lists a version but cannot deliver the version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A binary for the cache: its origin, and files to store with it."""
+    """A new binary for the cache, with its origin and further files to store."""
 
     binary: Path
     at: str
@@ -45,17 +45,17 @@ class Source(Protocol):
     def resolve(
         self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
-        """Return the version for a request, and a function that makes its binary in a folder. Raises `UsageError`.
+        """Return the version for a request, and a function that creates the binary in a folder. Raises `UsageError`.
 
-        `without` are versions that failed with `GoneError`.
+        `without` lists versions that failed with `GoneError`.
         """
 
     def available(self, component: Binary) -> list[Version]:
-        """Return its versions, the oldest first. Raises `UnavailableError`."""
+        """Return the available versions, the oldest first. Raises `UnavailableError`."""
 
 
 class FromRelease:
-    """Official binaries."""
+    """Official release binaries."""
 
     name = "release"
 
@@ -78,16 +78,16 @@ class FromRelease:
         return version, make
 
     def available(self, component: Binary) -> list[Version]:
-        """Raise `UnavailableError`: release servers list no versions."""
+        """Raise `UnavailableError`, because release servers do not list versions."""
         raise UnavailableError(f"releases of {component.name} cannot be listed")
 
 
 def fetch(
     component: Binary, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
 ) -> Entry:
-    """Fetch a component unless it is cached, or with `again` even then. Raises `UsageError`, `UnavailableError`.
+    """Fetch a component unless it is cached; `again` ignores the cache. Raises `UsageError`, `UnavailableError`.
 
-    A cached version needs neither network nor Go. For "1.34" they find a newer patch, but may be missing.
+    A cached version requires neither network nor Go. For "1.34", they would find a newer patch.
     """
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
@@ -133,7 +133,7 @@ def _get(
 
 
 def _missing(error: GoneError) -> str:
-    """Return the missing modules, in a few words."""
+    """Return a short description of the missing modules."""
     modules = list(dict.fromkeys(_MODULE.findall(str(error))))
     return f"{', '.join(modules) or 'a module that it needs'} is missing"
 

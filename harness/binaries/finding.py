@@ -1,7 +1,7 @@
-"""Finds the installed binary of a component without the network: in KUBEBUILDER_ASSETS, then in the cache.
+"""Find the installed binary of a component without the network: first in KUBEBUILDER_ASSETS, then in the cache.
 
-envtest's setup leaves binaries in the folder that KUBEBUILDER_ASSETS names. Each is run once to learn its version, and
-again when the file changes.
+KUBEBUILDER_ASSETS names a folder with the binaries that envtest's setup installed. Each binary is run once to find its
+version, and again when the file changes.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def find_entry(component: str, version: str = "", *, cache: Cache | None = None)
 
 
 def assets_folder() -> Path | None:
-    """Return the folder that KUBEBUILDER_ASSETS names, if any."""
+    """Return the folder that KUBEBUILDER_ASSETS names, or None."""
     named = os.environ.get(ASSETS)
     return Path(named).expanduser().absolute() if named else None
 
 
 def asset(component: Binary) -> Entry | None:
-    """Return the component in that folder, None if it is missing. Raises `UnavailableError` if it shows no version."""
+    """Return the component in KUBEBUILDER_ASSETS, or None. Raises `UnavailableError` if the binary shows no version."""
     place = assets_folder()
     binary = place / component.name if place else None
     if binary is None or not binary.is_file():

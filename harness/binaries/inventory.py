@@ -1,4 +1,4 @@
-"""Fetches, lists, checks and removes binaries of the cache, for `trafficdist components`."""
+"""Fetch, list, check and remove cached binaries, for `trafficdist components`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ From = Literal["release", "source"]
 def fetch_all(
     names: Sequence[str], *, origin: From, cache: Cache, mirrors: Sequence[str] = (), jobs: int = 0, again: bool = False
 ) -> list[Entry]:
-    """Fetch a component in each of the versions, with progress on stderr. Raises `UsageError`, `UnavailableError`."""
+    """Fetch a component in each version, with progress on stderr. Raises `UsageError`, `UnavailableError`."""
     component = component_named(names[0])
     wishes = [parse_wanted(text) for text in names[1:] or ("",)]
     if mirrors and origin == "source":
@@ -44,7 +44,7 @@ def fetch_all(
 
 
 def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) -> str:
-    """Return a table, or JSON, of the binaries of these components, or of all, in KUBEBUILDER_ASSETS and the cache."""
+    """Return a table or JSON of the binaries of these (or all) components in KUBEBUILDER_ASSETS and the cache."""
     known = [component_named(name).name for name in names] or list(COMPONENTS)
     entries = [entry for entry in (*_assets(), *cache.entries()) if entry.component in known]
     if form == "json":
@@ -57,7 +57,7 @@ def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) 
 
 
 def offers(names: Sequence[str]) -> str:
-    """Return a table of the versions that can be compiled, by minor version."""
+    """Return a table of the versions that can be compiled, grouped by minor version."""
     compiler = _compiler()
     rows = [("COMPONENT", "SERIES", "VERSIONS")]
     for name in names or COMPONENTS:
@@ -70,7 +70,7 @@ def offers(names: Sequence[str]) -> str:
 
 
 def _compiler(jobs: int = 0) -> Source:
-    """Return the source that compiles components. Raises `UnavailableError` where it is not installed."""
+    """Return the source that compiles components. Raises `UnavailableError` if it is not installed."""
     for each in installed(GROUP, "source"):
         found: Source = each.load()(jobs)
         return found
@@ -78,7 +78,7 @@ def _compiler(jobs: int = 0) -> Source:
 
 
 def check(cache: Cache, name: str = "") -> tuple[str, bool]:
-    """Check that binaries are unchanged and run. Returns a line for each, and whether all are intact."""
+    """Check that binaries are unchanged and can run. Returns a line for each binary, and whether all are intact."""
     chosen = [component_named(name)] if name else COMPONENTS.values()
     checked = [each for component in chosen for each in (*_check_assets(component), *_check_cache(component, cache))]
     text = "\n".join(line for line, _ in checked) or f"No components in {cache.folder}."
@@ -114,7 +114,7 @@ def _trouble(entry: Entry) -> str:
 
 
 def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
-    """Remove versions of a component (all if none is named), or everything."""
+    """Remove the named versions of a component (all versions if none is named), or the whole cache."""
     if everything == bool(names):
         raise UsageError("name a component and its versions, or use --all")
     if everything:
@@ -141,7 +141,7 @@ def _assets() -> list[Entry]:
         try:
             entry = asset(component)
         except UnavailableError:
-            continue  # it does not run; `find` reports that when a run needs it
+            continue  # the binary does not run; `find` reports this when a run needs the binary
         found += [entry] if entry else []
     return found
 

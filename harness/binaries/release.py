@@ -1,12 +1,12 @@
-"""Downloads official binaries: Kubernetes' from https://dl.k8s.io, etcd's and kind's from their releases on GitHub.
+"""Download official binaries: Kubernetes from https://dl.k8s.io, etcd and kind from their releases on GitHub.
 
-    <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a bare binary and its sum
+    <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a binary and its checksum
     <mirror>/release/stable-1.34.txt   stable.txt                                       the newest patch, the newest
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
-A mirror has the layout of the original. The sum comes from the same server as the binary, so a mirror that a user names
-is trusted; its URL decides about https.
+A mirror has the layout of the original. The checksum comes from the same server as the binary, so a mirror that a user
+names is trusted. The mirror's URL determines whether https is used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """The publishers of official binaries; `mirrors` replace the publisher and are tried in order.
+    """The publishers of official binaries. `mirrors` replace the publisher and are tried in order.
 
     `listing` is a URL with a list of releases in the format of GitHub's API; "" for GitHub's.
     """
@@ -44,7 +44,7 @@ class Releases:
     listing: str = ""
 
     def resolve(self, component: Binary, wanted: Wanted) -> Version:
-        """Return the version for a request. Raises `UsageError` if there is none."""
+        """Return the version for a request. Raises `UsageError` if no version matches."""
         if component.program or not (component.kubernetes or component.name in _ON_GITHUB):
             raise UsageError(f"official binaries of {component.name} are not fetched: compile it with --from source")
         if wanted.exact is not None:
@@ -62,7 +62,7 @@ class Releases:
         return version
 
     def _resolve_on_github(self, component: Binary, wanted: Wanted) -> Version:
-        """Find a version in GitHub's list of releases: mirrors have no list, and no file names the newest."""
+        """Find a version in GitHub's list of releases, because mirrors have no list of versions."""
         listing = self.listing or f"https://api.github.com/repos/{_ON_GITHUB[component.name]}/releases?per_page=100"
         name = component.name
         try:
@@ -79,7 +79,7 @@ class Releases:
         return chosen[0]
 
     def fetch(self, component: Binary, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
-        """Download a binary to `folder`. Returns its path and its URL. Raises `UsageError`, `UnavailableError`."""
+        """Download a binary to `folder`. Returns its path and URL. Raises `UsageError`, `UnavailableError`."""
         base, sums, archive = _paths(component, version)
         target = folder / (archive or component.name)
         try:
@@ -100,7 +100,7 @@ class Releases:
         return [f"{mirror.rstrip('/')}/{path}" for mirror in mirrors]
 
     def _newest(self, component: Binary, series: str = "") -> str:
-        """Return a clause about the newest versions, for an error; "" if they are unknown."""
+        """Return a clause about the newest versions for an error message, or "" if they are unknown."""
         if component.name in _ON_GITHUB:
             return ""
         said = []
@@ -114,7 +114,7 @@ class Releases:
 
 
 def _paths(component: Binary, version: Version) -> tuple[str, str, str]:
-    """Return the paths of the binary and of its sum, and the name of its archive, "" for a bare binary."""
+    """Return the paths of the binary and of its checksum, and the archive's name, which is "" for a bare binary."""
     if component is ETCD:
         archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"
         return f"download/{version.tag}/{archive}", f"download/{version.tag}/SHA256SUMS", archive
@@ -134,7 +134,7 @@ def architecture() -> str:
 
 
 def _sum_in(text: str, name: str) -> str:
-    """Return the sum in a file of sums: the only one, or the one of `name`. Raises `UnavailableError`."""
+    """Return the only checksum in a file, or the checksum of file `name`. Raises `UnavailableError`."""
     for line in text.lower().splitlines():
         words = line.split()
         if words and _SUM.fullmatch(words[0]) and (not name or words[-1].lstrip("*") == name):

@@ -1,4 +1,4 @@
-"""Parses versions of components: "1.34.10", "1.34" for its newest patch, "newest" for the newest of all."""
+"""Parse component versions: "1.34.10", "1.34" for the newest patch, "newest" for the newest version of all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MINOR = re.compile(r"v?(\d+)\.(\d+)")
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A full version, in the order of semver.org; `pre` is the "rc.1" of 1.35.0-rc.1."""
+    """A full version, ordered as in semver.org. `pre` is "rc.1" for 1.35.0-rc.1."""
 
     major: int
     minor: int
@@ -29,12 +29,12 @@ class Version:
 
     @property
     def tag(self) -> str:
-        """The version as in tags and modules: v1.34.10."""
+        """The version as it appears in tags and modules, like v1.34.10."""
         return f"v{self}"
 
     @property
     def series(self) -> str:
-        """The minor version: 1.34."""
+        """The minor version, like 1.34."""
         return f"{self.major}.{self.minor}"
 
     def __lt__(self, other: Version) -> bool:
@@ -57,7 +57,7 @@ class Wanted:
         return self.text
 
     def allows(self, version: Version) -> bool:
-        """Return whether a version matches. A pre-release matches only an exact request."""
+        """Return whether a version matches the request. A pre-release matches only an exact request."""
         if self.exact is not None:
             return version == self.exact
         return not version.pre and self.series in ("", version.series)
@@ -68,13 +68,13 @@ class Wanted:
 
 
 def parse_version(text: str) -> Version | None:
-    """Parse a full version; None for any other text."""
+    """Parse a full version, or return None for any other text."""
     found = _VERSION.fullmatch(text)
     return Version(int(found[1]), int(found[2]), int(found[3]), found[4] or "") if found else None
 
 
 def parse_wanted(text: str) -> Wanted:
-    """Parse a requested version; "" stands for the newest. Raises `UsageError`."""
+    """Parse a requested version. "" means the newest. Raises `UsageError`."""
     if text in ("", NEWEST, "latest"):
         return Wanted(NEWEST)
     version = parse_version(text)

@@ -1,4 +1,4 @@
-"""Shows the progress of fetching a component, on a terminal or in lines."""
+"""Show the progress of fetching a component, as a bar on a terminal or as lines."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_EVERY = 15.0  # seconds between lines without a terminal
+_EVERY = 15.0  # seconds between progress lines without a terminal
 
 
 class Watcher:
-    """Receives the progress of a piece of work, and shows nothing."""
+    """Receives progress reports, and ignores them."""
 
     def say(self, text: str) -> None:
         """Print a line."""
 
     def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
-        """Begin a piece of work; `unit` is "bytes" or the name of the counted things; 0 is an unknown `total`."""
+        """Begin a task. `unit` is "bytes" or the name of the counted items. `total` is 0 if it is unknown."""
 
     def advance(self, by: int, detail: str = "") -> None:
-        """Add to the amount that is done."""
+        """Increase the amount of completed work."""
 
     def end(self) -> None:
-        """End the piece of work."""
+        """End the task."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class _Counted:
 
 
 class Terminal(Watcher):
-    """Shows a bar on a terminal, and without a terminal a line every 15 seconds. A context manager."""
+    """Shows a progress bar on a terminal, and otherwise a line every 15 seconds. A context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,1 +1,1 @@
-"""The table of checks: what a machine or a cluster may lack, the check for it, the remedy, and the cost."""
+"""Checks for missing abilities of a machine or a cluster, with the remedy and the affected requirements."""

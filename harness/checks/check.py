@@ -1,7 +1,7 @@
-"""The type of a check, which is a row of the table, and of its findings.
+"""The types of a check and of its findings.
 
-A run requires some rows and stops at the first fault; `trafficdist doctor` shows the findings of all. So each check is
-written once, as a function from a subject (a machine, a cluster, settings) to findings.
+A run requires some checks and stops at the first failure. `trafficdist doctor` shows the findings of all checks. Each
+check is therefore written only once, as a function from a subject (a machine, a cluster, settings) to findings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ S_contra = TypeVar("S_contra", contravariant=True)  # a check of any subject is 
 
 
 class State(enum.StrEnum):
-    """The state of the subject. `UNKNOWN` is not a fault: the check was not possible, or was not requested."""
+    """The state of a checked property. `UNKNOWN` is not a failure: the check was impossible, or was not requested."""
 
     OK = "ok"
     UNKNOWN = "unknown"
@@ -31,10 +31,10 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found, as a sentence without a full stop.
+    """The result of a check, as a sentence without a full stop.
 
-    `lacks` are missing abilities and nodes (names of the topology), `features` those of requirements that cannot be
-    judged. `costs` describes any other loss. Without a `name` it gets the name of its check.
+    `lacks` lists missing abilities and nodes of the topology. `features` lists the features whose requirements
+    cannot be judged. `costs` describes any other loss. A finding without a `name` gets the name of its check.
     """
 
     state: State
@@ -58,11 +58,11 @@ def unusable(found: str, remedy: str = "") -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[S_contra]):
-    """One row of the table.
+    """One check of a machine, a cluster or settings.
 
-    `ask` returns a text if all is well, else findings. An `UnavailableError` becomes a finding of state `fault` with
-    that text; other errors of an API server become findings of state unknown. `remedy` and `costs` are the defaults for
-    findings without their own. If `gates`, later rows depend on this one.
+    `ask` returns a text if the check succeeds, and findings otherwise. An `UnavailableError` becomes a finding
+    whose state is `fault`. Other errors of an API server become findings of state unknown. `remedy` and `costs` are
+    the defaults for findings that set neither. If `gates` is true, the checks after this check depend on it.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Check(Generic[S_contra]):
 
 
 def examine(table: Sequence[Check[S_contra]], subject: S_contra) -> list[Finding]:
-    """Return the findings of all rows, up to a failed row that later rows depend on."""
+    """Return the findings of all checks, but stop after a failed check that has `gates` set."""
     found: list[Finding] = []
     for check in table:
         found += check.findings(subject)

@@ -1,6 +1,6 @@
-"""Checks of a cluster through its API. They write nothing.
+"""Check a cluster through its API without changing the cluster.
 
-A check that must try a write uses a dry run, in which the API server does all of admission and allocation.
+A check of write access sends a dry run, for which the API server also performs admission and allocation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Version = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An API server that answers. `gates` are those of option --feature-gates."""
+    """An API server that responds. `gates` holds the value of option --feature-gates."""
 
     api: Api
     reached: ReachedServer
@@ -49,7 +49,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes of a cluster. `names` maps each node of the topology to the cluster's node, as far as there are any."""
+    """The nodes of a cluster. `names` maps nodes of the topology to the matching nodes of the cluster."""
 
     server: Server
     topology: Topology
@@ -60,7 +60,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate that requirements depend on: the versions that introduce and enable it, and its features."""
+    """A feature gate that requirements depend on, the versions that introduce and enable it, and its features."""
 
     name: str
     exists: Version
@@ -76,20 +76,21 @@ GATES = (
 
 
 def gate_version(answer: Mapping[str, Any]) -> Version:
-    """Return major and minor version from a response of /version; (0, 0) if it has none."""
+    """Return the major and minor version from a response of /version, or (0, 0) if the response contains no version."""
     found = re.match(r"v?(\d+)\.(\d+)", str(answer.get("gitVersion", "")))
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def is_on(gate: Gate, version: Version, seen: Mapping[str, bool]) -> bool:
-    """Return whether a gate is on in a component of that version."""
+    """Return whether a gate is enabled in a component of this version."""
     return version >= gate.exists and seen.get(gate.name, version >= gate.on)
 
 
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
-    """Check that the gates are on, by the gates `seen`, else by the gates of an option, else by defaults.
+    """Check that the feature gates are enabled.
 
-    A gate that became permanent is no longer among those that are seen.
+    The states in `seen` have priority over the option `given`, which has priority over the defaults. A component no
+    longer reports a gate that has become permanent, so `seen` may lack it.
     """
     if version == (0, 0):
         return unknown("its version does not say which gates it has")
@@ -230,7 +231,7 @@ def _zones(nodes: Nodes) -> str | Finding:
 
 
 def _why_not(node: Object) -> str:
-    """Return why a node takes no pods."""
+    """Return the reason why a node does not accept pods."""
     if errors.of_node(str(node["metadata"]["name"]), node):
         return "is not ready"
     cordoned = (node.get("spec") or {}).get("unschedulable")
@@ -253,7 +254,7 @@ def _families(nodes: Nodes) -> str | Finding:
 
 
 def _clocks(nodes: Nodes) -> str | list[Finding]:
-    """Check that the clocks of this machine and the nodes agree with the API server's."""
+    """Check that the clocks of this machine and of the nodes agree with the clock of the API server."""
     clock = nodes.server.reached.clock
     ahead, found = clock.ahead.total_seconds(), []
     if abs(ahead) > _SKEW_SECONDS:
@@ -271,7 +272,7 @@ def _clocks(nodes: Nodes) -> str | list[Finding]:
 
 
 def _lease_age(api: Api, clock: ServerClock, node: str) -> float | None:
-    """Return the seconds since a node renewed its Lease, by the node's clock; None without a Lease."""
+    """Return the seconds since a node renewed its Lease, by the node's clock, or None if the node has no Lease."""
     answer = clock.saw(api.request("GET", path_of("leases", _NODE_LEASES, node)))
     renewed = moment((answer.body.get("spec") or {}).get("renewTime")) if answer.code == 200 else None
     return (clock.now() - renewed).total_seconds() if renewed else None
@@ -296,7 +297,7 @@ _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
      frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP})),
     ("it is not part of a cluster, or cannot be reached there", _NETNS, EVERYTHING),
 )  # fmt: skip
-"""Abilities that clusters may lack, with a common reason and remedy; the last group has all remaining ones."""
+"""Abilities that clusters may lack, grouped by reason and remedy. The last group holds all remaining abilities."""
 
 
 def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:

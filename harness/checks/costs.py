@@ -1,4 +1,4 @@
-"""The cost of findings: the requirements that cannot be judged, by profile. Pure."""
+"""Compute which requirements cannot be judged because of the findings, for each profile. This module has no effects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cost:
     of: int
 
     def sentence(self, *, named: int | None = 3) -> str:
-        """Return the cost as a sentence, with the first `named` ids, or with all for None."""
+        """Return the cost as a sentence with the first `named` ids, or with all ids if `named` is None."""
         shown = self.lost if named is None else self.lost[:named]
         more = f" and {len(self.lost) - len(shown)} more" if len(shown) < len(self.lost) else ""
         verb = "is" if len(self.lost) == 1 else "are"
@@ -33,7 +33,7 @@ def costs(
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
 ) -> list[Cost]:
-    """Return the combined cost of the findings by profile, without profiles that lose nothing."""
+    """Return the combined cost of the findings by profile. Profiles without any loss are omitted."""
     lacks = list(findings)
     found = []
     for profile in sorted(profiles):

@@ -1,4 +1,4 @@
-"""Checks of this machine for an embedded cluster: limits of processes, namespaces, features of the kernel."""
+"""Check whether this machine can run an embedded cluster: process limits, namespaces and kernel features."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from harness.model.cluster_options import OF_BOTH_FAMILIES
 from harness.netns import kernel, programs, sandbox
 from harness.netns.namespace import Namespace
 
-_FILES = 256  # a run of one requirement on the embedded cluster has fewer
+_FILES = 256  # a run of one requirement on the embedded cluster needs fewer
 _PROCESSES = 100
-_LOOK_BELOW = 4096  # a higher limit of processes is not checked: counting them takes time
+_LOOK_BELOW = 4096  # higher process limits are not checked, because counting the processes takes time
 
 
 def _limits(_: object) -> str:
-    """Raise `UnavailableError` if this process may have too few files or processes for any run."""
+    """Raise `UnavailableError` if the limits on open files or processes are too low for any run."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != resource.RLIM_INFINITY and files < _FILES:
         raise UnavailableError(f"a process may open {files} files here, and a run needs {_FILES}: raise `ulimit -Hn`")
@@ -35,13 +35,13 @@ def _limits(_: object) -> str:
 
 
 def process_limit() -> int | None:
-    """Return how many processes and threads this user may have; None without a limit, as for root."""
+    """Return the maximum number of processes and threads of this user, or None if there is no limit, as for root."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     return None if limit == resource.RLIM_INFINITY or os.getuid() == 0 else limit
 
 
 def _tasks() -> int:
-    """Return how many processes and threads this user has."""
+    """Return the current number of processes and threads of this user."""
     count = 0
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # the process has ended, or is hidden
@@ -68,7 +68,7 @@ def _kernel(families: Sequence[str]) -> Iterator[str | Finding]:
 
 
 def _files_of_pods(_: object) -> str:
-    """Check that programs in a pod can have an /etc/resolv.conf of their own, which names the cluster's DNS server."""
+    """Check that programs in a pod can have a separate /etc/resolv.conf that names the cluster's DNS server."""
     with contextlib.closing(Namespace.create()) as namespace:
         programs.run(namespace, [sys.executable, "-c", ""], files={"/etc/resolv.conf": ""})
     return "programs in a pod get an /etc/resolv.conf of their own"
@@ -85,4 +85,4 @@ MACHINE: tuple[Check[Sequence[str]], ...] = (
           costs="requirements whose clients are programs with a resolv.conf of their own are not judged "
           "(one of profile dns)"),
 )  # fmt: skip
-"""The checks for --backend netns, of the IP families of the cluster."""
+"""The checks for --backend netns. The subject of each check is the list of IP families of the cluster."""

@@ -1,7 +1,7 @@
-"""Requirements of programs on the machine beside a netns, by name; each is checked by an attempt.
+"""Requirements that programs in a netns have on this machine. Each requirement is checked by trying it.
 
-A recipe lists names of `REQUIREMENTS`. A separate process tries them. Like a run, it becomes root of a user namespace
-for an ordinary user; its mounts and loaded modules end with it.
+A recipe lists names from `REQUIREMENTS`. A separate process performs the attempts. For an ordinary user, that process
+becomes root of a user namespace, as a run does. Its mounts and the modules that it loaded are released when it ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.netns.kernel import KernelFeature
 from harness.netns.namespace import Namespace
 from harness.netns.netlink import attribute, message, messages
 
-_SECONDS = 20.0  # for all together
+_SECONDS = 20.0  # seconds for all requirements together
 _GENERIC, _CONTROL, _GETFAMILY = 16, 16, 3  # NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY
 _SYSCALLS = {"x86_64": 321, "s390x": 351, "ppc64le": 361}  # bpf(2); 280 where numbers are the generic ones
 _PROG_LOAD, _SCHED_CLS = 5, 3
@@ -36,15 +36,15 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOSYS, errno.ENXIO, errn
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:
-    """Return why each of these is unavailable here, by name, with the remedy; {} if all are available.
+    """Return the reason and remedy for each unavailable requirement, by name. The result is empty if all are available.
 
-    Raises `UnavailableError` if no netns can be made.
+    Raises `UnavailableError` if no netns can be created.
     """
     return _missing(tuple(names))
 
 
 def require(names: Iterable[str], who: str) -> None:
-    """Raise `UnavailableError` with everything that `who` requires and this machine lacks."""
+    """Raise `UnavailableError` with every requirement of `who` that this machine does not meet."""
     if absent := missing(names):
         reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
         raise UnavailableError(f"{who} has requirements that this machine lacks: {reasons}")
@@ -66,13 +66,13 @@ def _missing(names: tuple[str, ...]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement: `try_` raises `OSError` or `NetlinkError` if the kernel refuses it."""
+    """One requirement. `try_` raises `OSError` or `NetlinkError` if the kernel refuses the attempt."""
 
     feature: KernelFeature
     try_: Callable[[Namespace], object]
 
     def fault(self, namespace: Namespace) -> str:
-        """Return why it is unavailable; "" if it is available."""
+        """Return the reason why the requirement is unavailable, or "" if it is available."""
         try:
             self.try_(namespace)
         except (OSError, rtnetlink.NetlinkError) as error:
@@ -86,13 +86,13 @@ class Requirement:
 
 
 def _be_root(_: Namespace) -> None:
-    """Require the machine's own root, not root of a user namespace."""
+    """Raise an error unless this process is root of the machine rather than of a user namespace."""
     if os.geteuid() or sandbox.left():
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def _link(kind: str, namespace: Namespace) -> None:
-    """Request a link of a kind. EINVAL means that the kind is known and only arguments are missing."""
+    """Request a link of the given kind. EINVAL shows that the kernel knows the kind and only arguments are missing."""
     try:
         rtnetlink.execute(namespace, [rtnetlink.link(kind, f"td-{kind}")])
     except rtnetlink.NetlinkError as error:
@@ -101,7 +101,7 @@ def _link(kind: str, namespace: Namespace) -> None:
 
 
 def _generic(family: str, namespace: Namespace) -> None:
-    """Request a family of generic netlink, whose module the kernel loads if it can."""
+    """Look up a generic netlink family. The kernel loads the module of the family if possible."""
     body = struct.pack("=BBH", _GETFAMILY, 1, 0) + attribute(2, family.encode() + b"\0")  # CTRL_ATTR_FAMILY_NAME
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, _GENERIC) as sock:
         sock.send(message(_CONTROL, 1, 1, body))
@@ -112,12 +112,12 @@ def _generic(family: str, namespace: Namespace) -> None:
 
 
 def _room(wanted: str, _: Namespace) -> None:
-    """Make an isolated process with its own instance of this part."""
+    """Start an isolated process that has a separate instance of the resource `wanted`."""
     Room("probe", [wanted]).close()
 
 
 def _load_bpf(_: Namespace) -> None:
-    """Load a program for traffic control that does nothing."""
+    """Load a traffic control program that does nothing."""
     code, licence = ctypes.create_string_buffer(_RETURN_0), ctypes.create_string_buffer(b"GPL")
     program = struct.pack("=IIQQ", _SCHED_CLS, 2, ctypes.addressof(code), ctypes.addressof(licence)).ljust(128, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -159,11 +159,11 @@ REQUIREMENTS: Mapping[str, Requirement] = {
     "tun": Requirement(KernelFeature("tun devices", "CONFIG_TUN", "tun"), _open_tun),
     **dict(_links("bridge", "dummy", "geneve", "ifb", "netkit", "vxlan", "wireguard")),
 }
-"""All that a recipe may require, by name."""
+"""All requirements that a recipe may list, by name."""
 
 
 def main(names: Iterable[str]) -> str:
-    """Try these, and return the reasons of failures as JSON. Raises `UnavailableError`."""
+    """Try the named requirements, and return the reasons for failures as JSON. Raises `UnavailableError`."""
     sandbox.enter()
     with Namespace.create() as namespace:
         faults = {name: REQUIREMENTS[name].fault(namespace) for name in names}

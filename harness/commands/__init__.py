@@ -1,1 +1,1 @@
-"""The commands of `trafficdist`, a file each. They import little at the top: `--help` and the tab key must not wait."""
+"""The commands of `trafficdist`, one per file. Top-level imports are few, so that --help and completion stay fast."""

@@ -1,7 +1,7 @@
-"""Options and arguments of commands: made from the table of options, with paths, headings and completion of values.
+"""Options and arguments of commands, built from `harness.settings.options`, with help headings and completion.
 
-A shell starts a new process for each completion, so a completer reads names where that takes tenths of a second, and
-stays silent if it cannot: an error would land in the middle of the command line.
+A shell starts a new process for each completion. A completer therefore uses only sources that are fast to read. It
+prints nothing on failure, because an error message would appear in the middle of the command line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Path(click.Path):
 
 
 PLACE = _Path()
-"""A path, as text. Its reader reports a missing file or one of the wrong kind."""
+"""A path, as text. The code that reads the path reports a missing file or a file of the wrong type."""
 
 FILE = _Path(path_type=Path)
 FOLDER = _Path(path_type=Path, file_okay=False, resolve_path=True)
@@ -50,10 +50,10 @@ SUITE = click.option(
 
 
 class GroupedCommand(click.Command):
-    """A command whose help shows the options of the table under their headings, and its own ones last."""
+    """A command whose help lists the options of a run under headings, followed by the command's specific options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write all options, group by group."""
+        """Write all options, grouped by heading."""
         headings = {option.key: option.group for option in OPTIONS}
         shown = [(headings.get(str(each.name), "Other"), each.get_help_record(ctx)) for each in self.get_params(ctx)]
         for heading, some in groupby(shown, key=lambda each: each[0]):
@@ -64,7 +64,7 @@ class GroupedCommand(click.Command):
 
 
 def with_options(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command some options of the table."""
+    """Return a decorator that adds options of a run to a command."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -89,12 +89,12 @@ def _shown(default: Any) -> str:
 
 
 def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that click gave to a command, with the keys of `resolve`."""
+    """Return the option values that click passed to a command, under the keys that `resolve` expects."""
     return {key.replace("_", "-"): value for key, value in options.items()}
 
 
 def as_arguments(option: Option, value: Any) -> list[str]:
-    """Return pytest's arguments for a value that was given to the command."""
+    """Return pytest's arguments for an option value of the command."""
     if option.kind == "flag":
         return [f"--td-{option.name}"] if value else []
     given = value if isinstance(value, tuple) else () if value is None else (value,)
@@ -102,7 +102,7 @@ def as_arguments(option: Option, value: Any) -> list[str]:
 
 
 def completing(names: Names) -> Complete:
-    """Return a completer of names; in a list with commas, it completes the last part."""
+    """Return a completer for names. In a comma-separated list, the completer completes the last item."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",")
@@ -115,7 +115,7 @@ def completing(names: Names) -> Complete:
 
 
 def completer_of(option: Option) -> Complete | None:
-    """Return the completer of an option of the table; None if any text will do."""
+    """Return the completer of an option, or None if the option accepts any text."""
     if option.metavar in ("FILE", "FOLDER"):
         return _files(option.metavar.lower().replace("folder", "dir"))
     names = _NAMES.get(option.name)
@@ -134,7 +134,7 @@ def mutant_names() -> Iterable[str]:
 
 
 def _documents() -> Iterable[str]:
-    """Return all ids, and for each document the pattern of its ids."""
+    """Return all requirement ids, and for each document the pattern that matches its ids."""
     found = suite_files.ids()
     return [*sorted({f"{each.partition('/')[0]}/*" for each in found}), *found]
 

@@ -1,4 +1,4 @@
-"""The command `trafficdist cleanup`. Imports little: `trafficdist --help` must not wait for it."""
+"""The command `trafficdist cleanup`. It imports little, so that `trafficdist --help` stays fast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.model.extras import require
 from harness.settings.options import BY_NAME, resolve_some
 
 of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
-"""Gives a command the options of a run that select the cluster."""
+"""A decorator that adds the options of a run that select the cluster."""
 
 
 @click.command(epilog=examples("cleanup", "cleanup --context production --run 1a2b3c4d"))
@@ -47,7 +47,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
         find(kubeconfig, context=context)  # report a bad kubeconfig before anything is removed
     done = [*_kind_clusters(run), *_containers(run)]
     if done and not named.exists():
-        return done  # the cluster was one of the removed ones
+        return done  # the cluster was removed above
     found = reach(kubeconfig, context, rules=())
     api = Api(find(kubeconfig, context=context))
     try:
@@ -60,7 +60,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
 
 
 def _containers(run: str) -> list[str]:
-    """Remove containers of control planes that runs left on this machine. Without the extra there are none."""
+    """Remove control plane containers that runs left on this machine. Does nothing if the extra is not installed."""
     try:
         require("docker", "testcontainers", extra="containers", feature="removing containers")
     except UnavailableError:
@@ -71,7 +71,7 @@ def _containers(run: str) -> list[str]:
 
 
 def _kind_clusters(run: str) -> list[str]:
-    """Remove kind clusters that runs left on this machine. An engine that does not answer is no error."""
+    """Remove kind clusters that runs left on this machine. An unreachable container engine is not an error."""
     from harness.backends.kind.cluster_folder import known
     from harness.backends.kind.leftovers import remove_leftovers
 

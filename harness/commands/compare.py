@@ -71,7 +71,7 @@ def _changes(old: str, new: str, issues: str | None) -> int:
 
 
 def _why_refused(places: Sequence[str]) -> list[str]:
-    """Return for each report, a file or the folder of a run, the first reason why `verify` refuses it; "" if none."""
+    """Return the first reason why `verify` refuses each report (a file or the folder of a run), or "" if accepted."""
     from harness.plugin.suite import catalogue
     from harness.report.verified import verify
 

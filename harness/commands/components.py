@@ -1,4 +1,4 @@
-"""The command group `trafficdist components`. Imports little: `trafficdist --help` must not wait for it."""
+"""The command group `trafficdist components`. It imports little, so that `trafficdist --help` stays fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A console for tables, which escapes control characters in texts from a cluster."""
+"""A console that prints tables and escapes control characters in text from a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Escapes(RenderHook):
 
 
 def console() -> Console:
-    """Return a console on standard output."""
+    """Return a console that writes to standard output."""
     made = Console(highlight=False, markup=False)
     made.push_render_hook(_Escapes())
     return made

@@ -1,4 +1,4 @@
-"""The command `trafficdist doctor`. Imports little: `trafficdist --help` must not wait for it."""
+"""The command `trafficdist doctor`. It imports little, so that `trafficdist --help` stays fast."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The requirements that costs are counted in, the needs of each, and the profiles of interest."""
+    """The requirements for which costs are computed, the needs of each requirement, and the profiles of the run."""
 
     requirements: Sequence[Requirement] = ()
     needs: Mapping[str, Needs] | None = None
@@ -85,7 +85,7 @@ class Suite:
 
 
 def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
-    """Return the requirements that such a run would judge. Collecting them takes seconds."""
+    """Return the requirements that a run with these settings would judge. Collecting the requirements takes seconds."""
     from harness.model import needs
     from harness.plugin.suite import catalogue
     from harness.run.plan import reason_to_skip
@@ -96,7 +96,7 @@ def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
 
 
 def _matters(finding: Finding, suite: Suite) -> bool:
-    """Return False for a missing ability that no requirement of this run needs."""
+    """Return False if the finding is a missing ability that no requirement of this run needs."""
     from harness.checks.costs import costs
 
     only_abilities = finding.lacks.abilities and not finding.lacks.nodes and not finding.features
@@ -106,7 +106,7 @@ def _matters(finding: Finding, suite: Suite) -> bool:
 
 
 def show(findings: Sequence[Finding], suite: Suite, console: Console) -> None:
-    """Print a table of the findings, each with its costs and remedy, and the cost of all together."""
+    """Print a table of the findings with their costs and remedies, and the combined cost."""
     from rich.table import Column, Table
     from rich.text import Text
 

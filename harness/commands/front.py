@@ -1,4 +1,4 @@
-"""Ends every command in the same way: one line `error: …`, and an exit code for each cause."""
+"""Handle errors of all commands uniformly: print one line `error: …`, and map each cause to an exit code."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CODES: tuple[tuple[type[HarnessError], ExitCode], ...] = (
 
 
 class Front(click.Group):
-    """The command `trafficdist`. Subcommands raise errors of the harness, or return their exit code."""
+    """The command `trafficdist`. Subcommands raise errors of the harness, or return an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command; ends the process with its exit code."""
+        """Run a command, and end the process with the exit code of the command."""
         try:
             with as_interrupts(alone=not (args or kwargs)):
                 status = super().main(*args, **{**kwargs, "standalone_mode": False})
@@ -70,6 +70,6 @@ def tell(text: str) -> None:
 
 
 def examples(*lines: str, codes: str = "") -> str:
-    """Return the end of a help text: examples, and exit codes if there are several."""
+    """Return the examples at the end of a help text, followed by the exit codes in `codes` if any."""
     shown = "\b\nExamples:\n" + "\n".join(f"  trafficdist {line}" for line in lines)
     return "\n\n".join(filter(None, (shown, codes)))

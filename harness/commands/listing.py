@@ -1,4 +1,4 @@
-"""The command `trafficdist list`: the catalogue of requirements, and of mutants. Needs no cluster."""
+"""The command `trafficdist list`, which lists all requirements and mutants. It needs no cluster."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def list_requirements(
     every = collect(suite)
     found = select(every, () if mutants else patterns, levels=levels, features=features, profiles=profiles)
     if mutants:
-        from harness.report import mutant_catalogue  # it imports the reference
+        from harness.report import mutant_catalogue  # this import also imports the reference
 
         narrowed = bool(levels or features or profiles)
         rows = mutant_catalogue.of(found, patterns, only_killed=narrowed)

@@ -1,4 +1,4 @@
-"""The command `trafficdist`. Other packages add commands to it by entry points of group `trafficdist.commands`."""
+"""The command `trafficdist`. Packages add subcommands through entry points of group `trafficdist.commands`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `trafficdist proxy`, for the first half hour of a new proxy: a recipe, and how far it gets."""
+"""The commands `trafficdist proxy`, which help to write a recipe for a new proxy and show how far the proxy gets."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def init(
 
 
 def _check_target(file: Path, *, force: bool) -> None:
-    """Raise `UsageError` if the file cannot be written, or its name is not that of a recipe."""
+    """Raise `UsageError` if the file cannot be written, or if its name is not a valid recipe name."""
     if file.suffix not in (".yaml", ".yml"):
         raise UsageError(f"proxy file {shown(file)}: want a name that ends in .yaml")
     if not str(file).isprintable():

@@ -1,7 +1,7 @@
 """The steps of `trafficdist proxy check`: boot two nodes with a proxy, and run the hint smoke test on them.
 
-The steps show in seconds how far a new proxy or recipe gets. A step that fails is shown with its error, the first error
-of the proxy's log, the evidence, and what to look at next. Requirements are judged by `run --quick`, which follows.
+Within seconds, the steps show how far a new proxy or recipe gets. For a failed step, the command shows the error, the
+first error from the proxy's log, the evidence, and a hint for debugging. `run --quick` follows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SMOKE_TEST = {
     "missing? A proxy without hints declares `exempt_features: [ZoneHints]`",
     CHANGES: "only the hints of the slice change: does the proxy compare endpoints without their hints, and see none?",
 }
-"""The conditions in order, each with what to look at next if it does not hold."""
+"""The conditions of the smoke test in order. Each has a hint for debugging a failure."""
 
 ENDED = "a proxy must keep running: see the end of its log"
 
@@ -59,7 +59,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A failed step, with the texts of its evidence by file name."""
+    """A failed step, and its evidence as texts by file name."""
 
     title: str
     error: str
@@ -69,7 +69,7 @@ class _Failed:
 
 
 def check(settings: Settings, say: Say) -> ExitCode:
-    """Boot a cluster with the proxy of these settings, show a line per step, and return the exit code.
+    """Boot a cluster with the proxy of these settings, print a line for each step, and return the exit code.
 
     Raises `UsageError`, and `UnavailableError` with the remedy.
     """
@@ -83,7 +83,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
     if failed is None:
         return ExitCode.PASSED
     lines = failed.error.strip().splitlines()
-    if failed.code is not ExitCode.DISTRUST:  # else the error has that of the log
+    if failed.code is not ExitCode.DISTRUST:  # otherwise the error already contains the first error of the log
         lines += [f"{name}: {fault_in(text)}" for name, text in sorted(failed.texts.items()) if name.endswith(".log")]
     if settings.keep != "never":
         lines.append(f"evidence: {_keep(settings, failed)}")
@@ -93,7 +93,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
 
 
 def _made(settings: Settings, say: Say) -> contextlib.AbstractContextManager[Backend]:
-    """Return the cluster to boot, of two nodes."""
+    """Return the two-node cluster to boot."""
     if settings.backend == "kind":
         return held(replace(settings, topology=TWO_ZONES), lambda text: say(_line("", text)))
     implementation = of_settings(settings)
@@ -103,7 +103,7 @@ def _made(settings: Settings, say: Say) -> contextlib.AbstractContextManager[Bac
 def _boot(
     made: contextlib.AbstractContextManager[Backend], booted: contextlib.ExitStack, settings: Settings, say: Say
 ) -> Backend | _Failed:
-    """Boot the cluster, and show which steps hold."""
+    """Boot the cluster, and print the steps that succeeded."""
     steps = _BOOT_ON_KIND if settings.backend == "kind" else _BOOT
     found: Backend | _Failed
     try:
@@ -121,7 +121,7 @@ def _boot(
 
 
 def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | None:
-    """Run the hint smoke test, show which steps hold, and return the one that fails."""
+    """Run the hint smoke test, print the steps that succeeded, and return the step that failed."""
     begun = time.monotonic()
     facts: dict[str, bool] = {}
     with contextlib.suppress(EndedError):  # found again below

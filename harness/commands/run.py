@@ -1,6 +1,6 @@
-"""The command `trafficdist run`, a thin front end of the pytest plugin.
+"""The command `trafficdist run`, a thin wrapper around the pytest plugin.
 
-Its options are options of the plugin, made from the same table.
+The command and the plugin build their options from the same definitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXAMPLES = examples(
 
 class _Run(GroupedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; for an option of the options file, the error says where to set it."""
+        """Parse the arguments. For an option that is only valid in an options file, the error says where to set it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -75,7 +75,7 @@ def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str]
 
 
 def _ids_first(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split off the leading ids: words that are neither options nor files of pytest."""
+    """Split off the leading requirement ids, which are words that are neither options nor test files."""
     ids = list(itertools.takewhile(lambda each: not each.startswith("-") and not _is_file(each), words))
     return ids, list(words[len(ids) :])
 

@@ -1,11 +1,11 @@
-"""`python -m harness.commands.sonobuoy RUN-OPTIONS`: runs `trafficdist run` as a plugin of Sonobuoy's worker.
+"""`python -m harness.commands.sonobuoy RUN-OPTIONS` runs `trafficdist run` as a plugin of Sonobuoy's worker.
 
-The worker waits for a file `done` that holds the path of the results, and reads it once. It is therefore written last
-and whole, whatever happens before: also when the run fails, is interrupted, or is killed. Results are one folder with
-`junit.xml` in it, which the worker packs.
+The worker waits for a file `done` that contains the path of the results, and reads that file only once. This module
+therefore writes `done` atomically and as its last step, even if the run fails, is interrupted, or is killed. The
+results are a folder that contains `junit.xml`. The worker packs the folder.
 
-Sonobuoy's environment: SONOBUOY_RESULTS_DIR, SONOBUOY_CONFIG_DIR (an options file there is used), and
-SONOBUOY_PROGRESS_PORT.
+The module reads these environment variables of Sonobuoy: SONOBUOY_RESULTS_DIR, SONOBUOY_CONFIG_DIR (which may contain
+an options file), and SONOBUOY_PROGRESS_PORT.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.run.folder import write_whole
 
 PATIENCE = 20.0
-"""Seconds that an interrupted run has to clean up and write its reports; a pod has 30 until it is killed."""
+"""The time in seconds for an interrupted run to clean up and write reports. Kubernetes kills a pod after 30 seconds."""
 
 _RUN = (sys.executable, "-c", "from harness.commands.main import main; main()", "run")
 
 
 class Interruptible:
-    """A child process that is interrupted when this process gets SIGTERM or SIGINT, and killed if it goes on."""
+    """A child process that is interrupted on SIGTERM or SIGINT to this process, and killed if it does not end."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
@@ -40,12 +40,12 @@ class Interruptible:
         signal.signal(signal.SIGALRM, lambda *_: self._kill())
 
     def run(self, command: Sequence[str]) -> int:
-        """Run the command to its end. Returns its exit code, as a shell counts signals."""
+        """Run the command until it ends. Returns the exit code, or 128 + N for signal N as a shell does."""
         self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  ours, with the user's options
-        if self._told:  # before there was anybody to tell
+        if self._told:  # a signal arrived before the start
             self._interrupt()
         code = self._process.wait()
-        self._kill()  # workers that a killed run left
+        self._kill()  # workers that a killed run left behind
         return code if code >= 0 else 128 - code
 
     def _interrupt(self) -> None:
@@ -62,7 +62,7 @@ class Interruptible:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: float = PATIENCE) -> int:
-    """Run, make sure that there is a JUnit file, and write `done`. Returns the exit code of the run."""
+    """Run the suite, ensure that a JUnit file exists, and write `done`. Returns the exit code of the run."""
     results = Path(environment.get("SONOBUOY_RESULTS_DIR") or "/tmp/results").absolute()  # noqa: S108  Sonobuoy's own
     folder = results / "trafficdist"
     child, code = Interruptible(patience), int(ExitCode.INTERNAL_ERROR)
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: 
     finally:
         if not (folder / "junit.xml").exists():
             write_whole(folder / "junit.xml", junit_of_no_run(code))
-        write_whole(results / "done", str(folder))  # no newline: the worker takes it as it is
+        write_whole(results / "done", str(folder))  # without a newline, which the worker would keep
     return code
 
 
@@ -89,7 +89,7 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], folder: P
 
 
 def junit_of_no_run(code: int) -> bytes:
-    """Return the JUnit file of a run that ended before it could write results: one test, with an error."""
+    """Return a JUnit file with one failed test, for a run that ended before it wrote results."""
     said = {int(each): text for each, text in MEANINGS.items()}.get(code, "see the log of the plugin")
     suites = ElementTree.Element("testsuites", name="trafficdist")
     suite = ElementTree.SubElement(suites, "testsuite", name="trafficdist", tests="1", errors="1", failures="0")

@@ -49,7 +49,7 @@ def verify(folder: str, suite: str) -> int:
 
 
 def tell(place: object, refused: Sequence[Refusal]) -> int:
-    """Show why a report is refused, and return the exit code: 0 if it is not."""
+    """Print the reason why a report is refused, and return the exit code, which is 0 for an accepted report."""
     from harness.judging.exit_codes import ExitCode
 
     if not refused:

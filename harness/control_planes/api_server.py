@@ -1,9 +1,9 @@
-"""etcd and kube-apiserver as processes of this machine, for one cluster.
+"""Run etcd and kube-apiserver as local processes for one cluster.
 
-etcd does not sync to disk. The API server serves only the groups that scenarios and components use, which halves its
-start time, unless the control plane is `whole`. A client with the token may do everything. The harness plays some
-parts of a cluster itself, so the admission plugins for them are off: service accounts, taints of nodes that are not
-ready, priorities.
+etcd does not sync to disk. Unless the control plane is `whole`, the API server serves only the API groups that
+scenarios and components use, which halves its start time. A client with the token has all permissions. The harness
+performs some tasks of a cluster itself, so the admission plugins for service accounts, taints of nodes that are not
+ready, and priorities are disabled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.model.release import Release
 from harness.netns.addresses import SERVICE_CIDRS
 from harness.netns.process import Process
 
-_SECONDS = 60.0  # for a component to become ready, before the time scale
+_SECONDS = 60.0  # seconds for a component to become ready, before the time scale
 _GROUPS = (
     "admissionregistration.k8s.io/v1",
     "apiextensions.k8s.io/v1",
@@ -38,7 +38,7 @@ _GROUPS = (
     "networking.k8s.io/v1",
 )
 _FEW_GROUPS = f"--runtime-config=api/all=false,api/v1=true,{','.join(f'{group}=true' for group in _GROUPS)}"
-_NOT_ASKED = (  # admission plugins for parts that the harness plays itself, and for groups that are not served
+_NOT_ASKED = (  # admission plugins for tasks of the harness, and for groups that are not served
     "DefaultStorageClass",
     "PersistentVolumeClaimResize",
     "Priority",
@@ -47,19 +47,19 @@ _NOT_ASKED = (  # admission plugins for parts that the harness plays itself, and
     "TaintNodesByCondition",
 )
 _FORWARDED = "localhost"
-"""The name in the certificate for clients that do not connect over loopback."""
+"""The host name in the certificate, for clients that do not connect over loopback."""
 
 
 class LocalApiServer:
-    """One etcd, and a kube-apiserver that can be replaced by another release on the same port."""
+    """One etcd and one kube-apiserver. Another release can replace the kube-apiserver on the same port."""
 
     def __init__(
         self, processes: Processes, *, egress: Path, kubelets: KubeletTrust, etcd_version: str = "", whole: bool = False
     ) -> None:
         """`egress` is the EgressSelectorConfiguration for connections to pods and kubelets.
 
-        With `whole`, all groups are served, and Service `kubernetes` has an endpoint that leads nowhere. Raises
-        `UnavailableError` with the remedy if etcd is missing.
+        If `whole` is true, all API groups are served, and Service `kubernetes` has an unreachable endpoint.
+        Raises `UnavailableError` with the remedy if etcd is missing.
         """
         self._processes = processes
         self._egress = egress
@@ -79,30 +79,30 @@ class LocalApiServer:
         return self._server is not None
 
     def start(self, release: Release) -> None:
-        """Start both and wait until the API server is ready."""
+        """Start etcd and the API server, and wait until the API server is ready."""
         self._write_secrets()
         self._processes.start_on_ports("etcd", 2, self._etcd_arguments, self._wait_for_etcd)
         self.start_server(release)
 
     def start_server(self, release: Release) -> None:
-        """Replace the API server with this release; etcd keeps its objects. Raises `UnavailableError`."""
+        """Replace the API server with this release. etcd keeps the stored objects. Raises `UnavailableError`."""
         program = self._processes.find("kube-apiserver", release.version)
         self.stop_server()
 
         def arguments(ports: Sequence[int]) -> list[str | Path]:
-            self.port = ports[0] if not self.version else self.port  # clients know the port after the first start
+            self.port = ports[0] if not self.version else self.port  # after the first start, clients rely on this port
             return [program.place, *self._arguments(), *gate_arguments(release.gates)]
 
         self._server = self._processes.start_on_ports("kube-apiserver", 1, arguments, self._wait)
         self.version, self.gates = program.version, dict(release.gates)
 
     def stop_server(self) -> None:
-        """Kill the API server; etcd keeps its objects."""
+        """Kill the API server. etcd keeps the stored objects."""
         self._processes.kill(self._server)
         self._server = None
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """Return a client's kubeconfig; `url` names another socket of the API server."""
+        """Return a client's kubeconfig. `url` may name another address of the API server."""
         certificate = base64.b64encode(self._ca.cert_pem.bytes()).decode()
         cluster = {"server": url or f"https://127.0.0.1:{self.port}", "certificate-authority-data": certificate}
         return {

@@ -1,14 +1,14 @@
-"""Report whether kube-controller-manager has processed all earlier writes, by objects of the barrier's own.
+"""Report whether kube-controller-manager has processed all earlier writes, by means of barrier objects.
 
-The controller watches Services, Pods and Nodes separately and works on one queue in order. The barrier has one object
-of each kind and changes them after all other writes. When their slice shows all three changes, the controller has
-received all earlier writes. The controller batches pod events for a moment and retries a failed sync after a second, so
-the barrier then waits until the queue is empty and no retry is due.
+The controller watches Services, Pods and Nodes separately, and processes one queue in order. The barrier owns one
+object of each kind and changes these objects after all other writes. When the EndpointSlice of the barrier reflects all
+three changes, the controller has received all earlier writes. The controller batches pod events briefly and retries a
+failed sync after a second, so the barrier then waits until the queue is empty and no retry is pending.
 
-If the node's change arrives last, the slice shows the former zone, and a change of a node alone triggers no sync: then
-the barrier changes the Service once more. It changes its node only after another node has changed, because each node
-change makes the controller sync Services again, and a scenario must not get that sync from the harness. The exception,
-a node whose CPU alone changed, is in `Nodes.resize`.
+If the node's change arrives last, the slice still shows the former zone, and the change of a node alone triggers no
+sync. In this case the barrier changes its Service once more. It changes its node only after another node has changed,
+because each node change makes the controller sync all Services again, and the harness must not cause that sync in a
+scenario. `Nodes.resize` describes the exception, a node of which only the CPU changed.
 
 Proxies ignore the headless Service of the barrier, and topology heuristics ignore its control plane node.
 """
@@ -27,9 +27,9 @@ from harness.model import manifests
 from harness.model.topology import ZONE_LABEL
 
 GATHERING = 0.03  # seconds for which the controller batches pod changes
-_MARGIN = 0.01  # seconds on top of that
-_RETRY = 1.1  # a bit more than the seconds before the controller's first retry
-_ARRIVAL = 1.0  # seconds to wait for the barrier's slice, before the time scale, until another try
+_MARGIN = 0.01  # seconds in addition
+_RETRY = 1.1  # slightly longer than the delay of the controller's first retry, in seconds
+_ARRIVAL = 1.0  # seconds to wait for the barrier's slice before a retry, before the time scale
 
 _NAME = "trafficdist-barrier"
 _ADDRESS = "10.246.0.1"
@@ -49,10 +49,10 @@ _ITS_CHANGES = (
 
 
 class ControllerBarrier:
-    """The barrier's Service, Pod and Node during the life of one controller process."""
+    """The barrier's Service, Pod and Node. They exist as long as one controller process."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
-        """`scrape` returns the controller's metrics, or raises `InconclusiveError`; `log` returns its new log lines."""
+        """`scrape` returns the controller's metrics or raises `InconclusiveError`. `log` returns the new log lines."""
         self._api = Api(kubeconfig)
         self._scrape = scrape
         self._log = log
@@ -60,18 +60,18 @@ class ControllerBarrier:
         self._zone = ""
         self._round = 0
         self._agains = 0
-        self._revision = ""  # of the API server, when everything was processed
-        self._failed_at = 0.0  # when a sync of another Service last failed
-        self._generation = 0  # of the barrier's slice when this controller began
+        self._revision = ""  # resource version of the API server when everything was processed
+        self._failed_at = 0.0  # time of the last failed sync of another Service
+        self._generation = 0  # of the barrier's slice when this controller started
         self._written = 0
 
     def close(self) -> None:
         self._api.close()
 
     def passed(self) -> bool:
-        """Return whether the controller has processed everything that was written before this call.
+        """Return whether the controller has processed all writes that precede this call.
 
-        Raises `InconclusiveError` when the controller or the API server does not answer.
+        Raises `InconclusiveError` when the controller or the API server does not respond.
         """
         revision, nodes = self._look()
         if self._revision and self._revision == revision:
@@ -79,7 +79,7 @@ class ControllerBarrier:
         try:
             if not self._round:
                 self._create()
-            elif not self._arrived():  # one round at a time: the pod has two states
+            elif not self._arrived():  # one round at a time, because the pod has only two states
                 self._again()
                 self._wait()
             self._send(nodes)
@@ -95,13 +95,13 @@ class ControllerBarrier:
         eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the changes of the barrier in its slice")
 
     def without_barrier(self, text: str) -> str:
-        """Return the metrics with the barrier's own writes subtracted."""
+        """Return the metrics without the effect of the barrier's writes."""
         for pattern in _ITS_CHANGES:
             text = pattern.sub(lambda found: f"{found[1]} {float(found[2]) - self._written:g}", text)
         return text
 
     def _look(self) -> tuple[str, dict[str, str]]:
-        """Return the revision of the API server, and of each node except the barrier's."""
+        """Return the resource versions of the API server and of each node except the barrier's node."""
         listed = self._api.request("GET", "/api/v1/nodes").body
         nodes = (each["metadata"] for each in listed.get("items") or ())
         revision = str((listed.get("metadata") or {}).get("resourceVersion", ""))
@@ -145,13 +145,13 @@ class ControllerBarrier:
         self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
 
     def _again(self) -> None:
-        """Make the controller sync the barrier's Service once more, with its current knowledge of pod and node."""
+        """Make the controller sync the barrier's Service again, with the controller's current pod and node data."""
         self._agains += 1
         self._api.patch("services", _NAME, _NAME, {"metadata": {"annotations": {_AGAIN: str(self._agains)}}})
 
     @property
     def _ready(self) -> bool:
-        """Return the pod's readiness in this round. A new address would count as one endpoint removed and one added."""
+        """Return the pod's readiness in this round. A new address would count as a removed and an added endpoint."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

@@ -1,9 +1,9 @@
-"""etcd, kube-apiserver and kube-controller-manager as local processes: the control plane of real clusters.
+"""Run etcd, kube-apiserver and kube-controller-manager as local processes, as in a real cluster's control plane.
 
-The harness is its scheduler, kubelet and cloud, as for the embedded one. It runs any release in the cache of
-`trafficdist components`. Another release can replace it and keeps the stored objects.
+The harness acts as scheduler, kubelet and cloud provider, as it does for the embedded control plane. Any release in the
+cache of `trafficdist components` can run. Another release can replace a running release and keeps the stored objects.
 
-A whole control plane, for `cluster up` and upstream's e2e, also has kube-scheduler and all controllers that need no
+For `cluster up` and upstream's e2e, a whole control plane also runs kube-scheduler and all controllers that need no
 cloud.
 """
 
@@ -40,7 +40,7 @@ _READY = 30.0  # seconds for kube-scheduler to become ready, before the time sca
 
 
 class BinariesControlPlane:
-    """Three processes on loopback, run as an ordinary user."""
+    """Three processes on loopback, which run as an ordinary user."""
 
     name = "binaries"
 
@@ -52,10 +52,10 @@ class BinariesControlPlane:
         whole: bool = False,
         slices: Callable[..., Any] | None = None,
     ) -> None:
-        """`controller` is the version of kube-controller-manager at boot, by default the release's.
+        """`controller` is the initial version of kube-controller-manager, by default that of the release.
 
-        With `whole`, `slices` may make a controller of the reference that writes the EndpointSlices instead. Raises
-        `UnavailableError` with the remedy if etcd is missing.
+        If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices instead.
+        Raises `UnavailableError` with the remedy if etcd is missing.
         """
         self.release = release or Release()
         self._controller_version = controller
@@ -94,7 +94,7 @@ class BinariesControlPlane:
         return dict(self._server.gates)
 
     def start(self) -> None:
-        """Start all processes. Stops them again before it raises `UnavailableError` or `DistrustError`."""
+        """Start all processes. On failure, stop them and raise `UnavailableError` or `DistrustError`."""
         try:
             self._egress.start()
             self._server.start(self.release)
@@ -117,7 +117,7 @@ class BinariesControlPlane:
         return self._server.port if self._server.running else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with this release; wait until the controller is connected again.
+        """Replace the API server with this release, and wait until the controller is connected again.
 
         Raises `InconclusiveError`.
         """
@@ -146,11 +146,11 @@ class BinariesControlPlane:
         self._egress.reach_pods(open_socket)
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """Return a client's kubeconfig; `url` names another socket of the API server."""
+        """Return a client's kubeconfig. `url` may name another address of the API server."""
         return self._server.kubeconfig(url=url)
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far; True if a component is stopped."""
+        """Return whether the controller has processed all writes so far. Returns True if a component is stopped."""
         return not self._server.running or self._manager.synced()
 
     def metrics(self) -> str:
@@ -177,9 +177,9 @@ def _standing_in(make: Callable[..., Any] | None) -> RemoteController | None:
 
 
 def _start_scheduler(processes: Processes, version: str, kubeconfig: Mapping[str, Any]) -> Process:
-    """Run kube-scheduler of this version and wait until it is ready; it stops with the other `processes`.
+    """Run kube-scheduler in this version, and wait until it is ready. `processes` stops it.
 
-    Raises `UnavailableError` with the remedy, and `DistrustError` with the end of its log.
+    Raises `UnavailableError` with the remedy, and `DistrustError` with the end of the log.
     """
     program = processes.find(_SCHEDULER, version)
     ca = trustme.CA()

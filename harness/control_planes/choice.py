@@ -1,7 +1,7 @@
-"""Parses --control-plane and --controller together, and derives defaults for other options.
+"""Parse --control-plane and --controller together, and derive the defaults of other options.
 
-The history of feature gates is known for Kubernetes' own components, so a run with an old version judges the features
-of that version. They follow released Kubernetes. An explicit option always wins.
+The harness knows the feature gate history of Kubernetes components. A run with an old version therefore judges the
+features of that version. Kubernetes components are judged by released behaviour. An explicit option always wins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECIPE_FILES = (".yaml", ".yml", ".json")
 """The file name extensions of recipes."""
 
 CONVERGES_WITHIN = 10.0
-"""Seconds in which kube-controller-manager, as configured here, processes a change."""
+"""The seconds in which kube-controller-manager processes a change with our configuration."""
 
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = (
@@ -38,9 +38,9 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kind and version of control plane and controller; an empty version means the newest installed one.
+    """The kinds and versions of control plane and controller. An empty version means the newest installed version.
 
-    `file` is the controller's recipe, if any.
+    `file` is the path of the controller's recipe, or "".
     """
 
     plane: str
@@ -51,12 +51,12 @@ class Choice:
 
     @property
     def real(self) -> bool:
-        """True if any part is not the reference."""
+        """True if the control plane or the controller is not the reference."""
         return self.controller != REFERENCE
 
 
 def parse_plane(text: str) -> tuple[str, str]:
-    """Return a value of --control-plane as (kind, version). Raises `UsageError`."""
+    """Parse a value of --control-plane into kind and version. Raises `UsageError`."""
     kind, sign, version = text.partition(":")
     if kind == EMBEDDED and not sign:
         return kind, ""
@@ -70,7 +70,7 @@ def parse_plane(text: str) -> tuple[str, str]:
 
 
 def parse_controller(text: str) -> tuple[str, str]:
-    """Return a value of --controller as (kind, version). Raises `UsageError`."""
+    """Parse a value of --controller into kind and version. Raises `UsageError`."""
     kind, sign, version = text.partition(":")
     if kind == REFERENCE and not sign:
         return kind, ""
@@ -86,7 +86,7 @@ def parse_controller(text: str) -> tuple[str, str]:
 
 
 def choose(plane: str, controller: str) -> Choice:
-    """Combine both options, "" for an option that was not given. Raises `UsageError` if they exclude each other."""
+    """Combine both options, which are "" if not given. Raises `UsageError` if the options exclude each other."""
     kind, version = parse_plane(plane or EMBEDDED)
     usual = REFERENCE if kind == EMBEDDED else MANAGER
     asked, controller_version = parse_controller(controller or usual)
@@ -128,7 +128,7 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _exact(component: str, version: str) -> str:
-    """Return the version of the binary that a run will use. A missing binary is reported when it starts."""
+    """Return the version of the binary that a run will use. The start of the component reports a missing binary."""
     from harness.binaries import find_entry  # noqa: PLC0415  only where there is one to look for
 
     try:

@@ -1,11 +1,12 @@
-"""etcd, kube-apiserver and kube-controller-manager in containers of their official images: nothing is compiled.
+"""Run etcd, kube-apiserver and kube-controller-manager in containers of their official images. Nothing is compiled.
 
-Only the start differs from local processes. Containers share the machine's network, since each needs only a port of
-loopback. They see the control plane's folder under its own path, so arguments, secrets and data are the same. Their
-output is copied to logs in that folder.
+Only the way of starting differs from local processes. The containers use the host network, because each component needs
+only a loopback port. The control plane's folder is mounted at the same path, so arguments, secrets and data are the
+same as for processes. Container output is copied to log files in that folder.
 
-Unlike a process, a container does not end with the harness. Each has the folder as a label, and a live harness holds a
-lock in that folder. A separate process waits until the harness ends and removes its containers; so does the next start.
+Unlike a process, a container does not end with the harness. Each container is labelled with the folder, and a running
+harness holds a lock in the folder. When the harness ends, a separate process removes its containers. The next start
+also removes containers that are left over.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from testcontainers.core.docker_client import DockerClient
 
 _FOLDER_LABEL = "trafficdist.dev/folder"
-_END_SECONDS = 10.0  # to copy the rest of the output of a container that has ended
+_END_SECONDS = 10.0  # seconds to copy the remaining output of a container that has ended
 _REAPER = """
 import sys
 sys.stdin.read()  # until the harness is gone
@@ -49,7 +50,7 @@ remove_leftovers()
 
 
 class ContainersControlPlane(BinariesControlPlane):
-    """Three containers on loopback of this machine. Needs a Docker engine and root."""
+    """Three containers on loopback of this machine. They require a Docker engine and root."""
 
     name = "containers"
 
@@ -59,10 +60,10 @@ class ContainersControlPlane(BinariesControlPlane):
 
 
 class Containers(Processes):
-    """All containers of one control plane, and the folder that they share with the harness."""
+    """All containers of one control plane, and the folder that the containers share with the harness."""
 
     def __init__(self) -> None:
-        """Raises `UnavailableError` with the remedy if there is no usable engine."""
+        """Raises `UnavailableError` with the remedy if no usable Docker engine exists."""
         self._engine = _engine()
         super().__init__()
         self._numbers = itertools.count(1)
@@ -82,7 +83,7 @@ class Containers(Processes):
         return Program(image.version.tag, image.reference)
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
-        """Start that program of an image. Raises `UnavailableError` when it cannot start."""
+        """Start a program from a container image. Raises `UnavailableError` if the start fails."""
         image, *flags = map(str, arguments)
         log = self.folder / f"{name}.log"
         log.touch()
@@ -113,11 +114,11 @@ class Containers(Processes):
         return started
 
     def _name(self, component: str) -> str:
-        """Return a new name, because a container whose start was interrupted may still have the last one."""
+        """Return a new name, because a container whose start was interrupted may still use the previous name."""
         return f"trafficdist-{self.run}-{component}-{next(self._numbers)}"
 
     def close(self) -> None:
-        """Remove all containers of this control plane, also of interrupted starts, and the folder. Idempotent."""
+        """Remove the folder and all containers, including those of interrupted starts. Idempotent."""
         super().close()
         if self._reaper.poll() is None:
             _remove(self._engine, self.run)
@@ -127,7 +128,7 @@ class Containers(Processes):
 
 
 class _Container:
-    """A running container; a thread copies its output to a log."""
+    """A running container. A thread copies the container's output to a log file."""
 
     def __init__(self, container: DockerContainer, log: Path) -> None:
         self._container = container
@@ -149,11 +150,11 @@ class _Container:
             self._code = 128 - code if code > 128 else code
 
     def poll(self) -> int | None:
-        """Return the exit code once the whole output is in the log, as `harness.netns.process.Handle`."""
+        """Return the exit code once all output is in the log, like `harness.netns.process.Handle`."""
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  a crash is what the harness plays with these
-        """Remove the container. Raises `DistrustError` when the engine fails to remove it."""
+        """Remove the container. Raises `DistrustError` if the engine fails to do so."""
         try:
             self._container.stop()
         except NotFound:
@@ -164,7 +165,7 @@ class _Container:
 
 
 def check(components: Sequence[tuple[str, str]]) -> None:
-    """Check that components, as (name, version), can run here; pulls their images. Raises `UnavailableError`."""
+    """Check that components (name, version) can run here, and pull their images. Raises `UnavailableError`."""
     engine = _engine()
     try:
         for component, version in components:
@@ -174,7 +175,7 @@ def check(components: Sequence[tuple[str, str]]) -> None:
 
 
 def remove_leftovers(run: str = "") -> list[str]:
-    """Remove the containers of killed harnesses, or only of the named run. Returns their names.
+    """Remove containers of killed harnesses, or only of the named run. Returns the names of removed containers.
 
     Does nothing without an engine.
     """

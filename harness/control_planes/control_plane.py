@@ -1,4 +1,4 @@
-"""The protocol of control planes: they serve the Kubernetes API and write EndpointSlices."""
+"""The protocol of control planes, which serve the Kubernetes API and write EndpointSlices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.model.release import Release
 
 OpenSocket = Callable[[int, int], socket.socket]
-"""Makes a socket of a family and a type inside the cluster's network, like `socket.socket` outside of it."""
+"""Creates a socket of a family and a type inside the cluster's network. The arguments are those of `socket.socket`."""
 
 
 class ControlPlane(Protocol):
@@ -19,7 +19,7 @@ class ControlPlane(Protocol):
 
     name: str
     kubelets: KubeletTrust
-    """The certificates by which the API server and kubelets trust each other."""
+    """The certificate authority through which the API server and kubelets trust each other."""
 
     @property
     def version(self) -> str:
@@ -27,57 +27,57 @@ class ControlPlane(Protocol):
 
     @property
     def controller(self) -> str:
-        """The name of the EndpointSlice controller, and its own version if it has one, for reports."""
+        """The name of the EndpointSlice controller for reports, with its version if that differs."""
 
     @property
     def gates(self) -> dict[str, bool]:
         """The feature gates that were set explicitly."""
 
     def start(self) -> None:
-        """Start the API server and the controller; wait until both are ready."""
+        """Start the API server and the controller, and wait until they are ready."""
 
     def stop(self) -> None:
-        """Stop both, wait until they have ended, and remove their files. Idempotent."""
+        """Stop the API server and the controller, wait until they have ended, and remove their files. Idempotent."""
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with this release; stored objects stay."""
+        """Replace the API server with this release. Stored objects stay."""
 
     def stop_api_server(self) -> None:
-        """Stop the API server; stored objects stay."""
+        """Stop the API server. Stored objects stay."""
 
     def start_controller(self, release: Release) -> None:
-        """Run the EndpointSlice controller of this release, replacing a running one."""
+        """Run the EndpointSlice controller of this release, and replace a running controller."""
 
     def stop_controller(self) -> None:
-        """Stop the EndpointSlice controller; slices stay."""
+        """Stop the EndpointSlice controller. EndpointSlices stay."""
 
     def listen(self, listening: socket.socket) -> None:
-        """Serve on one more listening socket, made by the caller in any netns; `stop` closes it."""
+        """Serve on another listening socket, which the caller created in any netns. `stop` closes the socket."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
         """Let the API server connect to pods and kubelets through sockets from `open_socket`.
 
-        It is called in a thread of the control plane, at any time until `stop`.
+        A thread of the control plane calls `open_socket` at any time until `stop`.
         """
 
     def kubeconfig(self) -> dict[str, Any]:
-        """Return a client's kubeconfig: address, certificate and credentials."""
+        """Return a client's kubeconfig with address, certificate and credentials."""
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far; True if it is stopped.
+        """Return whether the controller has processed all writes so far. Returns True if the controller is stopped.
 
-        Raises `EndedError` if it has exited on its own.
+        Raises `EndedError` if the controller has exited unexpectedly.
         """
 
     def metrics(self) -> str:
-        """Return the controller's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
+        """Return the controller's metrics in Prometheus format. Raises `InconclusiveError` if it is stopped."""
 
     def asked(self) -> list[ApiRequest] | None:
-        """Return the latest requests of other clients; None if the API server keeps no record."""
+        """Return the latest requests of other clients, or None if the API server does not record requests."""
 
     def evidence(self) -> dict[str, str]:
         """Return logs, as texts by file name."""
 
 
 MakeControlPlane = Callable[[Release], ControlPlane]
-"""Makes the control plane of a cluster, of a release."""
+"""Creates the control plane of a cluster for a release."""

@@ -1,8 +1,8 @@
-"""kube-controller-manager as a process of this machine, with few or with all controllers.
+"""Run kube-controller-manager as a local process, with a few controllers or all of them.
 
-It has one worker, which works on the queue in order, as `ControllerBarrier` requires. It batches pod changes for a
-moment: otherwise it reads slices older than its own last write, and then waits for a second. With all controllers there
-is no barrier, because a DaemonSet would create a pod on its node.
+The process has one worker, which processes the queue in order, as `ControllerBarrier` requires. Pod changes are batched
+briefly. Without batching, the controller reads slices older than its last write and then waits for a second. If all
+controllers run, the barrier is not used, because a DaemonSet would create a pod on the barrier's node.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from harness.eventually import NotYetError, eventually
 from harness.model.release import Release
 from harness.netns.process import Process
 
-_RETURN = 5.0  # seconds to connect to an API server that was replaced, before the time scale
-_SECONDS = 30.0  # to become ready, before the time scale
+_RETURN = 5.0  # seconds to connect to a replaced API server, before the time scale
+_SECONDS = 30.0  # seconds to become ready, before the time scale
 _SLICES = "endpointslice-controller"
 _OF_THE_HARNESS = "node-lifecycle-controller"
-"""Controllers that need the kubelets' status reports, which the harness writes itself."""
+"""Controllers that need the status reports of kubelets, which the harness writes itself."""
 _NAME = "kube-controller-manager"
 
 
 class LocalControllerManager:
-    """At most one process, a client of the API server in a kubeconfig."""
+    """Runs at most one process, which is a client of the API server in a kubeconfig."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class LocalControllerManager:
         whole: bool = False,
         slices: bool = True,
     ) -> None:
-        """`processes` are the others of this control plane; `port` is the API server's, 0 while it is away.
+        """`processes` are those of this control plane. `port` returns the API server's port, or 0 during an outage.
 
-        `controllers` run besides the EndpointSlice controller, by the names of kube-controller-manager's options. With
-        `whole`, all controllers run that need no cloud. Without `slices`, the EndpointSlice controller does not run.
+        `controllers` names further controllers to run, as in option --controllers. If `whole` is true, all controllers
+        that need no cloud run. If `slices` is false, the EndpointSlice controller does not run.
         """
         self._processes = processes
         self._whole = whole
@@ -75,13 +75,13 @@ class LocalControllerManager:
 
     @property
     def title(self) -> str:
-        """The name and version for reports."""
+        """The name and version of the controller, for reports."""
         return f"{_NAME} {self.version}".rstrip()
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run this release, replacing a running one, and wait until its controller is ready.
+        """Run this release, replace a running process, and wait until the controller is ready.
 
-        Raises `UnavailableError` with the remedy, and `DistrustError` with the end of its log.
+        Raises `UnavailableError` with the remedy, and `DistrustError` with the end of the log.
         """
         if release.node_level:
             raise UnavailableError(f"{_NAME} has no node-level topology ({release.node_level})")
@@ -106,10 +106,10 @@ class LocalControllerManager:
         self._barrier = None if self._whole else ControllerBarrier(kubeconfig, self._scrape, self._process.news)
 
     def await_return(self) -> None:
-        """Wait until it is connected to a replaced API server.
+        """Wait until the controller has connected to a replaced API server.
 
-        It doubles the pause before each new try, up to 30 seconds. If that takes too long, restart it, as a supervisor
-        would. Raises `InconclusiveError` if that does not help either.
+        The controller doubles its delay before each new attempt, up to 30 seconds. If this takes too long, the
+        controller is restarted, as a supervisor would do. Raises `InconclusiveError` if that does not help.
         """
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to come back")
@@ -118,7 +118,7 @@ class LocalControllerManager:
             eventually(self.synced, within=_SECONDS, describe="the controller to come back", error=InconclusiveError)
 
     def stop(self) -> None:
-        """Kill it; slices stay."""
+        """Kill the process. EndpointSlices stay."""
         if self._barrier is not None:
             self._barrier.close()
             self._barrier = None
@@ -126,9 +126,9 @@ class LocalControllerManager:
         self._process = None
 
     def synced(self) -> bool:
-        """Return whether it has processed all writes so far; True if it is stopped or has no barrier.
+        """Return whether all writes so far are processed. Returns True if the process is stopped or has no barrier.
 
-        Raises `EndedError` with the end of its log if it has exited on its own.
+        Raises `EndedError` with the end of the log if the process has exited unexpectedly.
         """
         if self._process is None:
             return True
@@ -136,7 +136,7 @@ class LocalControllerManager:
         return self._barrier is None or self._barrier.passed()
 
     def metrics(self) -> str:
-        """Return its metrics without the barrier's writes. Raises `InconclusiveError` without an answer."""
+        """Return the metrics without the barrier's writes. Raises `InconclusiveError` if there is no response."""
         if self._process is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         if self._barrier is None:
@@ -188,7 +188,7 @@ class LocalControllerManager:
             f"--tls-private-key-file={key}",
             "--authentication-skip-lookup",
             "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
-            "--kube-api-content-type=application/json",  # which every API server reads
+            "--kube-api-content-type=application/json",  # every API server supports JSON
             "--kube-api-qps=2000",
             "--kube-api-burst=4000",
             "--concurrent-service-endpoint-syncs=1",

@@ -1,8 +1,8 @@
-"""Connects a real kube-apiserver to pods through an HTTP CONNECT proxy on a Unix socket.
+"""Connect a real kube-apiserver to pods through an HTTP CONNECT proxy on a Unix socket.
 
-kube-apiserver runs outside of the embedded cluster's network, where it cannot reach pods. An
-EgressSelectorConfiguration sends its requests to pods through this proxy, which makes its sockets in that network. Only
-the API server can find the proxy: its socket is in the folder of the processes, which belongs to this user.
+kube-apiserver runs outside the embedded cluster's network, where it cannot reach pods. An EgressSelectorConfiguration
+sends its requests for pods through this proxy, which creates its sockets inside that network. Only the API server has
+access to the proxy, because the Unix socket is in the processes' folder, which belongs to this user.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.relay import Relay, Streams
 
 _DIAL_SECONDS = 30.0  # as in kube-apiserver without a proxy
-_HEAD_SECONDS = 10.0  # for a client to name its target
+_HEAD_SECONDS = 10.0  # seconds for a client to name its target
 _NO_WAY = "no way into the network of pods was given"
 
 
 class Egress(Relay):
-    """Listens in a folder from `start` to `close`; without `reach_pods` it refuses all requests."""
+    """Listens in a folder from `start` to `close`. It refuses all requests until `reach_pods` is called."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(lambda: 0)
@@ -46,7 +46,7 @@ class Egress(Relay):
         self.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Connect through sockets from `open_socket`, which runs in the thread of this proxy."""
+        """Connect to pods through sockets from `open_socket`, which runs in this proxy's thread."""
         self._open_socket = open_socket
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:
@@ -76,7 +76,7 @@ class Egress(Relay):
 
 
 async def _target(reader: asyncio.StreamReader) -> str:
-    """Return the address and port that a client asks for. Raises `ValueError`."""
+    """Return the address and port that a client requests. Raises `ValueError`."""
     try:
         async with asyncio.timeout(_HEAD_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -94,7 +94,7 @@ async def _answer(writer: asyncio.StreamWriter, status: str) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return the reason in Go's words; kube-apiserver passes it on to its client."""
+    """Return the error text as Go would write it, because kube-apiserver passes the text on to its client."""
     if isinstance(error, TimeoutError):
         return "i/o timeout"
     return os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)

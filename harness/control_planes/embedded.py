@@ -1,7 +1,7 @@
-"""The reference API server and EndpointSlice controller, in this process.
+"""Run the reference API server and EndpointSlice controller in this process.
 
-This adapter imports the reference. Components in this process watch the store; other clients use HTTPS. Both components
-can be restarted, also as another release, like the processes of a real control plane.
+This adapter imports the reference. Components in this process watch the store directly, and other clients use HTTPS.
+The API server and the controller can be restarted, also as another release, like the processes of a real control plane.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from reference.features import NEWEST, Features, parse_version
 
 
 def features_of(release: Release) -> Features:
-    """Return the reference's features of a release. Raises `UsageError` with the known versions or gates."""
+    """Return the reference's features in a release. Raises `UsageError` with the known versions or gates."""
     try:
         version = parse_version(release.version) if release.version else NEWEST
         return Features(version, dict(release.gates), "kep" if release.follows == "kep" else "released")
@@ -40,7 +40,7 @@ def features_of(release: Release) -> Features:
 
 
 def node_level_of(release: Release) -> NodeLevel | None:
-    """Return how the reference controller of a release chooses Services for node hints; None for its default.
+    """Return how the reference controller of a release selects Services for node hints, or None for the default.
 
     Raises `UsageError`.
     """
@@ -51,7 +51,7 @@ def node_level_of(release: Release) -> NodeLevel | None:
 
 
 class _Client:
-    """The API server for a component in this process; it records reads, as the HTTPS server does."""
+    """Access to the API server for a component in this process. Reads are recorded, as in the HTTPS server."""
 
     def __init__(self, server: Client, component: str, record: Callable[[ApiRequest], None]) -> None:
         self._server, self._component, self._record = server, component, record
@@ -72,7 +72,7 @@ class _Client:
 
 
 class EmbeddedControlPlane:
-    """Serves the Kubernetes API on a loopback port with its own token, and writes EndpointSlices."""
+    """Serves the Kubernetes API on a loopback port, protected by a token, and writes EndpointSlices."""
 
     name = "embedded"
 
@@ -84,7 +84,7 @@ class EmbeddedControlPlane:
         controller: Callable[..., EndpointSliceController] = EndpointSliceController,
         kinds: Sequence[Strategy] = (),
     ) -> None:
-        """`kinds` replace the API server's rules for the same resources."""
+        """`kinds` replace the API server's built-in rules for the same resources."""
         self.release = release or Release()
         self._make_api_server = api_server
         self._make_controller = controller
@@ -98,7 +98,7 @@ class EmbeddedControlPlane:
         self._controller: EndpointSliceController | None = None
 
     def client(self, component: str) -> Client:
-        """Return the API server for a component in this process; it is disconnected while the server is stopped."""
+        """Return API access for a component in this process. Access is interrupted while the server is stopped."""
         return _Client(self._informer, component, self._reads.append)
 
     @property
@@ -155,9 +155,9 @@ class EmbeddedControlPlane:
         return self._server.kubeconfig()
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far; True if either is stopped.
+        """Return whether the controller has processed all writes so far; True if server or controller is stopped.
 
-        Raises `EndedError` if the controller has exited on its own.
+        Raises `EndedError` if the controller has exited unexpectedly.
         """
         if self._controller is None:
             return True
@@ -171,7 +171,7 @@ class EmbeddedControlPlane:
         return generate_latest(self._controller.registry).decode()
 
     def asked(self) -> list[ApiRequest]:
-        """Return the latest requests of HTTPS clients, and the latest reads of components in this process."""
+        """Return the latest requests of HTTPS clients, and the latest reads by components in this process."""
         return [
             *self._reads.copy(),
             *(
@@ -182,10 +182,10 @@ class EmbeddedControlPlane:
         ]
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the server, and of the controller if it is the reference's own."""
+        """Return the threads of the server, and those of the controller if it is the reference's own."""
         own = self._controller if self._make_controller is EndpointSliceController else None
         return (self._server.thread, *(() if own is None else own.threads))
 
     def evidence(self) -> dict[str, str]:
-        """Return no evidence: the objects show the work of both."""
+        """Return no evidence, because the API objects already show the work of server and controller."""
         return {}

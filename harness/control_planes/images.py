@@ -1,7 +1,7 @@
-"""Finds the official container image of a control plane component for a version.
+"""Find the official container image of a control plane component.
 
-An image that the Docker engine already has is preferred, so the network is used only where necessary. Kubernetes'
-images have no tag for the newest patch of a minor version, so that version is looked up at the release server.
+Images that the Docker engine already has are preferred, so the network is used only when necessary. Kubernetes' images
+have no tag for the newest patch of a minor version, so the release server is queried for that version.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from harness.binaries.versions import Version, parse_version, parse_wanted
 from harness.errors import HarnessError, UnavailableError
 
 _REGISTRY = "registry.k8s.io"
-_ETCD = Version(3, 6, 8)  # pulled where the engine has none: kubeadm's choice for 1.36, also right for older releases
+_ETCD = Version(3, 6, 8)  # pulled by default: kubeadm's choice for 1.36, which suits older releases
 _SOCKET = "unix:///var/run/docker.sock"
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image; `reference` is its name without a mirror prefix."""
+    """A container image. `reference` is the image name without a mirror prefix."""
 
     reference: str
     version: Version
@@ -58,7 +58,7 @@ def connect() -> DockerClient:
 
 
 def _knock(place: str) -> None:
-    """Raise `OSError` if no engine listens on a Unix socket, with a plainer text than Docker's client."""
+    """Raise `OSError` if no engine listens on a Unix socket. The text is clearer than that of Docker's client."""
     scheme, _, path = place.partition("://")
     if scheme.endswith("unix"):
         with socket.socket(socket.AF_UNIX) as sock:
@@ -66,7 +66,7 @@ def _knock(place: str) -> None:
 
 
 def find_image(engine: DockerClient, component: str, version: str = "") -> Image:
-    """Return the image of a component; `version` as in `harness.binaries.find`. Pulls it if the engine lacks it.
+    """Return the image of a component, and pull it if necessary. For `version`, see `harness.binaries.find`.
 
     Raises `UsageError` for an invalid version, and `UnavailableError` with the remedy.
     """
@@ -97,7 +97,7 @@ def _there(engine: DockerClient, component: str) -> dict[Version, Image]:
 
 @functools.cache
 def _newest(component: str, version: str) -> Version | str:
-    """Return the version to pull, or why it is unknown. Cached: without a network this takes seconds."""
+    """Return the version to pull, or an error text. Cached, because the lookup is slow without a network."""
     known = COMPONENTS[component]
     wanted = parse_wanted(version)
     if known is ETCD and wanted.allows(_ETCD):
@@ -125,6 +125,6 @@ def _pull(engine: DockerClient, image: Image) -> Image:
 
 
 def short(error: Exception) -> str:
-    """Return the engine's error message, or the reason why there is none, cut to 300 characters."""
+    """Return the engine's error message or its cause, truncated to 300 characters."""
     text = error.explanation if isinstance(error, APIError) else getattr(error, "strerror", None)
     return str(text or error)[:300]

@@ -1,4 +1,4 @@
-"""The certificate authority by which an API server and its kubelets trust each other."""
+"""The certificate authority through which an API server and its kubelets trust each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _API_SERVER = "kube-apiserver-kubelet-client"
 
 
 class KubeletTrust:
-    """The authority of one cluster, in memory only."""
+    """The certificate authority of one cluster. It exists only in memory."""
 
     def __init__(self) -> None:
         self._authority = trustme.CA()
@@ -34,7 +34,7 @@ class KubeletTrust:
         return context
 
     def of_kubelet(self, addresses: Sequence[str]) -> ssl.SSLContext:
-        """Return the TLS context of a kubelet at these addresses, which accepts the API server only."""
+        """Return the TLS context of a kubelet at these addresses. It accepts only the API server as a client."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=self.authority_pem.decode())
         context.verify_mode = ssl.CERT_REQUIRED
         _load(context, self._authority.issue_cert(*addresses).private_key_and_cert_chain_pem.bytes())
@@ -42,7 +42,7 @@ class KubeletTrust:
 
 
 def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
-    """Load key and certificates from a file in memory, because a file on disk would survive `kill -9`."""
+    """Load the key and certificates from a memory file, because a file on disk would survive `kill -9`."""
     with open(os.memfd_create("tls"), "wb") as file:  # noqa: PTH123  it has no path
         file.write(key_and_certificates)
         file.flush()

@@ -1,7 +1,7 @@
-"""The reference API server with kube-controller-manager instead of the reference controller.
+"""Run the reference API server with kube-controller-manager instead of the reference controller.
 
-It judges a released Kubernetes controller against an API server that boots at once and is well known. The controller is
-an ordinary client of Services, Pods, Nodes, EndpointSlices and discovery.
+This combination tests a released Kubernetes controller against an API server that boots instantly and has well-known
+behaviour. The controller is an ordinary client of Services, Pods, Nodes, EndpointSlices and discovery.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from harness.model.release import Release
 
 
 class ManagedControlPlane(EmbeddedControlPlane):
-    """The embedded control plane with a process that writes EndpointSlices."""
+    """The embedded control plane with a separate process that writes EndpointSlices."""
 
     def __init__(self, release: Release | None = None, *, version: str = "") -> None:
-        """`version` is the controller's at boot, and for a release without a version."""
+        """`version` is the controller's initial version. It also applies to a release that names no version."""
         super().__init__(release)
         self._controller_version = version
         self._processes = Processes()
@@ -31,7 +31,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return self._manager.title
 
     def start(self) -> None:
-        """Start both. Stops them again before it raises `UnavailableError` or `DistrustError`."""
+        """Start the API server and the controller. Stop them on `UnavailableError` or `DistrustError`."""
         try:
             super().start()
         except Exception:
@@ -47,7 +47,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return urlsplit(self._server.url).port or 0 if self._informer.connected else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with this release; wait until the controller is connected again.
+        """Replace the API server with this release, and wait until the controller is connected again.
 
         Raises `InconclusiveError`.
         """
@@ -63,7 +63,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         self._manager.stop()
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far; True if either is stopped."""
+        """Return whether the controller has processed all writes so far. Returns True during an outage."""
         return not self._informer.connected or self._manager.synced()
 
     def metrics(self) -> str:

@@ -1,6 +1,6 @@
-"""The processes of one control plane: their folder, ports and time limits.
+"""Manage the processes of one control plane with their folder, ports and time limits.
 
-The folder has their logs, data and secrets, in memory if there is room, and is removed with them.
+The folder contains the logs, data and secrets of the processes. It is in memory if space permits. `close` removes it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
 _ROOM = 1 << 30  # bytes: etcd alone reserves 128 MB
-_PORTS = range(20000, 32000)  # below the ephemeral ports, so that no client takes one in between
-_TRIES = 4  # ports
+_PORTS = range(20000, 32000)  # below the ephemeral ports, so that no client is assigned a port in between
+_TRIES = 4  # number of ports
 _EVERY = 0.02  # seconds between two readiness checks
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A component that can start: its version, like "v1.37.1", and the path or image that its arguments begin with."""
+    """A component that can start: its version, like "v1.37.1", and the first arguments (a path or an image)."""
 
     version: str
     place: str
 
 
 class Processes:
-    """All processes of one control plane, and their folder."""
+    """All processes of one control plane, and the folder of the processes."""
 
     def __init__(self) -> None:
         self._own = OwnFolder("trafficdist-processes-", _roomy())
@@ -47,12 +47,12 @@ class Processes:
         self._running: list[Process] = []
 
     def find(self, component: str, version: str = "") -> Program:
-        """Find the program of a component in that version. Raises `UnavailableError` with the remedy."""
+        """Find the program of a component in the given version. Raises `UnavailableError` with the remedy."""
         entry = find_entry(component, version)
         return Program(entry.version.tag, str(entry.path))
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
-        """Start a program, by its path and arguments. Raises `UnavailableError` when it cannot start."""
+        """Start a program with a path and arguments. Raises `UnavailableError` if the start fails."""
         if not os.access(arguments[0], os.X_OK):
             raise UnavailableError(f"{name}: {arguments[0]} is not executable")
         started = process.start(name, arguments, log=self.folder / f"{name}.log", folder=self.folder)
@@ -66,16 +66,16 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free ports of loopback; retry on others if another program took one.
+        """Start a program on `count` free loopback ports. Retry on other ports if another program has taken a port.
 
-        `arguments` returns the arguments for these ports; `wait` returns when the process is ready. A process that does
-        not become ready is killed. Raises the errors of `wait`.
+        `arguments` returns the arguments for these ports. `wait` returns when the process is ready. A process
+        that does not become ready is killed. Raises the errors of `wait`.
         """
         for tries_left in reversed(range(_TRIES)):
             started = self.start(name, arguments(free_ports(count)))
             try:
                 wait(started)
-            except BaseException as error:  # Ctrl-C too: no other code knows the process yet
+            except BaseException as error:  # on Ctrl-C, too, because no other code knows the process yet
                 self.kill(started)
                 taken = isinstance(error, Exception) and "address already in use" in started.said()
                 if not (taken and tries_left):
@@ -85,17 +85,17 @@ class Processes:
         raise AssertionError("the last try raises")
 
     def kill(self, running: Process | None) -> None:
-        """Kill one of them; None does nothing."""
+        """Kill a process. Does nothing for None."""
         if running is not None:
             running.stop(grace=0)
             self._running.remove(running)
 
     def logs(self) -> dict[str, str]:
-        """Return the ends of all logs, by file name."""
+        """Return the end of each log, by file name."""
         return {each.name: each.read_text(errors="replace")[-200_000:] for each in sorted(self.folder.glob("*.log"))}
 
     def close(self) -> None:
-        """Kill all of them, the latest first, and remove the folder. Idempotent."""
+        """Kill all processes in reverse order of start, and remove the folder. Idempotent."""
         for each in reversed(self._running):
             each.stop(grace=0)
         self._running.clear()
@@ -103,10 +103,10 @@ class Processes:
 
 
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:
-    """Wait until a process is ready; `within` is in seconds before the time scale.
+    """Wait until a process is ready. `within` is in seconds before the time scale.
 
-    Raises `DistrustError` if it exits or is not ready in time, and `UnavailableError` if its release lacks a feature
-    gate; both with text of its log.
+    Raises `DistrustError` if the process exits or is not ready in time, and `UnavailableError` if its release lacks
+    a feature gate. Both errors contain text from the log.
     """
     begin = time.monotonic()
     while not is_ready():

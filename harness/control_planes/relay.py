@@ -1,11 +1,11 @@
-"""Relays connections from sockets in other network namespaces to a port of loopback.
+"""Relay connections from sockets in other network namespaces to a loopback port.
 
-A socket keeps the netns that it was made in. So nodes of an embedded cluster reach an API server process in another
-netns without any route. The data is encrypted from end to end and passed on unread.
+A socket stays in the netns in which it was created. Nodes of an embedded cluster can therefore reach an API server
+process in another netns without a route. The relay does not read the data, which is encrypted end to end.
 
-A patient relay holds connections while the server is away. Kubernetes' components double their pause after each
-refusal, up to 30 seconds, and a scenario that replaces an API server several times would spend most of its time on
-that.
+A patient relay holds connections while the server is away. Kubernetes components double their delay after each refused
+connection, up to 30 seconds. A scenario that replaces an API server several times would spend most of its time on these
+delays.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import threading
 from collections.abc import Callable
 
 _CHUNK = 1 << 16
-_EVERY = 0.02  # seconds between two checks whether the server is back
+_EVERY = 0.02  # seconds between two checks for the server's return
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
-    """One event loop in its own thread; connections end when their server does."""
+    """One event loop in a separate thread. A connection ends when its server ends."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
-        """`port` returns the port of loopback, or 0 while the server is away: then connections are reset, or wait."""
+        """`port` returns the loopback port, or 0 while the server is away. Connections are then reset or held."""
         self._port = port
         self._patient = patient
-        self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None  # from the first `listen` on
+        self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None  # set by `listen`
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, listening: socket.socket) -> None:
-        """Accept on one more listening socket; `close` closes it."""
+        """Accept connections on another listening socket, which `close` closes."""
         if self._running is None:
             loop = asyncio.new_event_loop()
             self._running = loop, threading.Thread(target=loop.run_forever, name="relay", daemon=True)
@@ -44,7 +44,7 @@ class Relay:
         asyncio.run_coroutine_threadsafe(self._listen(listening), self._running[0]).result()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return its thread, once it listens."""
+        """Return the relay's thread, if the relay listens."""
         return () if self._running is None else (self._running[1],)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Relay:
             self._tasks.discard(task)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:  # noqa: ARG002
-        """Open the connection to the server; subclasses read its target from the client's streams. Raises `OSError`."""
+        """Open the connection to the server. Subclasses read the target from the client's streams. Raises `OSError`."""
         while True:
             try:
                 if port := self._port():

@@ -1,7 +1,7 @@
-"""The reference EndpointSlice controller, or one with a fault, as a client of any API server.
+"""Run the reference EndpointSlice controller, or a faulty variant, as a client of any API server.
 
-This adapter imports the reference. It runs where kube-controller-manager's EndpointSlice controller is switched off, to
-show how upstream's e2e tests report a fault.
+This adapter imports the reference. It replaces the EndpointSlice controller of kube-controller-manager, to show how
+upstream's e2e tests report a fault.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from reference.endpointslice import EndpointSliceController
 
 
 class RemoteController:
-    """At most one controller, which watches over HTTPS."""
+    """Runs at most one controller, which watches the API server over HTTPS."""
 
     def __init__(self, make: Callable[..., EndpointSliceController]) -> None:
         self._make = make
         self._running: tuple[EndpointSliceController, RemoteClient] | None = None
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run it as this release, replacing a running one."""
+        """Run the controller as this release, and replace a running controller."""
         self.close()
         client = RemoteClient(kubeconfig)
         controller = self._make(
@@ -33,7 +33,7 @@ class RemoteController:
         self._running = controller, client
 
     def close(self) -> None:
-        """Stop it; slices stay. Idempotent."""
+        """Stop the controller. EndpointSlices stay. Idempotent."""
         if self._running is not None:
             controller, client = self._running
             self._running = None

@@ -1,7 +1,7 @@
-"""The protocol of a cluster DNS server under test: it runs in a pod, and may know the locations of pods.
+"""The protocol of a cluster DNS server under test, which runs in a pod and may know the locations of pods.
 
-A topology-aware DNS server reads the locations from PodLocators (KEP-536), so it includes their controller: neither is
-useful without the other.
+A topology-aware DNS server reads the locations from PodLocators (KEP-536). The server and the PodLocator controller are
+judged together, because neither is useful without the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from harness.netns.fabric import Host
 
-if TYPE_CHECKING:  # this module imports no DNS library
+if TYPE_CHECKING:  # this module does not import a DNS library
     from harness.control_planes.control_plane import ControlPlane
 
 ZONE = "cluster.local"
@@ -19,39 +19,39 @@ PORT = 53
 
 
 class ClusterDns(Protocol):
-    """A DNS server, with a PodLocator controller if it needs one. Methods raise `UnavailableError` with the remedy."""
+    """A DNS server, with a PodLocator controller if needed. Methods raise `UnavailableError` with the remedy."""
 
     name: str
 
     def start(self, pod: Host) -> None:
-        """Serve at port 53 of all addresses of a pod, by UDP and TCP. Called once."""
+        """Serve UDP and TCP on port 53 of all addresses of a pod. Call this method once."""
 
     def stop(self) -> None:
-        """Stop server and controller; PodLocators stay. Idempotent."""
+        """Stop the server and the controller. PodLocators stay. Idempotent."""
 
     def synced(self) -> bool:
-        """Return whether all writes so far are processed. Raises `EndedError` if it has exited on its own."""
+        """Return whether all writes so far are processed. Raises `EndedError` if the server has exited unexpectedly."""
 
     def evidence(self) -> dict[str, str]:
-        """Return its log and configuration, as texts by file name."""
+        """Return the server's log and configuration, as texts by file name."""
 
 
 @runtime_checkable
 class KeepsLocators(Protocol):
-    """A DNS with a controller that writes PodLocators."""
+    """A DNS server with a controller that writes PodLocators."""
 
     def locators_synced(self) -> bool:
-        """Return whether the controller has processed all writes so far; True if it is stopped.
+        """Return whether the controller has processed all writes so far. Returns True if it is stopped.
 
-        Raises `EndedError` if it has ended on its own.
+        Raises `EndedError` if the controller has ended unexpectedly.
         """
 
     def start_locators(self) -> None:
-        """Run a new controller, replacing one that runs or is stopped."""
+        """Run a new controller. It replaces the previous controller, whether that is running or stopped."""
 
     def stop_locators(self) -> None:
-        """Stop the controller; PodLocators stay."""
+        """Stop the controller. PodLocators stay."""
 
 
 MakeDns = Callable[["ControlPlane"], ClusterDns]
-"""Makes the DNS of a cluster."""
+"""Creates the DNS server of a cluster."""

@@ -1,6 +1,6 @@
-"""Any DNS server in a pod, run by a recipe: a vendor writes a YAML file and no code.
+"""Run any DNS server in a pod by a recipe, so that a vendor writes a YAML file instead of code.
 
-No PodLocator controller runs for it.
+No PodLocator controller runs with such a DNS server.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class ExecutableDns:
         self._programs = Programs(plane, recipe)
 
     def start(self, pod: Host) -> None:
-        """Apply the objects of the recipe, and start the programs in a pod, in their order.
+        """Apply the objects of the recipe, and start the programs in a pod, in order.
 
-        Raises `StartError` with the first error of a log if one does not become ready.
+        Raises `StartError` with the first error of the log if a program does not become ready.
         """
         self._programs.apply_objects()
         values = {"pod_ips": ",".join(pod.addresses.values()), "zone": ZONE}
@@ -34,7 +34,7 @@ class ExecutableDns:
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks hold for `quiet_seconds`. Takes up to a second longer."""
+        """Return whether all checks succeed for `quiet_seconds`. This takes up to a second longer."""
         return self._programs.synced()
 
     def evidence(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""The reference's DNS server in this process: judged, with the PodLocator controller, or plain, as DNS for pods.
+"""Run the reference DNS server in this process, either as the server under test or as plain DNS for pods.
 
-This adapter imports the reference. The judged server needs the embedded control plane: PodLocators are built into its
-API server, and are a CustomResourceDefinition everywhere else.
+This adapter imports the reference. The server under test includes the PodLocator controller and needs the embedded
+control plane: PodLocators are built into its API server, whereas other API servers need a CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BACKLOG = 64
 
 
 class ReferenceDns:
-    """Serves in a pod of the cluster."""
+    """Serves DNS in a pod of the cluster."""
 
     name = "reference"
 
@@ -46,7 +46,7 @@ class ReferenceDns:
         self._server = server(plane.client(DNS_SERVER))
 
     def start(self, pod: Host) -> None:
-        """Serve at port 53 of all addresses of a pod, and write PodLocators."""
+        """Serve on port 53 of all addresses of a pod, and write PodLocators."""
         _listen(self._server, pod)
         self.start_locators()
         self._server.start()
@@ -77,18 +77,18 @@ class ReferenceDns:
         return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the reference's own server and controller."""
+        """Return the threads of the server and the controller of the reference."""
         own = self._controller if type(self._controller) is PodLocatorController else None
         controller = () if own is None else own.threads
         return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))
 
     def evidence(self) -> dict[str, str]:
-        """Return no evidence: it has no files, and DNS scenarios have the answers in their evidence."""
+        """Return no evidence, because the server has no files, and DNS scenarios record the responses."""
         return {}
 
 
 class PlainDns:
-    """Serves in a pod of any cluster whose API server issues a token; ignores the topology."""
+    """Serves DNS in a pod of any cluster whose API server issues a token. The topology is ignored."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
         self._client = RemoteClient(kubeconfig)
@@ -103,7 +103,7 @@ class PlainDns:
         self._client.close()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return its threads, which run from `start` to `stop`."""
+        """Return the server's threads, which run from `start` to `stop`."""
         return (*self._server.threads, *self._client.threads)
 
 

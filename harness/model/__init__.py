@@ -1,1 +1,1 @@
-"""The nouns of the suite, as values: topologies, manifests, outcomes, requirements, releases."""
+"""Value types of the suite: topologies, manifests, outcomes, requirements, releases."""

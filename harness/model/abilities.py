@@ -1,7 +1,7 @@
 """Abilities of a backend beyond creating objects, running pods and probing Services from pods and nodes.
 
-The embedded cluster has all of them. If a requirement needs one that a real cluster lacks or does not allow, it is
-`unavailable`, and the report names the ability.
+The embedded cluster has all abilities. If a requirement needs an ability that a real cluster lacks or does not allow,
+its verdict is `unavailable`, and the report names the ability.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values of options about clusters, shared by the packages that parse or use them."""
+"""Option values about clusters, shared by the packages that parse or use them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ NO_CNI = "none"
 """The value of --cni for a cluster to which the suite adds no network plugin."""
 
 OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
-"""Features that only a cluster with both IPv4 and IPv6 shows."""
+"""Features that can be observed only on a cluster with both IPv4 and IPv6."""
 
 AGNHOST = "agnhost"
-"""Probes are sent by agnhost in pods, on request through the API server."""
+"""agnhost sends probes from pods, as requested through the API server."""
 PACKETS = "packets"
-"""Probes are sent from the network namespaces of clients, on the machine of the cluster."""
+"""Probes are sent from the clients' network namespaces, on the machine that runs the cluster."""
 WAYS = (PACKETS, AGNHOST)

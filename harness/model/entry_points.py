@@ -1,6 +1,6 @@
 """Find entry points of packages that the harness does not import: commands, mutants, explanations.
 
-The wheel leaves out some packages that register entry points, such as `tools`. Their entry points are skipped.
+The wheel omits some packages that register entry points, such as `tools`. Their entry points are skipped.
 """
 
 from __future__ import annotations

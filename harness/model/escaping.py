@@ -1,7 +1,7 @@
-"""Escapes untrusted texts: names of nodes, messages of servers, fields of reports.
+"""Escape untrusted texts, such as node names, server messages and report fields.
 
-There is one function per kind of output. Terminal control codes and characters that change the reading order are shown
-as Python escapes: `\\x1b`, `\\u202e`.
+There is one function for each output format. Terminal control codes, and characters that change the reading order, are
+shown as Python escapes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def for_code(text: str) -> str:
 
 
 def for_json(text: str) -> str:
-    """Escape a JSON document, or a YAML document with special texts in double quotes; its value stays the same."""
+    """Escape a JSON document, or YAML with special texts in double quotes. The parsed value does not change."""
     return text.translate({ord(each): f"\\u{ord(each):04x}" for each in {*text} - {*"\n\t"} if _is_obeyed(each)})
 
 

@@ -1,7 +1,7 @@
-"""Reads files named by users, with errors that name the file.
+"""Read files that users name. Errors name the file.
 
-It refuses everything but regular files of limited size before reading: a FIFO would block, a device may never end, and
-system calls raise various errors for invalid paths.
+Anything but a regular file of limited size is refused before reading, because a FIFO would block, a device may never
+end, and system calls raise various errors for invalid paths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def is_there(path: str | Path) -> bool:
 
 
 def content(path: str | Path, *, what: str, most: int) -> bytes:
-    """Return the content of a regular file of up to `most` bytes. Raises `UsageError` that names it."""
+    """Return the content of a regular file of at most `most` bytes. Raises `UsageError` that names the file."""
     where = f"{what} {shown(path)}"
     try:
         with open(path, "rb", opener=_open) as file:
@@ -37,7 +37,7 @@ def content(path: str | Path, *, what: str, most: int) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 sum, in hex, of a regular file."""
+    """Return the SHA-256 checksum of a regular file, in hex."""
     import hashlib  # noqa: PLC0415  it loads OpenSSL, which `trafficdist --help` does not need
 
     with path.open("rb") as file:
@@ -45,11 +45,11 @@ def sha256_of(path: Path) -> str:
 
 
 def _open(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # opening a fifo must not wait
+    return os.open(path, flags | os.O_NONBLOCK)  # opening a FIFO must not block
 
 
 def fault_of_path(text: str) -> str:
-    """Return why a text is not a valid path; "" if it is."""
+    """Return the reason why a text is not a valid path, or ""."""
     name = os.fsencode(text)
     if b"\0" in name:
         return "a path contains no NUL byte"

@@ -1,8 +1,8 @@
-"""The cases that a run generates: for how long or how many, from which seed, or those of a file.
+"""The cases that a run generates, limited by time or by number, from a seed, or the cases in a file.
 
-Tests with the marker `generates` generate cases. Each test runs in parts, at least one per worker, and a part makes
-numbered batches. The content of a batch depends only on the seed and its number, so the same seed gives the same cases
-with any number of workers; the time limit decides how many of them run.
+Tests with the marker `generates` generate cases. Each test runs in parts, with at least one part per worker, and each
+part creates numbered batches. The content of a batch depends only on the seed and the batch number, so the same seed
+yields the same cases with any number of workers. The time limit determines how many cases run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from harness.errors import UsageError
 
 LONGEST_PART = 25.0
-"""Seconds of one part. A part ends when it fails; the others continue."""
+"""The duration of one part in seconds. A part ends when it fails, and the other parts continue."""
 
 _AMOUNT = re.compile(r"(\d{1,7})(s|m|h|)", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -25,7 +25,7 @@ _MOST = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The cases of a test: for some seconds, or a number of cases (the other is 0), or those of file `replay`."""
+    """The cases of a test, limited by seconds or by number (the other limit is 0), or the cases of file `replay`."""
 
     seed: int
     seconds: float = 0.0
@@ -35,11 +35,11 @@ class Generation:
     parts: int = 1
 
     def __str__(self) -> str:
-        """Return the name of the part in reports."""
+        """Return the name of the part, for reports."""
         return f"{self.part + 1} of {self.parts}"
 
     def split(self, tests: int, workers: int) -> list[Generation]:
-        """Return the parts of one test, if this number of tests and workers share the time or the cases."""
+        """Return the parts of one test, when this number of tests and workers share the time or the cases."""
         if self.replay:
             return [self]
         if self.cases:
@@ -51,7 +51,7 @@ class Generation:
         return [replace(each, part=part, parts=parts) for part in range(parts)]
 
     def batches(self, size: int) -> Iterator[int]:
-        """Yield the numbers of this part's batches of `size` cases each, until the cases or the time run out."""
+        """Yield the numbers of this part's batches of `size` cases each, until the limit is reached."""
         begin = time.monotonic()
         number = self.part
         while number * size < self.cases if self.cases else time.monotonic() - begin < self.seconds:
@@ -60,7 +60,7 @@ class Generation:
 
 
 def check_amount(text: str) -> str:
-    """Return a text if it is a valid time or number of cases. Raises `UsageError`."""
+    """Return the text if it is a valid time or number of cases. Raises `UsageError`."""
     seconds, cases = amount(text)
     if not 0 < seconds + cases <= max(_MOST, cases):
         raise UsageError(f"{text!r}: want at least one case, or one second, and at most 24h")
@@ -68,7 +68,7 @@ def check_amount(text: str) -> str:
 
 
 def amount(text: str) -> tuple[float, int]:
-    """Parse a text like 60s, 10m or 500 to seconds and number of cases, one of which is 0. Raises `UsageError`."""
+    """Parse a text like 60s, 10m or 500 into seconds and number of cases; one is 0. Raises `UsageError`."""
     found = _AMOUNT.fullmatch(text)
     if not found:
         raise UsageError(f"{text[:100]!r}: want a time like 60s, 10m or 1h, or a number of cases like 500")

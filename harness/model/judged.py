@@ -1,18 +1,18 @@
 """The scope of a verdict: an implementation's packets, or only its decisions.
 
-Some data planes cannot run here, but their decisions can: then rules of another implementation carry the packets, and
-only the decisions are judged. Every report says so.
+Some data planes cannot run here, but their decision logic can. In this case another implementation's rules carry the
+packets, and only the decisions are judged. Every report states this limitation.
 """
 
 from __future__ import annotations
 
 PACKETS, DECISIONS = "packets", "decisions"
 JUDGES = (PACKETS, DECISIONS)
-"""The scopes, with the default first."""
+"""All scopes. The first is the default."""
 
 KEY = "(decisions): rules of another implementation carried out its decisions; its own data plane was not judged."
 
 
 def mark(judges: str) -> str:
-    """Return the suffix of an implementation's name: "" if packets are judged."""
+    """Return the suffix for an implementation's name, which is "" if packets are judged."""
     return "" if judges == PACKETS else f"({judges})"

@@ -1,4 +1,4 @@
-"""Builds minimal valid Kubernetes objects from the fields that a scenario is about."""
+"""Build minimal valid Kubernetes objects from the fields that matter to a scenario."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MANAGED_BY = "trafficdist.dev"
 TARGET_PORT = 8080
 CONTAINER = "server"
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
-CAPACITY = "96"  # cores of every node: a component that reads capacity instead of allocatable sees equal nodes
+CAPACITY = "96"  # cores of every node; a component that reads capacity instead of allocatable sees equal nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of a Service: the pods behind it listen on `target` (a number, or the name of a container port)."""
+    """A port of a Service. The pods behind the Service listen on `target` (a number, or a container port name)."""
 
     port: int = 80
     protocol: str = "TCP"
@@ -38,13 +38,13 @@ UDP = Port(protocol="UDP")
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The hints of an endpoint: the zones and the nodes that should use it."""
+    """The hints of an endpoint, which name the zones and nodes that should use the endpoint."""
 
     zones: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
 
     def manifest(self) -> Object:
-        """Return the `hints` field, with only the lists that are not empty."""
+        """Return the `hints` field, which contains only the lists that are not empty."""
         zones = {"forZones": [{"name": zone} for zone in self.zones]} if self.zones else {}
         nodes = {"forNodes": [{"name": node} for node in self.nodes]} if self.nodes else {}
         return {**zones, **nodes}
@@ -52,7 +52,7 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint of a hand-written EndpointSlice. `None` leaves a condition or field out."""
+    """One endpoint of a hand-written EndpointSlice. `None` omits a condition or field."""
 
     addresses: Mapping[str, str]
     node: str | None = None
@@ -88,7 +88,7 @@ def service(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """Return a Service. Pass fields of its spec by their Kubernetes names; `None` omits a field."""
+    """Return a Service. Keyword arguments are fields of its spec by their Kubernetes names. `None` omits a field."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -102,7 +102,7 @@ def service(
 
 
 def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
-    """Return an object with the fields of `usual` that it lacks, also in nested mappings."""
+    """Return an object with the fields of `usual` added where missing, including nested mappings."""
     both = {name for name, value in usual.items() if isinstance(value, Mapping) and isinstance(obj.get(name), Mapping)}
     return {**usual, **obj, **{name: with_usual(obj[name], usual[name]) for name in both}}
 
@@ -193,7 +193,7 @@ def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Obj
 
 
 def cpu(milli: int) -> str:
-    """Return thousandths of a CPU as API servers format them: "4" or "3500m"."""
+    """Return thousandths of a CPU in the format of API servers: "4" or "3500m"."""
     return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 
@@ -225,7 +225,7 @@ def internal_addresses(node: Mapping[str, Any]) -> list[str]:
 
 
 def takes_pods(node: Object) -> bool:
-    """Return whether a node is ready and takes pods without tolerations."""
+    """Return whether a node is ready and accepts pods without tolerations."""
     cordoned = (node.get("spec") or {}).get("unschedulable")
     return has_condition(node, "Ready") and not cordoned and not refusing_taints(node)
 

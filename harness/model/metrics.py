@@ -1,4 +1,4 @@
-"""Parses the metrics of a component, with unchanged names: some of Kubernetes' counters do not end in `_total`."""
+"""Parse the metrics of a component. Names are unchanged, because some Kubernetes counters do not end in `_total`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _GATE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^
 
 
 def enabled_gates(metrics: str) -> dict[str, bool]:
-    """Return the feature gates in a component's metrics, and whether they are on."""
+    """Return the state (on or off) of each feature gate in a component's metrics."""
     return {found["name"]: found["value"] == "1" for found in _GATE.finditer(metrics)}
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """A sample: full name (with `_bucket`, `_sum`, `_count` or `_total`), labels and value."""
+    """A sample, with its full name (with `_bucket`, `_sum`, `_count` or `_total`), labels and value."""
 
     name: str
     labels: Mapping[str, str]
@@ -33,7 +33,7 @@ class Metrics:
         self.samples = list(_samples(text))
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """Return the values of all samples with this name and at least these labels."""
+        """Return the values of all samples that have this name and at least these labels."""
         return [
             each.value
             for each in self.samples
@@ -41,7 +41,7 @@ class Metrics:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of these values; 0 without a sample, since components may omit unused counters."""
+        """Return the sum of these values, or 0 without a sample, because components may omit unused counters."""
         return sum(self.values(name, **labels))
 
     def has(self, name: str) -> bool:
@@ -49,7 +49,7 @@ class Metrics:
         return any(each.name == name for each in self.samples)
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
-        """Return the values of all samples with this name, by one of their labels."""
+        """Return the values of all samples with this name, by the value of one label."""
         return {each.labels.get(label, ""): each.value for each in self.samples if each.name == name}
 
 

@@ -1,7 +1,7 @@
-"""The abilities and nodes that each requirement needs: they determine which requirements a cluster cannot judge.
+"""The abilities and nodes that each requirement needs. They determine which requirements a cluster cannot judge.
 
-The table is generated: a run on the embedded cluster, which has every ability, records what scenarios use, and a test
-compares it with the file in the suite's folder.
+The file is generated. A run on the embedded cluster, which has every ability, records what scenarios use. A test
+compares the record with the file in the suite's folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILE = "needs.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Abilities (`harness.model.abilities`), and names of nodes of the default topology."""
+    """Abilities (`harness.model.abilities`), and node names of the default topology."""
 
     abilities: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
@@ -27,7 +27,7 @@ class Needs:
         return Needs(self.abilities | other.abilities, self.nodes | other.nodes)
 
     def to_json(self) -> dict[str, list[str]]:
-        """Return sorted JSON values, without empty ones."""
+        """Return sorted JSON values, and omit empty lists."""
         both = {"abilities": sorted(self.abilities), "nodes": sorted(self.nodes)}
         return {name: values for name, values in both.items() if values}
 
@@ -50,7 +50,7 @@ class Offer:
 
 
 def read(place: Path) -> dict[str, Needs]:
-    """Return the table of the suite in this folder, by requirement; empty without a file. Raises `UsageError`."""
+    """Return the needs by requirement from the suite's file, or {} without a file. Raises `UsageError`."""
     from harness.model import strict_yaml  # noqa: PLC0415  the plugin loads this module in every pytest run
 
     file = place / FILE
@@ -65,14 +65,14 @@ def read(place: Path) -> dict[str, Needs]:
 
 @functools.cache
 def table_for(folder: Path) -> dict[str, Needs]:
-    """Return the table of the suite to which tests in this folder belong. Raises `UsageError`."""
+    """Return the needs for the suite that the tests in this folder belong to. Raises `UsageError`."""
     if (folder / FILE).exists() or folder == folder.parent:
         return read(folder)
     return table_for(folder.parent)
 
 
 def as_yaml(needs: Mapping[str, Needs]) -> str:
-    """Return the text of the table's file, with one line per requirement, sorted."""
+    """Return the text of the file, sorted, with one line per requirement."""
     import yaml  # noqa: PLC0415  the same
 
     table = {name: needs[name].to_json() for name in sorted(needs)}

@@ -1,7 +1,7 @@
 """The outcomes of a probe, for both expectations and observations.
 
-Forward / Drop / Reject in a proxy's decision are `Reached` / `TimedOut` / `Refused` at the probe. `Unknown` is never
-counted as right or wrong.
+A proxy decision Forward / Drop / Reject appears as `Reached` / `TimedOut` / `Refused` at the probe. `Unknown` never
+counts as right or wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A server answered: the pod's name, and the client's address as the pod saw it."""
+    """A server responded. The values are the pod's name, and the client's address as the pod saw it."""
 
     pod: str
     client_address: str = ""
@@ -19,9 +19,9 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The connection was refused at once: by RST, any ICMP unreachable, or a socket-level load balancer in `connect`.
+    """The connection was refused at once, by RST, any ICMP unreachable, or a socket-level load balancer in `connect`.
 
-    All refusals are equal; `how` is the name of the error.
+    All refusals are equal. `how` is the name of the error.
     """
 
     how: str = field(default="", compare=False)
@@ -29,12 +29,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """No answer within the probe's time limit."""
+    """The probe's time limit expired without a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The outcome is unknown, for example because the client has no route, or an unknown server answered."""
+    """The outcome is unknown, for example because the client has no route, or because an unknown server responded."""
 
     why: str
 

@@ -1,6 +1,6 @@
-"""A temporary folder that is removed with its process; the folder of a killed process is removed by the next one.
+"""A temporary folder that is removed with its process. The next process removes the folder of a killed process.
 
-A locked file shows that the process lives: the kernel releases the lock when the process ends.
+A locked file shows that the process is alive, because the kernel releases the lock when the process ends.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _ALIVE = "alive"
 
 
 class OwnFolder:
-    """A folder that only this user can enter; `close`, or the end of the context manager, removes it."""
+    """A folder that only this user can access. `close`, or the end of the context manager, removes the folder."""
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
-        """Create a folder whose name starts with `prefix`, and remove those of dead processes.
+        """Create a folder whose name starts with `prefix`, and remove the folders of dead processes.
 
-        `place` is the parent folder, by default the system's temporary folder.
+        `place` is the parent folder, which defaults to the system's temporary folder.
         """
         place = place or Path(tempfile.gettempdir())
         _sweep(place, prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         scratch = self.path / f".{_ALIVE}"
         self._alive = scratch.open("w")
-        fcntl.flock(self._alive, fcntl.LOCK_EX)  # until this process ends
+        fcntl.flock(self._alive, fcntl.LOCK_EX)  # held until this process ends
         scratch.rename(self.path / _ALIVE)
 
     def __enter__(self) -> Self:
@@ -45,18 +45,18 @@ class OwnFolder:
 
 def _sweep(place: Path, prefix: str) -> None:
     for each in place.glob(f"{prefix}*"):
-        with contextlib.suppress(PermissionError):  # another user's
+        with contextlib.suppress(PermissionError):  # another user's folder
             if (each / _ALIVE).exists() and not in_use(each):
                 shutil.rmtree(each, ignore_errors=True)
 
 
 def in_use(folder: Path) -> bool:
-    """Return whether the process of this folder still lives. True also if this user has no access."""
+    """Return whether the process of this folder is alive. Returns True also if this user has no access."""
     try:
         with (folder / _ALIVE).open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    except OSError:  # another user's, or locked
+    except OSError:  # another user's file, or locked
         return True
     return False

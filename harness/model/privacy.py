@@ -1,7 +1,7 @@
-"""Removes private data from texts before they are written to a file.
+"""Remove private data from texts before they are written to a file.
 
-Private data are user names and passwords in URLs, bearer tokens, values of environment variables whose names sound like
-secrets, and the home folder, which contains the user's name.
+Private data are user names and passwords in URLs, bearer tokens, environment variables whose names suggest secrets, and
+the home folder, which contains the user name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HIDDEN = "***"
 SOUNDS_SECRET = re.compile(r"token|passw|secret|credential|private_?key|api_?key|access_?key", re.IGNORECASE)
 
 _SHORTEST = 8
-"""The length of the shortest secret; one of letters only, which could be a word, is at least half as long again."""
+"""The minimum length of a secret. A secret of letters only, which may be a word, must be half as long again."""
 
 _USER = r"""[^/\s@"'\\<>]+"""  # with a password, before the host of a URL
 _IN_URL = re.compile(f"://{_USER}@")
@@ -26,7 +26,7 @@ _IN_URL = re.compile(f"://{_USER}@")
 
 @functools.cache
 def _pattern() -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return the pattern of private data, and the literal words in it."""
+    """Return a pattern that matches private data, and the literal words in the pattern."""
     secrets = [value for name, value in os.environ.items() if SOUNDS_SECRET.search(name) and _is_long(value)]
     in_json = [json.dumps(each)[1:-1] for each in secrets]
     in_xml = [escape(each, {'"': "&quot;"}) for each in secrets]
@@ -45,13 +45,13 @@ def _is_long(value: str) -> bool:
 
 
 def private(text: str) -> str:
-    """Return a text with `***` instead of each secret, and `~` instead of the home folder."""
+    """Return a text in which `***` replaces each secret and `~` replaces the home folder."""
     pattern, words = _pattern()
     return pattern.sub(lambda found: "~" if found["home"] else HIDDEN, text) if _may_tell(text, words) else text
 
 
 def _may_tell(text: str, words: Sequence[str]) -> bool:
-    """Return whether a text may contain private data: this check is a hundred times as fast as the whole pattern."""
+    """Return whether a text may contain private data. This check is a hundred times faster than the full pattern."""
     if any(each in text for each in words) or _IN_URL.search(text):
         return True
     small = text.lower()
@@ -68,9 +68,9 @@ def private_values(value: Any) -> Any:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return an API object without values of fields and variables whose names sound like secrets.
+    """Return an API object without the values of fields and variables whose names suggest secrets.
 
-    The copy of the object that `kubectl apply` keeps in an annotation is removed as well.
+    The copy of the object that `kubectl apply` stores in an annotation is removed as well.
     """
     if isinstance(value, list):
         return [without_secrets(each) for each in value]

@@ -1,11 +1,11 @@
-"""Find the first error in the log of a program: later lines are mostly consequences, or a help text."""
+"""Find the first error in the log of a program. Later lines are mostly consequences, or a help text."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-_LETTERS = 500  # the longest line in a sentence
+_LETTERS = 500  # maximum length of a line in a sentence
 
 _KLOG = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d")
 _LEVEL = re.compile(
@@ -18,13 +18,13 @@ _WORDS = re.compile(
     r"|unrecognized|no such|not found|not permitted|not supported|undefined|missing|[a-z]*exception|abort(ed)?)\b",
     re.IGNORECASE,
 )
-_CNI = re.compile(r'\s*"msg": "')  # in the error object of a CNI plugin
+_CNI = re.compile(r'\s*"msg": "')  # field names in the error object of a CNI plugin
 _TRACEBACK = "Traceback (most recent call last):"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a log, with its number (from 1) and the number of all lines."""
+    """A line of a log, with its number (from 1) and the total number of lines."""
 
     number: int
     lines: int
@@ -32,9 +32,9 @@ class Line:
 
 
 def first_error(log: str) -> Line | None:
-    """Return the first line that is an error by its level, or by its words if it has no level.
+    """Return the first line that is an error according to its level, or to its words if it has no level.
 
-    Of a Python traceback, it is the line with the exception.
+    For a Python traceback, this is the line with the exception.
     """
     lines = log.splitlines()
     for number, line in enumerate(lines):
@@ -44,7 +44,7 @@ def first_error(log: str) -> Line | None:
 
 
 def fault_in(log: str) -> str:
-    """Describe a program's fault in one line: the first error of its log, or else its last line."""
+    """Describe a program's fault in one line: the first error in its log, or else the last line."""
     found = first_error(log)
     if found is not None:
         return f"the first error of its log, in line {found.number} of {found.lines}: {found.text}"

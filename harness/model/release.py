@@ -11,9 +11,9 @@ from harness.errors import UsageError
 
 
 class Component(enum.StrEnum):
-    """A component that a scenario stops and starts. There is a proxy on each node.
+    """A component that a scenario stops and starts. There is one proxy per node.
 
-    All have a version, except the controller of PodLocators, which Kubernetes never had.
+    All components have a version, except the PodLocator controller, which was never part of Kubernetes.
     """
 
     API_SERVER = "api-server"
@@ -26,7 +26,7 @@ API_SERVER, CONTROLLER, PROXY = Component.API_SERVER, Component.CONTROLLER, Comp
 LOCATOR_CONTROLLER = Component.LOCATOR_CONTROLLER
 
 DNS_SERVER = "dns-server"
-"""The name of the cluster's DNS server, which scenarios watch but do not restart."""
+"""The name of the cluster's DNS server, which scenarios observe but do not restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Release:
         return " ".join(filter(None, (self.version or "newest", set_by_hand, self.node_level)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for the history."""
+        """Return plain values for the history."""
         chosen = {"nodeLevel": self.node_level} if self.node_level else {}
         return {"version": self.version, "gates": dict(self.gates), "follows": self.follows, **chosen}
 
 
 def release(version: str = "", /, *, node_level: str = "", **gates: bool) -> Release:
-    """Return a release, as scenarios write it: `release("1.30", ServiceTrafficDistribution=True)`."""
+    """Return a release, in the notation of scenarios: `release("1.30", ServiceTrafficDistribution=True)`."""
     return Release(version, gates, node_level=node_level)
 
 

@@ -1,7 +1,7 @@
-"""The features that a Kubernetes release lacks, by its version and feature gates.
+"""The features that a Kubernetes release lacks, according to its version and feature gates.
 
-A run of an old release judges the features of that release, and reports the others as unsupported. If a release changed
-its behaviour without a gate, the requirement names the version (`since`).
+A run of an old release judges the features of that release, and reports all others as unsupported. If a release changed
+behaviour without a gate, the requirement names the version (`since`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _GATES: Mapping[str, tuple[int, int]] = {
     "PreferSameTrafficDistribution": (33, 34),
     "NodeLevelTopology": (26, NEWEST),  # never released
 }
-"""The first minor version in which a gate can be set, and the first in which it is on by default."""
+"""The first minor version in which each gate can be set, and the first in which it is on by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The condition of a feature: Kubernetes 1.`minor` or newer, and one of these gates, if any, is on."""
+    """The condition for a feature: Kubernetes 1.`minor` or newer, and at least one of the gates, if any, is on."""
 
     gates: tuple[str, ...] = ()
     minor: int = 0
@@ -76,7 +76,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
         "TrafficDistributionField": _DISTRIBUTION,
         "TrafficPolicyFields": _INTERNAL,
     },
-    None: {  # of the whole cluster
+    None: {  # features of the whole cluster
         **dict.fromkeys(
             ("DomainHeuristics", "HonoredCondition", "Outage", "PreferNextZone", "TrafficDistributionRouting"),
             _DISTRIBUTION,
@@ -88,9 +88,9 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
 
 
 def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> tuple[str, ...]:
-    """Return the features that a release of these components, or of a whole cluster, lacks, sorted.
+    """Return the sorted features that a release of these components, or of a whole cluster, lacks.
 
-    `version` is like "1.31" or "v1.31.2"; an empty or invalid text means the newest.
+    `version` is like "1.31" or "v1.31.2". An empty or invalid text means the newest version.
     """
     minor = minor_of(version)
     return tuple(
@@ -105,6 +105,6 @@ def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> 
 
 
 def minor_of(version: str) -> int:
-    """Return the minor version, 31 of "1.31"; `NEWEST` for other texts."""
+    """Return the minor version, 31 for "1.31", or `NEWEST` for other texts."""
     match = re.fullmatch(r"v?1\.(\d+)(\..+)?", version)
     return int(match[1]) if match else NEWEST

@@ -35,7 +35,7 @@ class Profile(enum.StrEnum):
     SERVICE_PROXY = "service-proxy"
     ENDPOINTSLICE_CONTROLLER = "endpointslice-controller"
     API_SERVER = "api-server"
-    CLUSTER = "cluster"  # all of these together, of one or several releases
+    CLUSTER = "cluster"  # the whole cluster, with components of one or several releases
     DNS = "dns"
 
 
@@ -88,7 +88,7 @@ class Requirement:
 
     @property
     def core(self) -> bool:
-        """True if every implementation of the profile must meet it: it needs core features only."""
+        """True if the requirement needs only core features, so that every implementation must meet the requirement."""
         return all(feature.core for feature in self.features)
 
 

@@ -1,4 +1,4 @@
-"""Formats evidence: objects as kubectl prints them, tables, and addresses with the names of pods."""
+"""Format evidence: objects as kubectl prints them, tables, and addresses with pod names."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def paragraphs(*texts: str) -> str:
-    """Join the texts that are not blank, with an empty line between them."""
+    """Join the texts that are not blank, separated by empty lines."""
     return "\n\n".join(text.strip("\n") for text in texts if text.strip())
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with a name at each known address: `a1 (10.244.1.4)`."""
+    """Return a text in which known addresses are preceded by a name: `a1 (10.244.1.4)`."""
 
     def named(found: re.Match[str]) -> str:
         return f"{names[found[0]]} ({found[0]})" if found[0] in names else found[0]
@@ -49,12 +49,12 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def not_gathered(error: Exception) -> str:
-    """Return a text instead of evidence that could not be gathered, with the error."""
+    """Return a text with the error, to replace evidence that could not be gathered."""
     return f"could not be gathered: {type(error).__name__}: {error}\n"
 
 
 def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
-    """Return the text of `ask`, or a sentence with its error, so that other evidence can still be gathered."""
+    """Return the text of `ask`, or a sentence with the error, so that gathering of other evidence continues."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
@@ -62,7 +62,7 @@ def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
 
 
 def texts_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
-    """Return the texts of `ask` by file name; without any, a file `no-WHO.txt` with the error, if there was one."""
+    """Return the texts of `ask` by file name. If there are none, file `no-WHO.txt` has the error, if any."""
     found: dict[str, str] = {}
     said = gathered(lambda: found.update(ask()) or "")
     return found or ({f"no-{who}.txt": said} if said else {})

@@ -1,7 +1,4 @@
-"""The zones and nodes of a cluster.
-
-The name of a node shows its place: `a1` is node 1 of zone a.
-"""
+"""The zones and nodes of a cluster. A node's name contains its zone: `a1` is node 1 of zone a."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ REGION_LABEL = "topology.kubernetes.io/region"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 MAX_NODES = 255
-"""The largest cluster that a run creates: the address plan of the embedded cluster has no room for more."""
+"""The maximum number of nodes that a run creates, because the embedded cluster's address plan has no room for more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, its zone ("" without zone label), and its allocatable CPU in thousandths of a core."""
+    """A node, with its zone ("" without zone label), and its allocatable CPU in thousandths of a core."""
 
     name: str
     zone: str
@@ -50,7 +47,7 @@ class Topology:
         return tuple(dict.fromkeys(node.zone for node in self.nodes if node.zone))
 
     def node(self, name: str) -> Node:
-        """Return the node of that name. Raises `UsageError`."""
+        """Return the node with this name. Raises `UsageError`."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -58,7 +55,7 @@ class Topology:
 
 
 def grid(name: str, nodes_per_zone: Mapping[str, int]) -> Topology:
-    """Return a topology with these numbers of nodes in zones: `{"a": 2, "b": 1}` gives a1 a2 b1."""
+    """Return a topology with these node counts per zone: `{"a": 2, "b": 1}` gives a1 a2 b1."""
     for zone, count in nodes_per_zone.items():
         if not re.fullmatch(r"[a-z]{1,40}", zone) or count < 1:
             said = f"zone {zone[:100]!r} with {count} nodes: want up to 40 letters a-z, and at least 1 node"

@@ -38,7 +38,7 @@ class Client:
 
 
 def pod_client(node: str) -> Client:
-    """Return a client in a pod on this node; in expectations, the name of the node means the same."""
+    """Return a client in a pod on this node. In expectations, the node's name has the same meaning."""
     return Client("pod", node)
 
 
@@ -48,5 +48,5 @@ def node_client(node: str) -> Client:
 
 
 def external_client(via: str) -> Client:
-    """Return a client outside the cluster, whose packets enter it at node `via`."""
+    """Return a client outside the cluster. Its packets enter the cluster at node `via`."""
     return Client("external", via)

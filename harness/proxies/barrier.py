@@ -1,7 +1,7 @@
-"""Writes objects without effect: a proxy that has seen them has seen all earlier writes.
+"""Write objects without effect. A proxy that has seen these objects has also seen all earlier writes.
 
 A proxy watches Services and EndpointSlices separately, each in order. A Service without cluster IP and an EndpointSlice
-without Service change no rule. A proxy whose log mentions them has received all earlier writes.
+without Service do not change any rule. If they appear in a proxy's log, the proxy has received all earlier writes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.errors import InconclusiveError
 
 
 class BarrierObjects:
-    """Writes a Service and an EndpointSlice again and again; only the last of each exists."""
+    """Writes new Services and EndpointSlices, and deletes the previous ones."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
@@ -24,7 +24,7 @@ class BarrierObjects:
         self._made_namespace = False
 
     def revision(self) -> str:
-        """Return the API server's resource version, which changes with each write; "" if the server is away."""
+        """Return the API server's resource version, which changes with each write, or "" during an outage."""
         try:
             listed = self._api.request("GET", path_of("services"), query={"limit": "1"})
         except InconclusiveError:
@@ -32,7 +32,7 @@ class BarrierObjects:
         return str((listed.body.get("metadata") or {}).get("resourceVersion") or "")
 
     def write(self) -> tuple[str, str]:
-        """Write a new Service and EndpointSlice. Returns their name and resource version, both "" without a server."""
+        """Write a new Service and EndpointSlice. Returns their name and resource version, or "" during an outage."""
         name = f"c-{next(self._numbers)}"
         try:
             self._make_namespace()
@@ -52,7 +52,7 @@ class BarrierObjects:
         try:
             self._api.create("namespaces", "", {"metadata": {"name": self._namespace}})
         except RefusedError as error:
-            if error.response.code != 409:  # it exists already
+            if error.response.code != 409:  # the object already exists
                 raise
         self._made_namespace = True
 

@@ -1,4 +1,4 @@
-"""Any proxy on every node, run by a recipe: a vendor writes a YAML file and no code."""
+"""Run any proxy on every node by a recipe, so that a vendor writes a YAML file instead of code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.recipes.recipe import Recipe
 
 
 class ExecutableProxy:
-    """The programs of a recipe on each node, and those that run once per cluster."""
+    """The programs of a recipe on each node, and the programs that run once per cluster."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe, *, pod_cidrs: Sequence[str], mode: str = "unknown") -> None:
         self.name, self.version, self.mode = recipe.name, recipe.version, mode
@@ -32,14 +32,14 @@ class ExecutableProxy:
         self._programs = Programs(plane, recipe)
 
     def setup_cluster(self, outside: Host) -> None:
-        """Apply the objects of the recipe; its cluster programs will run there. Raises `StartError`."""
+        """Apply the objects of the recipe. Its cluster programs will run on host `outside`. Raises `StartError`."""
         self._outside = outside
         self._programs.apply_objects()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the programs of a node; before the first node, start the cluster programs.
+        """Start the programs of a node. Before the first node, start the cluster programs.
 
-        The programs have one version only: raises `UnavailableError` for another release.
+        Raises `UnavailableError` for another release, because the programs have only one version.
         """
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
@@ -57,7 +57,7 @@ class ExecutableProxy:
         return internal_addresses(self._programs.api.get("nodes", "", node))[0]
 
     def stop(self, node: str) -> None:
-        """Stop the programs of a node; its rules stay. With the last node, the cluster programs stop too."""
+        """Stop the programs of a node. The rules stay. The cluster programs stop with the last node."""
         self._programs.stop(node)
         if not self._programs.running:
             self._programs.stop(CLUSTER)
@@ -66,7 +66,7 @@ class ExecutableProxy:
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks of all nodes hold for `quiet_seconds`. Takes up to a second longer."""
+        """Return whether all checks on all nodes succeed for `quiet_seconds`. This takes up to a second longer."""
         return self._programs.synced()
 
     @property
@@ -89,15 +89,15 @@ class ExecutableProxy:
         return self._programs.lacking
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the output of the `explain` command about a Service, or the last log lines about it."""
+        """Return the output of the `explain` command for a Service, or the last log lines about the Service."""
         return self._programs.explain(node, namespace, service)
 
     def decisions(self, node: str) -> str:
-        """Return the output of the `explain` command about the first Services; "" without one."""
+        """Return the output of the `explain` command for the first Services, or "" if there is no command."""
         return self._programs.decisions(node)
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return logs, rules and files of a node, and those of the cluster programs."""
+        """Return the logs, rules and files of a node, and those of the cluster programs."""
         of_cluster = self._programs.evidence(CLUSTER)
         if node not in self._namespaces:
             return of_cluster

@@ -1,7 +1,7 @@
-"""kube-proxy on every node: a binary of any version, configured for a bare netns.
+"""Run kube-proxy on every node: a binary of any version, configured for a bare netns.
 
-Its configuration differs from the defaults only where a netns requires it, or where a default would hide an effect from
-a test: it writes no sysctls that exist only in the first netns, and syncs more than once per second.
+The configuration differs from the defaults only where a netns requires it, or where a default would hide an effect from
+a test. kube-proxy writes no sysctls that exist only in the initial netns, and syncs more than once per second.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from harness.recipes.node_processes import Connections, NodeProcesses
 HEALTH_PORT, METRICS_PORT = 10256, 10249
 
 READY_SECONDS = 20.0
-BARRIER_SECONDS = 1.0  # for one call of `synced`
-_LABEL_SECONDS = 1.0  # from ready to logging its node's labels, which takes milliseconds
-_STARTS = 5  # at most, until a proxy knows its node's zone
-_QUIET_SECONDS = 0.05  # without a log line, for versions that do not log the IP family of a sync
+BARRIER_SECONDS = 1.0  # time limit for one call of `synced`
+_LABEL_SECONDS = 1.0  # from readiness to the log line with the node's labels
+_STARTS = 5  # maximum time in seconds until a proxy knows its node's zone
+_QUIET_SECONDS = 0.05  # seconds without a log line, for versions that do not log the IP family of a sync
 _LOOK = 0.002
 
 _QUEUED = re.compile(
@@ -45,11 +45,11 @@ _QUEUED = re.compile(
 _UNKNOWN_GATE = re.compile(r"unrecognized feature gate: (\w+)")
 _PACKAGES = {"nft": "nftables", "iptables": "iptables", "ip6tables": "iptables", "conntrack": "conntrack"}
 _TOOLS = {"nftables": ("nft",), "iptables": ("iptables", "ip6tables"), "ipvs": ("iptables", "ip6tables", "ipset")}
-_EXECS_CONNTRACK = (1, 31)  # up to this version, the program conntrack deletes UDP entries
+_EXECS_CONNTRACK = (1, 31)  # up to this version, kube-proxy runs the program conntrack to delete UDP entries
 
 
 class KubeProxy:
-    """One kube-proxy per node, of the requested version or of a scenario's release."""
+    """One kube-proxy per node, in the requested version or in that of a scenario's release."""
 
     name = "kube-proxy"
 
@@ -62,7 +62,7 @@ class KubeProxy:
         version: str = "",
         booted: str = "",
     ) -> None:
-        """`version` is that of nodes at boot, `booted` the release (of all components) that it belongs to.
+        """`version` is the initial version on all nodes. `booted` is the corresponding release of all components.
 
         Raises `UnavailableError` if the binary, a program that it runs, or a kernel feature is missing.
         """
@@ -76,14 +76,14 @@ class KubeProxy:
         self._processes = NodeProcesses(self._connections, "kube-proxy")
         self._barrier_objects = BarrierObjects(self._connections.api, NAMESPACE)
         self._followers: dict[str, Follower] = {}
-        self._revision = ""  # of the API server: proxies have processed all writes up to it
+        self._revision = ""  # resource version up to which the proxies have processed all writes
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, replacing a running one, and wait until it is ready."""
+        """Start the proxy of a node, replace a running proxy, and wait until the new proxy is ready."""
         of_release = release.version if release.version != self._booted else ""
         entry = find_entry("kube-proxy", of_release or self._asked)
         require(self.mode, entry.version)
-        self._processes.stop(node)  # first, because a running proxy exits when its configuration changes
+        self._processes.stop(node)  # stop the old proxy first, because it exits when its configuration changes
         command = [str(entry.path), f"--config={self._write_configuration(node, entry.version, release)}", "-v=4"]
         self._revision = ""
         for _ in range(_STARTS):
@@ -124,10 +124,10 @@ class KubeProxy:
         return "" if code == 200 else f"/healthz: {code}"
 
     def _knows_its_zone(self, node: str) -> bool:
-        """Return whether it knows the labels of its node; True also for a node without zone.
+        """Return whether the proxy knows the labels of its node. Returns True also for a node without zone.
 
-        Since 1.34, kube-proxy starts its watch of the node before it registers the handlers of the labels. If the node
-        arrives in between, the proxy has no zone until the labels change.
+        Since 1.34, kube-proxy starts its node watch before it registers the label handlers. If the node arrives
+        in between, the proxy has no zone until the labels change.
         """
         if not zone_of(self._connections.api.get("nodes", "", node)):
             return True
@@ -147,8 +147,8 @@ class KubeProxy:
     def synced(self) -> bool:
         """Return whether every running proxy has processed all Services and slices written so far.
 
-        Nodes have a watch of their own, of which this covers the zone of the proxy's node, by its log. Takes up to a
-        second. Raises `EndedError` if a proxy has exited on its own.
+        kube-proxy watches nodes separately. Of node changes, this method covers only the zone of the proxy's
+        node, which it reads from the log. The call takes up to a second. Raises `EndedError` if a proxy has exited.
         """
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:
@@ -162,7 +162,7 @@ class KubeProxy:
         return synced
 
     def _zones(self) -> dict[str, str]:
-        """Return the zone of each node by its label, "" for none; empty without an API server."""
+        """Return the zone label of each node, or "" if it is missing. The result is empty during an outage."""
         try:
             nodes = self._connections.api.list("nodes", "")
         except InconclusiveError:
@@ -194,7 +194,7 @@ class KubeProxy:
         return not name or (name in follower.services and name in follower.slices)
 
     def _last_queued(self, node: str) -> dict[str, float] | None:
-        """Return when syncs were last queued, by IP family ("" before 1.33); None without an answer."""
+        """Return when syncs were last queued, by IP family ("" before 1.33), or None if there is no response."""
         try:
             answer = http.get(self._connections.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
         except OSError:
@@ -203,13 +203,13 @@ class KubeProxy:
         return queued if min(queued.values(), default=0.0) >= self._followers[node].labels_at else None
 
     def _has_synced(self, node: str, queued: dict[str, float]) -> bool:
-        """Return whether syncs that began after the queued times have ended. All times are of this machine's clock."""
+        """Return whether syncs that began after the queued times have ended. All times use this machine's clock."""
         follower = self._followers[node]
         follower.update()
         known = follower.syncs
         if not known or any(each.under_way for each in known.values()):
             return False
-        if "" in queued or "" in known:  # only the later of both families is known
+        if "" in queued or "" in known:  # only the later time of both families is known
             last = max(each.ended for each in known.values())
             began = max(each.began for each in known.values())
             return began >= max(queued.values()) and time.time() - last > _QUIET_SECONDS
@@ -221,11 +221,11 @@ class KubeProxy:
         return self._processes.explain(node, re.escape(about), about)
 
     def decisions(self, node: str) -> str:  # noqa: ARG002  of any node
-        """Return nothing: its log does not list decisions."""
+        """Return no decisions, because kube-proxy's log does not list decisions."""
         return ""
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the node's rules, the proxy's configuration and log."""
+        """Return the node's rules, and the proxy's configuration and log."""
         texts = self._processes.evidence(node)
         if texts:
             texts |= rules_of(node, self._connections.namespace(node), self.mode)
@@ -234,13 +234,13 @@ class KubeProxy:
 
 
 def _without_gate(version: Version, said: str) -> UnavailableError | None:
-    """Return an error if a proxy exited because of an unknown feature gate, else None."""
+    """Return an error if a proxy exited because of an unknown feature gate, or None otherwise."""
     unknown = _UNKNOWN_GATE.search(said)
     return UnavailableError(f"kube-proxy {version} has no feature gate {unknown[1]}") if unknown else None
 
 
 def require(mode: str, version: Version) -> None:
-    """Raise `UnavailableError`, with the remedy, if this machine lacks something that a mode needs."""
+    """Raise `UnavailableError` with the remedy if this machine lacks a requirement of the mode."""
     if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
         raise UnavailableError(
             "mode ipvs: this kernel has no IP_VS (CONFIG_IP_VS), or it is not loaded: `modprobe ip_vs`, "

@@ -1,8 +1,8 @@
-"""Reads kube-proxy's progress from its log: the objects of the barrier that it has seen, and its last syncs.
+"""Read kube-proxy's progress from its log: which barrier objects it has seen, and its last syncs.
 
-Metrics show when a sync was last queued and when one last ended, and so cannot tell a sync that began before a change
-arrived from one that includes it. The log shows how long each sync took. The lines of versions 1.29 to 1.37, at
-verbosity 4:
+Metrics show only when a sync was last queued and last ended, so they cannot distinguish a sync that began before a
+change arrived from a sync that includes the change. The log shows how long each sync took. The lines of
+versions 1.29 to 1.37 at verbosity 4 are:
 
     "Skipping service due to ..." service="trafficdist-barrier/c-7"      an event of the Services' watch is handled
     "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    one of the EndpointSlices' watch
@@ -40,9 +40,9 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6,
 
 @dataclass(slots=True)
 class Syncs:
-    """The syncs of one IP family, or of both if the log does not distinguish them.
+    """The syncs of one IP family, or of both families if the log does not distinguish them.
 
-    `under_way` counts running syncs; `began` and `ended` are the latest times (Unix) of finished ones.
+    `under_way` counts running syncs. `began` and `ended` are the latest start and end times (Unix).
     """
 
     under_way: int = 0
@@ -51,7 +51,7 @@ class Syncs:
 
 
 class Follower:
-    """Reads a log as it grows, from its present end."""
+    """Reads a log that is still growing, starting at the present end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,8 +60,8 @@ class Follower:
         self.services: set[str] = set()
         self.slices: set[str] = set()
         self.syncs: dict[str, Syncs] = {}
-        self.labels: dict[str, str] | None = None  # of its node, as the proxy last saw them
-        self.labels_at = 0.0  # when it first logged them (Unix time); then it queues syncs
+        self.labels: dict[str, str] | None = None  # labels of the proxy's node, as the proxy last saw them
+        self.labels_at = 0.0  # when the proxy first logged the labels (Unix time); it then queues syncs
 
     def update(self) -> None:
         """Read the new lines of the log."""
@@ -96,7 +96,7 @@ class Follower:
             syncs.began = max(syncs.began, syncs.ended - _seconds(found["elapsed"]))
 
     def _take_labels(self, labels: dict[str, str], when: float) -> None:
-        """Each IP family logs the labels once and then queues its sync: the first time counts."""
+        """Record new labels and the time when the first IP family logged them. Each family then queues a sync."""
         if labels != self.labels:
             self.labels, self.labels_at = labels, when
 

@@ -1,6 +1,6 @@
-"""The protocol of service proxies under test: they run on nodes and report when they have processed all writes.
+"""The protocol of service proxies under test. A proxy runs on nodes and reports when it has processed all writes.
 
-An adapter knows how to configure a proxy, and how to read its progress.
+An adapter contains the configuration of a proxy, and the code that reads the proxy's progress.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from harness.model.release import Release
 from harness.netns.namespace import Namespace
 
-if TYPE_CHECKING:  # neither imports a proxy
+if TYPE_CHECKING:  # these modules do not import a proxy
     from harness.control_planes.control_plane import ControlPlane
     from harness.netns.fabric import Host, Wiring
     from harness.netns.socket_maker import SocketMaker
@@ -22,86 +22,86 @@ class Proxy(Protocol):
 
     name: str
     version: str
-    """The version in reports; empty if it is the release's."""
+    """The version for reports, or "" if it equals the version of the release."""
     mode: str
-    """The kernel mechanism that it programs: nftables, iptables, ipvs, ebpf, or unknown."""
+    """The kernel mechanism that the proxy programs: nftables, iptables, ipvs, ebpf, or unknown."""
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, replacing a running one, and wait until it is ready.
+        """Start the proxy of a node, replace a running proxy, and wait until the new proxy is ready.
 
-        Raises `StartError` with the first error of its log if it does not become ready, and `UnavailableError` if it
-        cannot run as this release.
+        Raises `StartError` with the first error of the log if the proxy does not become ready, and
+        `UnavailableError` if it cannot run as this release.
         """
 
     def stop(self, node: str) -> None:
-        """Stop the proxy of a node, if one runs; its rules stay."""
+        """Stop the proxy of a node if it is running. The rules stay."""
 
     def close(self) -> None:
-        """Stop all proxies and remove their files. Idempotent."""
+        """Stop all proxies, and remove their files. Idempotent."""
 
     def synced(self) -> bool:
         """Return whether every running proxy has processed all writes so far. Raises `EndedError`."""
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the decision of a node about a Service and its reason, as far as the proxy reports them."""
+        """Return a node's decision about a Service with the reason, as far as the proxy reports them."""
 
     def decisions(self, node: str) -> str:
-        """Return all decisions of a node with their reasons; "" if the proxy does not report them."""
+        """Return all decisions of a node with their reasons, or "" if the proxy does not report decisions."""
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return rules and logs of a node, as texts by file name."""
+        """Return the rules and logs of a node, as texts by file name."""
 
 
 @runtime_checkable
 class TellsWhatLacks(Protocol):
-    """A proxy that reports why `synced` is still false."""
+    """A proxy that reports why `synced` still returns False."""
 
     @property
     def lacking(self) -> str:
-        """The node and the check that failed in the last call of `synced`; "" if all held."""
+        """The node and the check that failed in the last call of `synced`, or "" if all checks succeeded."""
 
 
 @runtime_checkable
 class TellsWhenDone(Protocol):
-    """A proxy that may report by itself that it has processed everything."""
+    """A proxy that may report explicitly that it has processed everything."""
 
     @property
     def tells_when_done(self) -> bool:
-        """True if it does; otherwise idleness is the only sign."""
+        """True if the proxy reports completion. Otherwise, idleness is the only sign of completion."""
 
 
 @runtime_checkable
 class HasClusterPart(Protocol):
-    """A proxy with a part that exists once per cluster, besides the programs on each node."""
+    """A proxy with a part that exists once per cluster, in addition to the programs on each node."""
 
     def setup_cluster(self, outside: Host) -> None:
-        """Create it before any node is set up; its programs run `outside` of the nodes. Raises `StartError`."""
+        """Create the cluster part before any node is set up. Programs run on host `outside`. Raises `StartError`."""
 
 
 @runtime_checkable
 class WiresPods(Protocol):
-    """A proxy that may make the interfaces of pods."""
+    """A proxy that may create pod interfaces."""
 
     @property
     def wiring(self) -> Wiring | None:
-        """Attaches pods to nodes with a running proxy; None if the proxy makes no interfaces."""
+        """Attaches pods to nodes with a running proxy. None if the proxy creates no pod interfaces."""
 
 
 class Clients(Protocol):
-    """Makes the sockets of a cluster's clients."""
+    """Creates the sockets of a cluster's clients."""
 
     def of(self, host: Host) -> SocketMaker:
-        """Return the maker of sockets of a node, or of a pod on it."""
+        """Return the socket factory of a node, or of a pod on the node."""
 
 
 @runtime_checkable
 class PlacesClients(Protocol):
-    """A proxy whose data plane may depend on the control group of a socket."""
+    """A proxy whose data plane may depend on the cgroup of a socket."""
 
     @property
     def clients(self) -> Clients | None:
-        """Makes the sockets of clients; None if only their netns matters."""
+        """The factory of client sockets, or None if only the netns of a socket matters."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]
-"""Makes the proxies of a cluster from its control plane and its pod CIDRs."""
+"""Creates the proxies of a cluster from the cluster's control plane and pod CIDRs."""

@@ -1,7 +1,7 @@
-"""The reference proxy on every node, in this process.
+"""Run the reference proxy of every node in this process.
 
-This adapter imports the reference. It watches the store of a control plane in this process, or any other control plane
-over HTTPS, as one client for all nodes.
+This adapter imports the reference. The proxies of all nodes share one client, which watches the store of a control
+plane in this process, or any other control plane over HTTPS.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from reference.client.remote import RemoteClient
 from reference.proxy import ServiceProxy
 from reference.serving import Serving
 
-_SERVICES = 50  # Services whose decisions are in the evidence
+_SERVICES = 50  # number of Services whose decisions are in the evidence
 
 
 class ReferenceProxy:
-    """Runs one `ServiceProxy` per node, each with sockets of the node's netns."""
+    """Runs one `ServiceProxy` per node, with sockets from the node's netns."""
 
     name = "reference"
     version = ""
@@ -44,11 +44,11 @@ class ReferenceProxy:
         self._make = proxy
         self._running: dict[str, ServiceProxy] = {}
         self._namespaces: dict[str, Namespace] = {}
-        self._serving = Serving()  # one thread answers for all nodes
+        self._serving = Serving()  # one thread serves the requests to all nodes
         self._serving.start()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, replacing a running one; it takes over the rules."""
+        """Start the proxy of a node, and replace a running proxy. The new proxy takes over the rules."""
         self.stop(node)
         self._namespaces[node] = namespace
         with namespace.entered():
@@ -75,9 +75,9 @@ class ReferenceProxy:
             self._remote.close()
 
     def synced(self) -> bool:
-        """Return whether every node with a running proxy has the rules for all writes so far in its kernel.
+        """Return whether the kernel has the rules for all writes so far, on every node with a running proxy.
 
-        Raises `EndedError` if one has ended on its own.
+        Raises `EndedError` if a proxy has ended unexpectedly.
         """
         for node, proxy in self._running.items():
             if not proxy.running:
@@ -86,7 +86,7 @@ class ReferenceProxy:
         return told and all(proxy.synced() for proxy in self._running.values())
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of servers and watches, and of the proxies if they are the reference's own."""
+        """Return the threads of servers and watches, and those of the proxies if they are the reference's own."""
         proxies = self._running.values() if self._make is ServiceProxy else ()
         watches = () if self._remote is None else self._remote.threads
         return (self._serving.thread, *watches, *(thread for proxy in proxies for thread in proxy.threads))
@@ -100,9 +100,9 @@ class ReferenceProxy:
         return f"{node}: the proxy is stopped; its rules stay in force\n" if proxy is None else _reasons(proxy)
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the rules of a node, wanted and as listed by the kernel.
+        """Return the intended rules of a node, and the rules that the kernel lists.
 
-        While its proxy is stopped, a node has only those in the kernel, which stay in force.
+        While the proxy of a node is stopped, only the kernel's rules are returned. These rules stay in effect.
         """
         proxy = self._running.get(node)
         can_list = shutil.which("nft", path=search_path())
@@ -115,7 +115,7 @@ class ReferenceProxy:
 
 
 def _reasons(proxy: ServiceProxy) -> str:
-    """Return the decisions for the first Services, in sentences."""
+    """Return the decisions for the first Services as sentences."""
     names = list(dict.fromkeys(port.partition(":")[0] for port in proxy.decisions()))
     told = [proxy.explain(*name.split("/")) for name in names[:_SERVICES]]
     if len(names) > _SERVICES:

@@ -1,4 +1,4 @@
-"""Lists the rules of any proxy with the tools of its mechanism: for evidence, never for a verdict."""
+"""List the rules of any proxy with the tools of the kernel mechanism. Rules are only evidence and decide no verdict."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LISTINGS: Mapping[str, Sequence[Sequence[str]]] = {
     "ipvs": [("ipvsadm", "-Ln"), ("ipset", "list"), *_IPTABLES],
 }
 
-_SECONDS = 5  # per tool
+_SECONDS = 5  # time limit per tool in seconds
 
 
 def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
-    """Return the rules of a node, one text per tool, by file name; the text of a missing tool says so."""
+    """Return the rules of a node by file name, one text per tool. If a tool is missing, the text says so."""
     commands = _LISTINGS.get(mode, [_NFT, *_IPTABLES])
     return {f"rules-{node}-{command[0]}.txt": _listed(namespace, command) for command in commands}
 

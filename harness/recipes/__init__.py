@@ -1,1 +1,1 @@
-"""Recipes of judged programs, which are YAML files, and the code that runs the programs in network namespaces."""
+"""Recipes (YAML files that describe programs under test), and the code that runs these programs in netns."""

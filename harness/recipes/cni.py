@@ -1,8 +1,8 @@
 """Run the plugins of a CNI configuration for one pod, as a container runtime does (CNI specification 1.0.0).
 
-This is a standard-library program, started for each added or deleted pod in the netns of its node. A recipe's `pods:
-{cni: FILE}` stands for its two commands. The harness chooses the addresses of pods beforehand, and passes them to
-plugins by CNI's conventional capabilities `ips`, `ipRanges` and `mac` where the configuration declares them.
+This standard-library program starts in the node's netns for each pod that is added or deleted. `pods: {cni: FILE}` in a
+recipe is shorthand for two commands that run this program. The harness chooses pod addresses in advance. It passes them
+to the plugins through CNI's conventional capabilities `ips`, `ipRanges` and `mac`, if the configuration declares these.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 USUAL_PATH = "/opt/cni/bin:/usr/lib/cni"
-"""The folders of plugins without a variable CNI_PATH."""
+"""The plugin folders that are searched if CNI_PATH is not set."""
 
 _LENGTHS = {4: 24, 6: 64}  # of a node's pod CIDR, by IP version
 
 
 class CniError(Exception):
-    """An invalid configuration, a missing plugin, or the error of a plugin."""
+    """An invalid configuration, a missing plugin, or an error that a plugin returned."""
 
 
 class Pod(NamedTuple):
-    """The values of the placeholders with these names."""
+    """A pod. The fields have the names of the placeholders that provide their values."""
 
     pod: str
     pod_namespace: str
@@ -41,7 +41,7 @@ class Pod(NamedTuple):
 
     @property
     def addresses(self) -> list[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
-        """Its addresses, each with the pod CIDR of the node."""
+        """The pod's addresses, each with the pod CIDR of the node."""
         given = [ipaddress.ip_address(each) for each in (self.pod_ipv4, self.pod_ipv6) if each]
         return [ipaddress.ip_interface(f"{each}/{_LENGTHS[each.version]}") for each in given]
 
@@ -56,14 +56,14 @@ class Pod(NamedTuple):
 
     @property
     def arguments(self) -> str:
-        """The value of CNI_ARGS, with the names that Kubernetes' runtimes use."""
+        """The value of CNI_ARGS, with the keys that Kubernetes' container runtimes use."""
         uid = self.pod_uid
         known = {"NAMESPACE": self.pod_namespace, "NAME": self.pod, "INFRA_CONTAINER_ID": uid, "UID": uid}
         return ";".join(["IgnoreUnknown=1", *(f"K8S_POD_{key}={value}" for key, value in known.items())])
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return a configuration with its list of plugins; a single plugin becomes a list of one. Raises `CniError`."""
+    """Return a configuration with a list of plugins. A single plugin is converted to a list. Raises `CniError`."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -77,15 +77,15 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def programs(config: Mapping[str, Any]) -> list[str]:
-    """Return the names of all programs in a configuration: its plugins, and their IPAM plugins."""
+    """Return the names of all programs in a configuration, which are the plugins and their IPAM plugins."""
     delegated = [each["ipam"]["type"] for each in config["plugins"] if (each.get("ipam") or {}).get("type")]
     return list(dict.fromkeys([*(each["type"] for each in config["plugins"]), *delegated]))
 
 
 def run(verb: str, config: Mapping[str, Any], pod: Pod, kept: Path) -> None:
-    """Add or delete a pod by all plugins of a configuration; the file `kept` has the result in between.
+    """Add or delete a pod with all plugins of a configuration. File `kept` stores the result until the deletion.
 
-    Raises `CniError` with the name of the failed plugin, and if the pod got other addresses.
+    Raises `CniError` with the name of the failed plugin, or if the pod was assigned unexpected addresses.
     """
     result = json.loads(kept.read_text(encoding="utf-8")) if verb == "DEL" and kept.exists() else None
     for plugin in reversed(config["plugins"]) if verb == "DEL" else config["plugins"]:
@@ -113,7 +113,7 @@ def _of_plugin(config: Mapping[str, Any], plugin: Mapping[str, Any], pod: Pod, r
 
 
 def _call(verb: str, config: Mapping[str, Any], pod: Pod) -> Any:
-    """Return the result of one plugin."""
+    """Run one plugin, and return its result."""
     name, path = config["type"], os.environ.get("CNI_PATH", USUAL_PATH)
     program = find(name, path)
     if program is None:
@@ -136,7 +136,7 @@ def _call(verb: str, config: Mapping[str, Any], pod: Pod) -> Any:
 
 
 def find(name: str, path: str) -> str | None:
-    """Return the file of a plugin in the folders of a CNI_PATH; None if it is in none of them."""
+    """Return the path of a plugin in the folders of CNI_PATH, or None if no folder contains the plugin."""
     return shutil.which(name, path=path)
 
 

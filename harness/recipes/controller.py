@@ -1,6 +1,6 @@
-"""Any EndpointSlice controller, run by a recipe beside the reference API server.
+"""Run any EndpointSlice controller by a recipe, next to the reference API server.
 
-It runs once, in its own netns, in which it reaches the API server.
+The programs of the controller run once per cluster, in a separate netns with access to the API server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PLACE = "controller"
 
 
 class DescribedControlPlane(EmbeddedControlPlane):
-    """The embedded control plane with the programs of a recipe, which write EndpointSlices."""
+    """The embedded control plane, with programs of a recipe that write EndpointSlices."""
 
     def __init__(self, release: Release, recipe: Recipe) -> None:
         super().__init__(release)
@@ -32,11 +32,11 @@ class DescribedControlPlane(EmbeddedControlPlane):
 
     @property
     def lacking(self) -> str:
-        """The check that failed in the last call of `synced`; "" if all held."""
+        """The check that failed in the last call of `synced`, or "" if all checks succeeded."""
         return self._programs.lacking if self._programs else ""
 
     def start_controller(self, release: Release) -> None:
-        """Start the programs. They have one version only: raises `UnavailableError` for another release."""
+        """Start the programs, which have only one version. Raises `UnavailableError` for another release."""
         if (release.version, dict(release.gates)) != (self.release.version, dict(self.release.gates)):
             raise UnavailableError(f"{self._recipe.name} has one version only, which is not release {release}")
         if self._programs is None or self._place is None:
@@ -58,16 +58,16 @@ class DescribedControlPlane(EmbeddedControlPlane):
             self._place.close()
 
     def synced(self) -> bool:
-        """Return whether all checks hold for `quiet_seconds`; True while either is stopped.
+        """Return whether all checks succeed for `quiet_seconds`. Returns True during an outage.
 
-        Raises `EndedError` if a program has exited on its own.
+        Raises `EndedError` if a program has exited unexpectedly.
         """
         if self._programs is None or not self._programs.running:
             return True
         return not self._informer.connected or self._programs.synced()
 
     def metrics(self) -> str:
-        """Raise `UnavailableError`, because the names of its metrics are unknown."""
+        """Raise `UnavailableError`, because the names of the controller's metrics are unknown."""
         raise UnavailableError(f"the metrics of {self._recipe.name} are unknown")
 
     def evidence(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Fills in the placeholders of a recipe: names in braces, in commands, variables and files."""
+"""Fill in the placeholders of a recipe, which are names in braces in commands, variables and files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping
 
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
-"""A doubled brace, or a name in braces, which is the group."""
+"""Matches a doubled brace, or a name in braces. The group is the name."""
 
 
 def literal(text: str) -> str:
-    """Return the template of a text without placeholders."""
+    """Return a template that yields exactly this text."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Fill in the placeholders of a template; {{ and }} become braces."""
+    """Fill in the placeholders of a template. {{ and }} become single braces."""
 
     def value(found: re.Match[str]) -> str:
         return found[0][0] if found[1] is None else values[found[1]]
@@ -24,5 +24,5 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def fill_known(text: str, values: Mapping[str, str]) -> str:
-    """Fill in only these placeholders: a manifest may have other braces, for example in JSON."""
+    """Fill in only these placeholders, because a manifest may contain other braces, for example in JSON."""
     return PLACEHOLDER.sub(lambda found: values.get(found[1] or "", found[0]), text)

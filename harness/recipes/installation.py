@@ -1,7 +1,7 @@
-"""Key `kind` of a recipe: the installation of a proxy on a kind cluster, and the workloads that must become ready.
+"""Parse key `kind` of a recipe: how to install a proxy on a kind cluster, and which workloads must become ready.
 
-On the embedded cluster the suite starts programs itself, on a kind cluster kubelets do: so a recipe has manifests, or
-an installation command. Everything is validated before a cluster is made.
+On the embedded cluster the suite itself starts programs. On a kind cluster the kubelets start them, so the recipe has
+manifests or an installation command. Everything is validated before a cluster is created.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ OF_COMMAND: Mapping[str, str] = {
     "kubeconfig": "a file that leads to the API server",
     "cluster": "the name of the kind cluster",
 }
-"""Placeholders of `objects` and of `install`."""
+"""The placeholders that `objects` and `install` accept."""
 
 _WORKLOADS = {"daemonset": "DaemonSet", "deployment": "Deployment", "statefulset": "StatefulSet"}
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object that runs pods, and must become ready."""
+    """An object that runs pods and must become ready."""
 
     kind: str
     namespace: str
@@ -51,9 +51,9 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The replacement for kube-proxy on a kind cluster, in this order: images, objects, a command.
+    """The steps that replace kube-proxy on a kind cluster, in the order images, objects, command.
 
-    `cni` is the default of --cni: a file, or "none" for a proxy with a network of its own.
+    `cni` is the default of --cni: the path of a file, or "none" if the proxy includes a pod network.
     """
 
     objects: Annotated[tuple[Object, ...], Mark.READ] = ()
@@ -65,11 +65,11 @@ class Installation:
 
     @property
     def daemon_sets(self) -> tuple[Workload, ...]:
-        """The workloads that run a pod on each node: the proxies."""
+        """The workloads that run a pod on each node, which are the proxies."""
         return tuple(each for each in self.ready if each.kind == "DaemonSet")
 
     def objects_with(self, known: Mapping[str, str]) -> tuple[Object, ...]:
-        """Return the objects with placeholders filled in; other braces stay."""
+        """Return the objects with placeholders filled in. Other text in braces is left unchanged."""
         return tuple(_filled(each, known) for each in self.objects)
 
     def command_with(self, known: Mapping[str, str]) -> list[str]:
@@ -77,7 +77,7 @@ class Installation:
 
 
 def parse_installation(given: Any, folder: Path) -> Installation:
-    """Parse the value of key `kind`, whose files are in a folder. Raises `UsageError` with the key."""
+    """Parse the value of key `kind`. File names are relative to `folder`. Raises `UsageError` with the key."""
     named: Installation = read(given, Installation, "kind", OF_COMMAND)
     if not given.get("objects") and not given.get("install"):
         raise UsageError("key kind: want objects, install, or both, to install the proxy")
@@ -97,7 +97,7 @@ def parse_installation(given: Any, folder: Path) -> Installation:
 
 
 def images_in(objects: tuple[Object, ...]) -> list[str]:
-    """Return the images of all pods of these objects, each once."""
+    """Return the distinct images of all pods in these objects."""
     found: dict[str, None] = {}
     for each in objects:
         spec = each.get("spec") or {}

@@ -1,7 +1,7 @@
-"""A program on each node: its connection to the API server, start, stop and log.
+"""Run a program on each node: its connection to the API server, its start, its stop and its log.
 
-Adapters share it for all judged programs. The API server listens on loopback of this process's netns. Each netns of a
-program gets a socket with the same address and port, so one kubeconfig works everywhere.
+The adapters of all programs under test use this module. The API server listens on loopback of this process's netns.
+Each netns of a program gets a socket with the same address and port, so the same kubeconfig works in every netns.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from harness.netns.namespace import Namespace
 from harness.netns.process import Process
 from harness.recipes.readiness import PATTERN_SECONDS
 
-API_SECONDS = 5.0  # the time limit of a request
-LINES = 10  # of a log, at most, in an explanation
-LOG_LETTERS = 300_000  # of a log, at most, in the evidence
+API_SECONDS = 5.0  # time limit of a request in seconds
+LINES = 10  # maximum number of log lines in an explanation
+LOG_LETTERS = 300_000  # maximum length of a log in the evidence
 _LOOK = 0.01  # seconds between two checks of a starting program
 
 
 class Connections:
-    """The connections of programs to the API server from any netns; `kubeconfig` is one file for all, in `folder`."""
+    """Connects programs in any netns to the API server. File `kubeconfig` in `folder` works for all programs."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -43,11 +43,11 @@ class Connections:
         self._namespaces: dict[str, Namespace] = {}
 
     def namespace(self, node: str) -> Namespace:
-        """Return the netns of a node. Raises `KeyError` for a node that never had a program."""
+        """Return the netns of a node. Raises `KeyError` if no program ever ran on the node."""
         return self._namespaces[node]
 
     def open(self, node: str, namespace: Namespace) -> None:
-        """Make the API server reachable in the netns of a node, under its own address. Idempotent."""
+        """Make the API server reachable in the netns of a node, at the API server's usual address. Idempotent."""
         if node not in self._namespaces:
             self._plane.listen(_listening(namespace, self._address))
             self._namespaces[node] = namespace
@@ -58,10 +58,10 @@ class Connections:
 
 
 class NodeProcesses:
-    """One program, on each node."""
+    """One program that runs on each node."""
 
     def __init__(self, connections: Connections, name: str) -> None:
-        """`name` is the program's name in errors."""
+        """`name` identifies the program in errors."""
         self._connections = connections
         self._name = name
         self._running: dict[str, Process] = {}
@@ -71,13 +71,13 @@ class NodeProcesses:
         return self._running
 
     def log(self, node: str) -> Path:
-        """Return the log of the program on a node, one file for all its starts."""
+        """Return the log file of the program on a node. All starts share the file."""
         return self._connections.folder / f"{self._name}-{node}.log"
 
     def start(
         self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Process:
-        """Run a command on a node, replacing a running one, without waiting until it is ready."""
+        """Run a command on a node, and replace a running one. Does not wait until the program is ready."""
         self.stop(node)
         self._connections.open(node, namespace)
         self._running[node] = process.start(
@@ -86,7 +86,7 @@ class NodeProcesses:
         return self._running[node]
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until `missing` returns "", else what is missing. `within` is in seconds before the time scale.
+        """Wait until `missing` returns "" (no missing condition). `within` is in seconds before the time scale.
 
         Stops a program that exits or is not ready in time; raises `StartError` with the first error of its log.
         """
@@ -105,7 +105,7 @@ class NodeProcesses:
         raise starting.broken(f"was not ready after {within * time_scale():g} s: {lacking}")
 
     def check(self) -> None:
-        """Raise `EndedError` for the first program that has exited on its own."""
+        """Raise `EndedError` for the first program that has exited unexpectedly."""
         for running in self._running.values():
             running.expect_alive()
 
@@ -119,7 +119,7 @@ class NodeProcesses:
             self.stop(node)
 
     def explain(self, node: str, pattern: str, about: str) -> str:
-        """Return the last lines of a node's log that match a regular expression, with what they are `about`."""
+        """Return the last lines of a node's log that match a regular expression. `about` describes the lines."""
         import regex  # noqa: PLC0415  only where something is explained; unlike `re` it can be told to stop
 
         if node not in self._running:
@@ -133,14 +133,14 @@ class NodeProcesses:
         return f"{node}: the last lines of {self._name} about {about}:{shown or ' none'}"
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the log of a node, as text by file name; empty for a node that never had a program."""
+        """Return the log of a node, as text by file name. Empty if no program ever ran on the node."""
         if not self.log(node).exists():
             return {}
         return {f"{self._name}-{node}.log": self.log(node).read_text("utf-8", errors="replace")[-LOG_LETTERS:]}
 
 
 def server_of(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:
-    """Return the URL of the API server in a kubeconfig, and its host and port."""
+    """Return the URL, host and port of the API server in a kubeconfig."""
     url = kubeconfig["clusters"][0]["cluster"]["server"]
     parts = urlsplit(url)
     return url, (parts.hostname or "", parts.port or 443)

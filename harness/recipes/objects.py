@@ -1,7 +1,7 @@
-"""API objects of a recipe, created before its programs start: CustomResourceDefinitions, configuration.
+"""Create the API objects of a recipe before its programs start, such as CustomResourceDefinitions and configuration.
 
-They are applied in their order, like `kubectl apply --server-side`: an existing object is changed. The kinds of a
-CustomResourceDefinition are served before the next step.
+Objects are applied in order, like `kubectl apply --server-side`, so an existing object is changed. After a
+CustomResourceDefinition, the next step waits until its resources are served.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _APPLY = "application/apply-patch+yaml"
 
 
 def parse_objects(given: Any, folder: Path, name: str = "objects") -> tuple[Object, ...]:
-    """Return the objects in a list of manifests and YAML files in a folder. Raises `UsageError` with the key."""
+    """Parse a list of manifests and of YAML files in a folder into objects. Raises `UsageError` with the key."""
     if not isinstance(given, list):
         raise UsageError(f"key {name}: want a list of manifests, or of YAML files with manifests")
     found = []
@@ -55,7 +55,7 @@ def defines_kinds(objects: tuple[Object, ...]) -> bool:
 
 
 def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
-    """Apply them in their order. Raises `StartError` with `who` wants the object, its name, and the reason."""
+    """Apply the objects in order. Raises `StartError` with `who` (the owner), the object's name, and the reason."""
     for each in objects:
         what = f"{who}: object {each['kind']} {each['metadata']['name']}"
         path = _path_of(api, each, what)
@@ -68,7 +68,7 @@ def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
 
 
 def _path_of(api: Api, manifest: Object, what: str) -> str:
-    """Return the URL path of an object, from the API server's discovery."""
+    """Return the URL path of an object, according to the API server's discovery."""
     version, metadata = manifest["apiVersion"], manifest["metadata"]
     served = next((each for each in _served(api, version) if each["kind"] == manifest["kind"]), None)
     if served is None:
@@ -78,7 +78,7 @@ def _path_of(api: Api, manifest: Object, what: str) -> str:
 
 
 def _served(api: Api, version: str) -> list[Object]:
-    """Return the resources of a group and version, without subresources; none if it is not served."""
+    """Return the resources of a group and version without subresources. Empty if the version is not served."""
     answer = api.request("GET", _root(version))
     listed = answer.body.get("resources") or () if answer.code == 200 else ()
     return [each for each in listed if "/" not in each["name"]]
@@ -89,7 +89,7 @@ def _root(version: str) -> str:
 
 
 def _await_served(api: Api, path: str, what: str) -> None:
-    """Wait until the kinds of a definition are established, and served in all versions."""
+    """Wait until the resources of a CustomResourceDefinition are established and served in all versions."""
     lacking = "the condition Established"
 
     def served() -> bool:

@@ -1,8 +1,8 @@
-"""The interfaces of pods, made by the commands of a recipe: for a data plane that owns them.
+"""Create pod interfaces with the commands of a recipe, for a data plane that manages them.
 
-Some data planes work at the pod's attachment: a BPF program on its interface, or a switch port. They make that
-interface, like a CNI plugin or their own agent on a machine. The harness makes the pod's netns and chooses its
-addresses, like a container runtime and IPAM, and passes the names and addresses of the interface.
+Some data planes work at the pod's attachment, such as a BPF program on the pod's interface, or a switch port. They
+create that interface, like a CNI plugin or a node agent does. The harness creates the pod's netns and chooses
+addresses, like a container runtime and IPAM. It passes the names and addresses of the interface to the commands.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ OF_POD: Mapping[str, str] = {
     "interface": "the name that its interface is to have",
     "host_interface": "a name for the node's end of the link that no other pod's has",
 }
-"""The placeholders that only the commands of `pods` have."""
+"""The placeholders that are available only to the commands of `pods`."""
 
 INTERFACE = "eth0"
-SECONDS = 10.0  # for a command
-_ANSWER_SECONDS = 5.0  # for a pod to answer its node
+SECONDS = 10.0  # seconds until a command must have ended
+_ANSWER_SECONDS = 5.0  # seconds until a pod must answer its node
 _TRY_SECONDS = 0.2
 _CLOSED_PORT = 9
 
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
-    """The commands of a recipe. Without `detach`, the interface ends with the pod's netns.
+    """The commands of a recipe. If `detach` is missing, the interface is deleted with the pod's netns.
 
-    `cni` is the path of the CNI configuration that they stand for, with placeholders; "" without one.
+    `cni` is the path of the CNI configuration that the commands use, with placeholders, or "".
     """
 
     attach: Command
@@ -57,7 +57,7 @@ class PodCommands:
 
 
 def by_cni(file: str) -> PodCommands:
-    """Return the commands that attach pods by a CNI configuration; the file's path may have placeholders."""
+    """Return the commands that attach pods through a CNI configuration. The file's path may contain placeholders."""
     program = tuple(literal(each) for each in (sys.executable, "-IS", cni.__file__))
     of_pod = tuple(f"{{{each}}}" for each in cni.Pod._fields)
     add, delete = ((*program, verb, file, "{folder}", *of_pod) for verb in ("ADD", "DEL"))
@@ -68,21 +68,21 @@ class RunThere(Protocol):
     """Runs commands on the nodes of a cluster."""
 
     def run(self, node: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command, also with the values of `more`, and run it on a node. Raises `InconclusiveError`."""
+        """Fill in a command, including the values in `more`, and run it on a node. Raises `InconclusiveError`."""
 
     def namespace(self, node: str) -> Namespace:
         """Return the netns of a node."""
 
 
 class PodInterfaces:
-    """Attaches and detaches pods by commands. A pod is attached when it answers its node."""
+    """Attaches and detaches pods with commands. A pod counts as attached when it answers its node."""
 
     def __init__(self, commands: PodCommands, there: RunThere) -> None:
         self._commands, self._there = commands, there
         self._attached: dict[Host, Port] = {}
 
     def attach(self, port: Port) -> None:
-        """Attach a pod. Detaches it before it raises `InconclusiveError` with the first error of the command."""
+        """Attach a pod. On failure, detach it and raise `InconclusiveError` with the first error of the command."""
         self._attached[port.pod] = port
         try:
             self._run("attach", self._commands.attach, port)
@@ -93,13 +93,13 @@ class PodInterfaces:
             raise
 
     def detach(self, pod: Host) -> None:
-        """Detach a pod, if it is attached. Raises `InconclusiveError` with the first error of the command."""
+        """Detach a pod if it is attached. Raises `InconclusiveError` with the first error of the command."""
         port = self._attached.pop(pod, None)
         if port and self._commands.detach:
             self._run("detach", self._commands.detach, port)
 
     def close(self) -> None:
-        """Detach all pods, as far as possible. Idempotent."""
+        """Try to detach all pods. Idempotent."""
         for pod in list(self._attached):
             with contextlib.suppress(HarnessError):
                 self.detach(pod)
@@ -108,7 +108,7 @@ class PodInterfaces:
         self._there.run(port.pod.node, f"{verb} {_named(port)}", command, _values(port), SECONDS)
 
     def _await_answer(self, port: Port) -> None:
-        """Wait until the pod answers its node at each of its addresses."""
+        """Wait until the pod answers its node on each of the pod's addresses."""
         node = self._there.namespace(port.pod.node)
         for address in port.pod.addresses.values():
             eventually(
@@ -139,7 +139,7 @@ def _values(port: Port) -> dict[str, str]:
 
 
 def _answers(node: Namespace, address: str) -> bool:
-    """Return whether a host promptly refuses a connection to an address on which no program listens."""
+    """Return whether a host promptly refuses a connection to an address, where no program listens."""
     with node.socket(NUMBERS["IPv6" if ":" in address else "IPv4"], socket.SOCK_STREAM) as asking:
         asking.settimeout(_TRY_SECONDS)
         return asking.connect_ex((address, _CLOSED_PORT)) == errno.ECONNREFUSED

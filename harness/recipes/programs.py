@@ -1,7 +1,7 @@
-"""Runs the programs of a recipe, in one netns or several: their files, checks and logs.
+"""Run the programs of a recipe, in one or several netns, with their files, checks and logs.
 
-Only the checks show when the programs have processed all writes. All checks must hold for a while without a break,
-because the latest writes may not have arrived at the first check.
+Only the checks show when the programs have processed all writes. All checks must succeed continuously for a while,
+because the latest writes may not have arrived before the first check.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from harness.recipes.readiness import ProgramPlace, missing
 from harness.recipes.recipe import ByLog, Program, Recipe
 
 BARRIER_SECONDS = 1.0
-EXPLAIN_SECONDS = 5.0  # for the command of `explain`
-LINES = 40  # of a command's output, at most, in an explanation
-SERVICES = 10  # Services in the evidence, with the output of the command of `explain`
+EXPLAIN_SECONDS = 5.0  # time limit for the command of `explain`, in seconds
+LINES = 40  # maximum number of output lines of a command in an explanation
+SERVICES = 10  # maximum number of Services for which the evidence has the output of the `explain` command
 CLUSTER = "cluster"
-"""The place of the cluster programs, in file names and errors."""
+"""The name that represents the cluster programs in place of a node's name, in file names and errors."""
 
 _LOOK = 0.01
 
 
 class _Part:
-    """One program of the recipe, in all its places; a place has the name of its node or pod."""
+    """One program of the recipe, in all places where it runs. A place is named after its node or pod."""
 
     def __init__(self, connections: Connections, program: Program) -> None:
         self.program = program
@@ -47,7 +47,7 @@ class _Part:
         self._places: dict[str, ProgramPlace] = {}
 
     def start(self, where: str, namespace: Namespace, values: Mapping[str, str], room: Room | None) -> None:
-        """Write its files, start it, and wait until it is ready. Raises `StartError`."""
+        """Write the program's files, start the program, and wait until it is ready. Raises `StartError`."""
         program, log = self.program, self.processes.log(where)
         values = {**values, "log_file": str(log)}
         for name, template in program.files:
@@ -62,21 +62,21 @@ class _Part:
         return {name: fill(template, values) for name, template in self.program.environment}
 
     def lacking(self) -> str:
-        """Return the first failing check, and where; "" if all hold."""
+        """Return the first failing check and its place, or "" if all checks succeed."""
         for where in self.processes.running:
             if text := missing(self.program.synced, self._places[where]):
                 return f"{self.program.name} on {where}: {text}"
         return ""
 
     def evidence(self, where: str, folder: Path) -> dict[str, str]:
-        """Return its log and files, as texts by file name; empty where it never ran."""
+        """Return the program's log and files, as texts by file name. Empty if the program never ran in this place."""
         files = [name for name, _ in self.program.files] if where in self._places else []
         texts = {f"{self.program.name}-{where}-{name}": (folder / name).read_text("utf-8") for name in files}
         return texts | self.processes.evidence(where)
 
 
 class Programs:
-    """The programs of one recipe on each node or in one pod, and those that run once per cluster."""
+    """The programs of one recipe on each node or in one pod, and the programs that run once per cluster."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -85,10 +85,10 @@ class Programs:
         self._of_cluster = [_Part(self._connections, each) for each in recipe.cluster_programs]
         self._all = [*self._of_cluster, *self._parts]
         self._rooms: dict[str, Room] = {}
-        self._filled: dict[str, dict[str, str]] = {}  # the values of common placeholders, by place
+        self._filled: dict[str, dict[str, str]] = {}  # values of common placeholders, by place
         self.pods = PodInterfaces(recipe.pods, self) if recipe.pods else None
         self.clients = ClientGroups(self._rooms.__getitem__) if "cgroup2" in recipe.isolation else None
-        self.lacking = ""  # the failing check in the last call of `synced`, and its place
+        self.lacking = ""  # the check that failed in the last call of `synced`, and its place
 
     @property
     def api(self) -> Api:
@@ -96,20 +96,20 @@ class Programs:
 
     @property
     def running(self) -> bool:
-        """True if programs of a node run."""
+        """True if programs are running on any node."""
         return any(part.processes.running for part in self._parts)
 
     def apply_objects(self) -> None:
         apply(self.api, self._recipe.objects, self._recipe.name)
 
     def start_of_cluster(self, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Start the cluster programs, like `start`."""
+        """Start the cluster programs. See `start`."""
         self._start(CLUSTER, self._of_cluster, namespace, {**values, **self._values(CLUSTER, namespace, families)})
 
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Start the programs in a netns, replacing running ones, each when the one before is ready.
+        """Replace the programs in a netns. Each program starts when the previous program is ready.
 
-        `values` are those of the kind's own placeholders. Stops all before it raises `StartError` with the first error
+        `values` fills placeholders of this recipe kind. On failure, all stop. Raises `StartError` with the first error
         of a log.
         """
         self._filled[where] = {**values, **self._values(where, namespace, families)}
@@ -126,7 +126,7 @@ class Programs:
             raise
 
     def _room(self, where: str) -> Room | None:
-        """Return the room of a node, which stays when its programs restart, as a machine would."""
+        """Return the isolated environment of a node. It persists when programs restart, as a machine would."""
         if self._recipe.isolation and where not in self._rooms:
             try:
                 self._rooms[where] = Room(where, self._recipe.isolation)
@@ -146,12 +146,12 @@ class Programs:
         }
 
     def stop(self, where: str) -> None:
-        """Stop the programs in a place, the last one first."""
+        """Stop the programs in a place, in reverse order of start."""
         for part in reversed(self._all):
             part.processes.stop(where)
 
     def close(self) -> None:
-        """Detach all pods, stop all programs, and remove their files. Idempotent."""
+        """Detach all pods, stop all programs, and remove the programs' files. Idempotent."""
         if self.pods:
             self.pods.close()
         if self.clients:
@@ -163,9 +163,9 @@ class Programs:
         self._connections.close()
 
     def synced(self) -> bool:
-        """Return whether all checks hold everywhere for `quiet_seconds`. Takes up to a second longer.
+        """Return whether all checks succeed in all places for `quiet_seconds`. This takes up to a second longer.
 
-        Raises `EndedError` for a program that has exited on its own.
+        Raises `EndedError` if a program has exited unexpectedly.
         """
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds
         since = time.monotonic()
@@ -183,7 +183,7 @@ class Programs:
             time.sleep(_LOOK)
 
     def explain(self, where: str, namespace: str, service: str) -> str:
-        """Return the output of the recipe's command about a Service, or the last log lines about it."""
+        """Return the output of the `explain` command for a Service, or the last log lines about the Service."""
         if where not in self._parts[0].processes.running:
             return f"{where}: {self._recipe.name} is stopped"
         about, explain = f"{namespace}/{service}", self._recipe.explain
@@ -196,22 +196,22 @@ class Programs:
         return "\n  ".join([f"{where}: {self._recipe.name} about {about}, by command:", *lines[:LINES], *more])
 
     def decisions(self, where: str) -> str:
-        """Return the output of the recipe's command about the first Services; "" without a command."""
+        """Return the output of the recipe's `explain` command for the first Services, or "" if there is no command."""
         explain = self._recipe.explain
         if isinstance(explain, ByLog) or where not in self._filled:
             return ""
         values = [self._filled[where] | _of_service(each) for each in self.api.list("services", "")[:SERVICES]]
-        commands = dict.fromkeys(map(explain.filled, values))  # a command without placeholders of a Service runs once
+        commands = dict.fromkeys(map(explain.filled, values))  # a command that has no Service placeholders runs once
         return "\n".join(f"$ {shlex.join(each)}\n{self._answer(where, each)}\n" for each in commands)
 
     def _service(self, namespace: str, name: str) -> Object:
-        """Return a Service; a deleted one has an empty spec."""
+        """Return a Service. The spec is empty if the Service has been deleted."""
         with contextlib.suppress(HarnessError, RefusedError):
             return self.api.get("services", namespace, name)
         return {"metadata": {"namespace": namespace, "name": name}, "spec": {}}
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
-        """Return the output of a command in a place, and its exit code if it failed."""
+        """Return the output of a command in a place, and the exit code if the command failed."""
         entering, environment = self._entering(where, command), self._environment(where)
         try:
             ended = programs.run(self.namespace(where), entering, timeout=EXPLAIN_SECONDS, environment=environment)
@@ -227,18 +227,19 @@ class Programs:
         return room.entering(command) if room else command
 
     def _environment(self, where: str) -> dict[str, str]:
-        """Return the variables of a command: those of the first program."""
+        """Return the environment variables of a command, which are those of the first program."""
         log = str(self._parts[0].processes.log(where))
         return self._parts[0].environment({**self._filled[where], "log_file": log})
 
     def namespace(self, where: str) -> Namespace:
-        """Return the netns of a place that had programs."""
+        """Return the netns of a place in which programs have run."""
         return self._connections.namespace(where)
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command, also with the values of `more`, and run it to its end; pods of a place share one log.
+        """Fill in a command, including the values in `more`, and wait until it ends. All pods of a place share one log.
 
-        `within` is in seconds before the time scale. Raises `InconclusiveError` with the first error of its log.
+        `within` is in seconds before the time scale. Raises `InconclusiveError` with the first error of the
+        log.
         """
         values = {**self._filled[where], **more}
         filled = self._entering(where, [fill(part, values) for part in command])
@@ -255,7 +256,7 @@ class Programs:
         return self._connections.folder / f"pods-{where}.log"
 
     def evidence(self, where: str) -> dict[str, str]:
-        """Return the logs of the programs and their files, as texts by file name; empty where none ever ran."""
+        """Return the logs and files of the programs, as texts by file name. Empty if no program ever ran."""
         folder = self._connections.folder / where
         texts = {name: text for part in self._all for name, text in part.evidence(where, folder).items()}
         log = self._log_of_pods(where)
@@ -263,6 +264,6 @@ class Programs:
 
 
 def _of_service(service: Object) -> dict[str, str]:
-    """Return the values of the placeholders of a Service."""
+    """Return the values of the Service placeholders."""
     named, address = service["metadata"], service["spec"].get("clusterIP")
     return {"namespace": named["namespace"], "service": named["name"], "cluster_ip": str(address or "")}

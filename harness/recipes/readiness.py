@@ -1,6 +1,6 @@
-"""Checks whether a program is ready, and whether it has processed all changes.
+"""Check whether a program is ready, and whether it has processed all changes.
 
-Each check returns the missing condition as a text, or "". Checks are values; only `missing` has effects.
+Each check returns the missing condition as a text, or "". Checks are plain values. Only `missing` has effects.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from harness.netns.namespace import Namespace
 from harness.recipes.values import HttpCode, Key, Line, Pattern, Port, Text, UrlPath
 
 PATTERN_SECONDS = 0.5
-"""The time limit for one search of a log: a regular expression may backtrack without end."""
+"""The time limit for one search of a log, because a regular expression may backtrack indefinitely."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlace:
-    """The netns of a program, and its log since its start."""
+    """The netns in which a program runs, and the program's log since its start."""
 
     namespace: Namespace
     log: Path
-    log_begin: int = 0  # bytes of earlier programs on the same node
+    log_begin: int = 0  # length of the output of earlier programs on the same node, in bytes
 
     def text(self) -> str:
-        """Return its log, without the output of earlier programs."""
+        """Return the program's log, without the output of earlier programs."""
         with self.log.open("rb") as file:
             file.seek(self.log_begin)
             return file.read().decode(errors="replace")
@@ -34,7 +34,7 @@ class ProgramPlace:
 
 @dataclass(frozen=True, slots=True)
 class HttpCheck:
-    """An HTTP server on loopback of the node answers with this status code, and a body that contains a text."""
+    """Check that an HTTP server on the node's loopback returns this status code and a body with this text."""
 
     port: Port
     path: UrlPath = "/healthz"
@@ -42,7 +42,7 @@ class HttpCheck:
     contains: str = ""
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return the missing condition; "" if there is none."""
+        """Return the missing condition, or "" if the check succeeds."""
         what = f"http port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -55,7 +55,7 @@ class HttpCheck:
 
 @dataclass(frozen=True, slots=True)
 class MetricsCheck:
-    """Metrics on loopback of the node: `zero` are 0; in each pair of `not_after`, the first is not above the second."""
+    """Check metrics. Those in `zero` must be 0. In pairs of `not_after`, the first must not exceed the second."""
 
     port: Port
     path: UrlPath = "/metrics"
@@ -63,7 +63,7 @@ class MetricsCheck:
     not_after: tuple[tuple[Key, Text], ...] = ()
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return the missing condition; "" if there is none."""
+        """Return the missing condition, or "" if the check succeeds."""
         what = f"metrics port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -89,12 +89,12 @@ class MetricsCheck:
 
 @dataclass(frozen=True, slots=True)
 class LogCheck:
-    """The log has a line that a regular expression finds."""
+    """Check that the log has a line that matches a regular expression."""
 
     pattern: Pattern
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return the missing condition; "" if there is none."""
+        """Return the missing condition, or "" if the check succeeds."""
         import regex  # noqa: PLC0415  only for recipes that read a log; unlike `re` it has a timeout
 
         try:
@@ -108,11 +108,11 @@ Check = HttpCheck | MetricsCheck | LogCheck
 
 
 def missing(checks: tuple[Check, ...], place: ProgramPlace) -> str:
-    """Return the missing condition of the first check that fails; "" if all hold."""
+    """Return the missing condition of the first check that fails, or "" if all checks succeed."""
     return next((text for check in checks if (text := check.missing(place))), "")
 
 
 def _values(text: str, name: str) -> dict[str, float]:
-    """Return the values of a metric, by the text of its labels."""
+    """Return the values of a metric, by label text."""
     found = re.findall(rf"^{re.escape(name)}(\{{[^}}]*\}})? (\S+)", text, re.MULTILINE)
     return {labels: float(value) for labels, value in found}

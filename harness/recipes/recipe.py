@@ -1,7 +1,7 @@
-"""Read a recipe, a YAML file that describes how to run a proxy or a DNS server, and validate it before anything starts.
+"""Read and validate a recipe: a YAML file that describes how to run a proxy, DNS server or controller.
 
-Each error names the file and the key. Placeholders in braces, in a command, an environment variable or a file, are
-filled in for each node, or for the pod of the DNS server.
+Every error names the file and the key. Commands, environment variables and files may contain placeholders in braces,
+which are filled in for each node, or for the pod of the DNS server. Nothing starts before validation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.recipes.readiness import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.values import Command, Line, Mark, Name, OneKey, PatternTemplate, Rule, Seconds, one_of, read
 
 CRDS = "crds"
-"""A requirement on the API server: it serves CustomResourceDefinitions that the programs create themselves."""
+"""The name of a requirement: the API server supports CustomResourceDefinitions, which the programs create."""
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -39,7 +39,7 @@ _KEYS = (
 )  # fmt: skip
 _OF_PROGRAM = ("command", "environment", "files", "ready", "ready_seconds", "synced")
 _OF_EMBEDDED = ("quiet_seconds", "requires", "isolation", "explain", "objects", "cluster_programs", "pods")
-"""Keys that have no meaning without programs that the suite starts itself."""
+"""Keys that are meaningless in a recipe without programs that the suite starts."""
 _PLACEHOLDERS = {
     "kubeconfig": "a kubeconfig file for the API server",
     "server": "the URL of the API server",
@@ -53,15 +53,15 @@ OF_SERVICE: Mapping[str, str] = {
     "service": "the name of the Service",
     "cluster_ip": "the first cluster IP of the Service, empty if it has none",
 }
-"""The placeholders that only `explain` has, with their meanings."""
+"""The placeholders that are available only in `explain`, with their meanings."""
 
 _OF_REQUIREMENTS = ("clusterIP", "clusterIPs", "externalName", "ports", "selector", "type")
-"""Fields of a Service's spec that each requirement sets itself."""
+"""Fields of a Service's spec that requirements set explicitly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of recipe: its name, and the keys and placeholders that only it has."""
+    """A kind of recipe, with its name and the keys and placeholders that are specific to this kind."""
 
     name: str
     own_keys: tuple[str, ...]
@@ -69,16 +69,16 @@ class Kind:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys."""
+        """All keys that this kind of recipe accepts."""
         return (*_KEYS, *_OF_PROGRAM, *self.own_keys)
 
     @property
     def placeholders(self) -> Mapping[str, str]:
-        """All placeholders, with their meanings."""
+        """All placeholders that this kind of recipe accepts, with their meanings."""
         return {**self.own_placeholders, **_PLACEHOLDERS}
 
     def placeholders_with(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Return the placeholders of a command that is no program: some more, and no log file."""
+        """Return the placeholders of a command that is not a program. They include `more`, but no log file."""
         return {name: what for name, what in {**more, **self.placeholders}.items() if name != "log_file"}
 
 
@@ -94,7 +94,7 @@ OF_PROXY = Kind(
     },
 )
 OF_CLUSTER = Kind("proxy", (), {name: OF_PROXY.own_placeholders[name] for name in ("cluster_cidrs", "mode", "address")})
-"""`cluster_programs`, which run once and on no node."""
+"""The kind of the entries of `cluster_programs`, which run once per cluster and not on a node."""
 OF_DNS = Kind(
     "DNS",
     ("objects",),
@@ -105,7 +105,7 @@ OF_CONTROLLER = Kind("controller", ("follows", "objects"), {})
 
 @dataclass(frozen=True, slots=True)
 class ByLog:
-    """Explains a decision by the log lines that a regular expression matches; values of placeholders are escaped."""
+    """Explains a decision with the log lines that match a regular expression. Placeholder values are escaped."""
 
     pattern: PatternTemplate
 
@@ -116,7 +116,7 @@ class ByLog:
 
 @dataclass(frozen=True, slots=True)
 class ByCommand:
-    """Explains a decision by the output of a command in the node's netns, which reads the data plane's own maps."""
+    """Explains a decision with the output of a command that reads the data plane's state in the node's netns."""
 
     command: Command
 
@@ -132,7 +132,7 @@ _Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, me
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that runs on each node, or in the pod. `files` are texts by name, written into the folder first."""
+    """A program that runs on each node or in the pod. `files` maps names to texts that are written before the start."""
 
     name: Name
     command: Command
@@ -145,10 +145,10 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A proxy, DNS server or controller of one or more programs, which start in this order.
+    """A proxy, DNS server or controller that consists of one or more programs, which start in order.
 
-    First the `objects` are applied and the `cluster_programs` started, which run once. On a kind cluster the
-    `installation` replaces all these; a recipe with nothing else has no programs.
+    Before the programs, the `objects` are applied and the `cluster_programs` are started, once per cluster. On a
+    kind cluster the `installation` replaces the objects and all programs. A recipe may have only an `installation`.
     """
 
     name: Name
@@ -172,17 +172,17 @@ class Recipe:
 
     @property
     def defines_kinds(self) -> str:
-        """The key that requires CustomResourceDefinitions: "objects" or "requires"; "" if none does."""
+        """The key that requires CustomResourceDefinitions, "objects" or "requires", or "" if there is no such key."""
         return "objects" if defines_kinds(self.objects) else "requires" if CRDS in self.requires else ""
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Everything that the machine must have, for `requires` and `isolation`."""
+        """The names of all machine requirements, which follow from `requires` and `isolation`."""
         return tuple(each for each in dict.fromkeys((*self.requires, *self.isolation)) if each != CRDS)
 
 
 def read_recipe(path: str, kind: Kind) -> Recipe:
-    """Read the recipe in a file. Raises `UsageError` with the file, the key and the allowed values."""
+    """Read a recipe from a file. Raises `UsageError` with the file, the key and the allowed values."""
     what = f"{kind.name} file"
     place = os.path.expanduser(path)  # noqa: PTH111  pathlib's raises for unknown users
     loaded = strict_yaml.read(place, what=what)
@@ -193,7 +193,7 @@ def read_recipe(path: str, kind: Kind) -> Recipe:
 
 
 def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
-    """Parse a recipe whose files are in a folder. Raises `UsageError` with the key and the allowed values."""
+    """Parse a recipe. File names are relative to `folder`. Raises `UsageError` with the key and the allowed values."""
     if not isinstance(loaded, dict):
         raise UsageError(f"want a mapping of keys to values, not {type(loaded).__name__}")
     for key in loaded:
@@ -220,7 +220,7 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
 
 
 def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
-    """Return the programs of a list, or the one whose keys are at the top level, which has the recipe's name."""
+    """Return the programs of a list, or the single program with top-level keys, which is named after the recipe."""
     at_top = {key: loaded[key] for key in _OF_PROGRAM if key in loaded}
     if "kind" in loaded and not {"programs", "command"} & loaded.keys():
         for key in (*at_top, *(each for each in _OF_EMBEDDED if each in loaded)):
@@ -234,7 +234,7 @@ def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
 
 
 def _listed(loaded: Mapping[str, Any], key: str, kind: Kind) -> tuple[Program, ...]:
-    """Return the programs of a list, which share a folder."""
+    """Return the programs of a list. All programs share a folder."""
     want = Annotated[tuple[Program, ...], Rule("a list of programs")]
     found: tuple[Program, ...] = read(loaded[key], want, key, kind.placeholders)
     _refuse_twice([each.name for each in found], f"key {key}: name")
@@ -262,7 +262,7 @@ def _pods(value: Any, kind: Kind, folder: Path) -> PodCommands:
 
 
 def _services(value: Any) -> dict[str, Any]:
-    """Return the fields that every Service gets, as in a manifest."""
+    """Return the fields that are added to every Service, in manifest form."""
     if not isinstance(value, dict):
         raise UsageError(f"key services: want a mapping, not {values.shown(value)}")
     values.refuse_unknown(value, ("annotations", "labels", "spec"), "key services: ")

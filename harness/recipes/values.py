@@ -1,8 +1,8 @@
-"""Read YAML values into dataclasses. Each error names the key, the wrong value and the allowed values.
+"""Read YAML values into dataclasses. Each error names the key, the invalid value and the allowed values.
 
-The fields of a dataclass are the allowed keys of a mapping. Their types restrict the value, and a `Rule` in `Annotated`
-restricts it further. No library does this well: msgspec's errors lack the wrong value, the allowed keys, and the keys
-of nested mappings; pydantic takes 10 MB, and 0.1 s in each process that reads a recipe.
+The fields of a dataclass are the allowed keys of a mapping. The field types restrict the values, and a `Rule` in
+`Annotated` adds further restrictions. No library meets our needs: the errors of msgspec lack the invalid value, the
+allowed keys, and nested keys. pydantic needs 10 MB, and 0.1 s in each process that reads a recipe.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from harness.errors import UsageError
 from harness.recipes.filling import PLACEHOLDER
 
 LONG = 100
-"""The maximum length of a name, and of a wrong value in an error."""
+"""The maximum length of a name, and of an invalid value in an error message."""
 
-_LONGEST_FILE = 200  # bytes of a file name: evidence prefixes it with the node's name
+_LONGEST_FILE = 200  # maximum length of a file name in bytes; evidence adds the node's name as a prefix
 _LONGEST_PATTERN = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A restriction of a value beyond its type. `check` returns True, False, or what is wrong with the value."""
+    """A restriction in addition to the type. `check` returns whether a value is valid, or an error text."""
 
     want: str
     check: Callable[[Any], bool | str] = bool
@@ -36,23 +36,23 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class OneKey:
-    """A mapping with exactly one of these keys, each with the dataclass of its value.
+    """A mapping with exactly one of these keys. Each key has the dataclass of its value.
 
-    For a dataclass with one field, the value is that of the field.
+    If the dataclass has only one field, the value is the field's value.
     """
 
     kinds: Mapping[str, type]
 
 
 class Mark(enum.Enum):
-    """Marks a type in `Annotated`: a text with placeholders, or a value that was read before."""
+    """A marker for a type in `Annotated`: a text with placeholders, or a value that was parsed earlier."""
 
     TEMPLATE = enum.auto()
     READ = enum.auto()
 
 
 def one_of(*allowed: str) -> Rule:
-    """Return the rule for one of these texts."""
+    """Return a rule that accepts only these texts."""
     return Rule("one text", lambda text: text in allowed or f"; allowed: {', '.join(allowed)}")
 
 
@@ -106,9 +106,9 @@ _WORDS: Mapping[Any, str] = {str: "one text", int: "a whole number", float: "a n
 
 
 def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = None) -> Any:
-    """Return a YAML value, at the key `where`, as this type. `allowed` are the placeholders of its templates.
+    """Convert the YAML value at key `where` to a type. `allowed` lists the placeholders allowed in templates.
 
-    A number in place of a text is converted to its digits. Raises `UsageError`.
+    A number in place of a text is converted to digits. Raises `UsageError`.
     """
     allowed = allowed or {}
     marks = getattr(kind, "__metadata__", ())
@@ -159,7 +159,7 @@ def _read_object(value: Any, kind: Any, where: str, allowed: Mapping[str, str]) 
 
 
 def _read_value_of(value: Any, kind: Any, where: str, allowed: Mapping[str, str]) -> Any:
-    """Return a dataclass; the value of one with a single field is that of the field."""
+    """Return a dataclass. If the dataclass has a single field, the value is the field's value."""
     fields = dataclasses.fields(kind)
     if len(fields) > 1:
         return _read_object(value, kind, where, allowed)
@@ -168,7 +168,7 @@ def _read_value_of(value: Any, kind: Any, where: str, allowed: Mapping[str, str]
 
 
 def _read_pairs(value: Any, kinds: Sequence[Any], where: str, allowed: Mapping[str, str]) -> Any:
-    """Return the pairs of a mapping, in order."""
+    """Return the key-value pairs of a mapping, in order."""
     if not isinstance(value, dict):
         raise UsageError(f"key {where}: want a mapping of names to texts, not {shown(value)}")
     name_kind, text_kind = kinds
@@ -183,7 +183,7 @@ def _below(where: str, key: str) -> str:
 
 
 def refuse_unknown(given: Mapping[Any, Any], allowed: Sequence[str], prefix: str) -> None:
-    """Raise `UsageError` for a key that is not allowed, with the key that may have been meant."""
+    """Raise `UsageError` for a key that is not allowed, and suggest the most similar allowed key."""
     for key in given:
         if key not in allowed:
             near = difflib.get_close_matches(str(key)[:LONG], allowed, n=1)
@@ -192,7 +192,7 @@ def refuse_unknown(given: Mapping[Any, Any], allowed: Sequence[str], prefix: str
 
 
 def one_key(value: Any, allowed: Sequence[str], where: str) -> tuple[str, Any]:
-    """Return the key of a mapping that has one of these keys, and its value."""
+    """Return the key and the value of a mapping that must have exactly one of these keys."""
     if not isinstance(value, dict) or len(value) != 1:
         raise UsageError(f"key {where}: want {' or '.join(allowed)}, not {shown(value)}")
     refuse_unknown(value, allowed, f"key {where}: ")
@@ -201,7 +201,7 @@ def one_key(value: Any, allowed: Sequence[str], where: str) -> tuple[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """Return a wrong value for an error, on one line."""
+    """Format an invalid value for an error message, on one line."""
     text = repr(value) if isinstance(value, str) else str(value)
     return ascii(text[:LONG]) if not text.isprintable() else text if len(text) <= LONG else f"{text[:LONG]}…"
 

@@ -1,7 +1,7 @@
 """The default claims of an implementation: features, source (KEP or released), profile and mode.
 
-The history of feature gates is known for the reference and for kube-proxy, so a run of an old version judges the
-features of that version. An option that was given always wins.
+The harness knows the feature gate history of the reference and of kube-proxy. A run of an old version therefore judges
+only the features of that version. An explicit option always takes precedence.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:  # every pytest run on the machine loads this module
 REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed", "recipe"
 
 REAL_CLUSTERS = ("kubeconfig", "kind")
-"""Backends whose clusters bring their own components."""
+"""The backends whose clusters include a control plane and a proxy."""
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
-"""The kernel mechanisms that proxies program, the default first. Gateway API reports have the same field."""
+"""The kernel mechanisms that proxies program. The first is the default. Gateway API reports have the same field."""
 
 CONVERGES_WITHIN = 5.0
-"""Seconds in which the reference and kube-proxy, as configured here, apply a change. No document states it."""
+"""The seconds in which the reference and kube-proxy apply a change with our configuration. No document specifies it."""
 
 _KUBE_PROXY_HAS = (
     "ExternalIPs",
@@ -47,7 +47,7 @@ _KUBE_PROXY_HAS = (
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Defaults of options."""
+    """Default values of options."""
 
     mode: str
     judges: str = PACKETS
@@ -65,7 +65,7 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class ChosenProxy:
-    """The proxy to judge, from a value of --proxy: its kind, the version of kube-proxy, or the file of a recipe."""
+    """The proxy selected by --proxy: its kind, and the version of kube-proxy or the file of a recipe."""
 
     kind: str
     version: str = ""
@@ -76,14 +76,14 @@ class ChosenProxy:
 
 
 def check_dns(text: str) -> str:
-    """Return a valid value of --dns. Raises `UsageError`."""
+    """Validate a value of --dns. Raises `UsageError`."""
     if text != REFERENCE and not text.endswith(RECIPE_FILES):
         raise UsageError(f"unknown DNS server {text!r}; allowed: {REFERENCE}, or a file whose name ends in .yaml")
     return text
 
 
 def parse_proxy(text: str) -> ChosenProxy:
-    """Read a value of --proxy. Raises `UsageError`."""
+    """Parse a value of --proxy. Raises `UsageError`."""
     if text.endswith(RECIPE_FILES):
         return ChosenProxy(RECIPE, file=text)
     kind, sign, version = text.partition(":")
@@ -96,9 +96,9 @@ def parse_proxy(text: str) -> ChosenProxy:
 
 
 def proxy_claims(values: Mapping[str, Any]) -> Claims:
-    """Return the defaults that follow from the values of all options, by key.
+    """Return the default claims for the proxy, by option key.
 
-    Raises `UsageError` for options that exclude each other. A missing binary counts as the newest version.
+    Raises `UsageError` for options that exclude each other. A missing binary is treated as the newest version.
     """
     proxy: ChosenProxy = values["proxy"]
     kind = proxy.kind
@@ -146,7 +146,7 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
 
 
 def _lacked_by(mutant: str) -> tuple[str, ...]:
-    """Return the features that a mutant or benign variant does not claim, though the reference does."""
+    """Return the features that the reference claims but a mutant or benign variant does not."""
     if not mutant:
         return ()
     from harness.settings.mutants import mutants  # noqa: PLC0415  pytest loads this module
@@ -155,7 +155,7 @@ def _lacked_by(mutant: str) -> tuple[str, ...]:
 
 
 def controller_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that follow from --controller FILE, by option. Raises `UsageError`."""
+    """Return the default claims for --controller FILE, by option. Raises `UsageError`."""
     file = choose(values["control_plane"] or "", values["controller"] or "").file
     if not file:
         return {}
@@ -177,7 +177,7 @@ def _claims_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that follow from --dns, by option. Raises `UsageError` beside --mutant."""
+    """Return the default claims for --dns, by option. Raises `UsageError` if --mutant is also given."""
     if values["dns"] == REFERENCE:
         return {}
     if values["mutant"]:
@@ -190,7 +190,7 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` if a recipe defines kinds that no API server of this run serves."""
+    """Raise `UsageError` if a recipe defines custom resources that no API server of this run supports."""
     if recipe.defines_kinds and choose(values["control_plane"] or "", values["controller"] or "").plane == EMBEDDED:
         raise UsageError(
             f"{what}: key {recipe.defines_kinds}: the embedded API server does not serve "
@@ -210,7 +210,7 @@ def _check_place(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
 
 
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:
-    """Raise `UsageError`: only clusters of some backends bring their own proxy."""
+    """Raise `UsageError` for a proxy and a backend that do not fit together."""
     if values["backend"] in REAL_CLUSTERS:
         raise UsageError(
             f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy: use "
@@ -234,13 +234,13 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims
 
     try:
         found = find_entry(KUBE_PROXY, version).version
-    except UnavailableError:  # raised again when it is started
+    except UnavailableError:  # reported again when the proxy starts
         found = None
     return _kube_proxy(found, mode, gates)
 
 
 def _of_kind(values: Mapping[str, Any]) -> Claims:
-    """Return the claims of a kind cluster, by the tag of its node image, which has the kube-proxy."""
+    """Return the claims of a kind cluster. The tag of the node image determines the version of kube-proxy."""
     from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  pytest loads this module
 
     if values["mode"] == WITHOUT_PROXY:

@@ -1,6 +1,6 @@
-"""Makes the implementation under test from settings: control plane, proxy and DNS server.
+"""Create the implementation under test from settings: control plane, proxy and DNS server.
 
-Adapters are imported only when they are used, so that their dependencies may be missing otherwise.
+Adapters are imported only when they are needed, because the dependencies of other adapters may be missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
     """Return the implementation. Raises `UsageError`, and `UnavailableError` with the remedy.
 
-    With `whole`, a control plane of real components has a scheduler and all controllers.
+    If `whole` is true, a control plane of real components includes a scheduler and all controllers.
     """
     if settings.mutant:
         fault = mutants()[settings.mutant]
@@ -39,7 +39,7 @@ def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
 
 
 def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> MakeControlPlane:
-    """Return the real control plane that runs with a mutant of the reference. Raises `UsageError`."""
+    """Return the real control plane that runs alongside a mutant of the reference. Raises `UsageError`."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(
             f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, and --control-plane "
@@ -54,7 +54,7 @@ def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> MakeControlPla
 def control_plane_of(
     settings: Settings, *, whole: bool = False, slices: Callable[..., Any] | None = None
 ) -> MakeControlPlane:
-    """Return the control plane of the settings. Raises `UnavailableError` with the remedy."""
+    """Return the control plane for the settings. Raises `UnavailableError` with the remedy."""
     chosen = settings.components
     if not chosen.real:
         return reference().control_plane
@@ -87,7 +87,7 @@ def control_plane_of(
 
 
 def _recipe(file: str, kind: Kind) -> Recipe:
-    """Return a recipe. Raises `UnavailableError` with each of its requirements that this machine lacks."""
+    """Return a recipe. Raises `UnavailableError` with every requirement that this machine does not meet."""
     from harness.checks import program_requirements
     from harness.recipes.recipe import read_recipe
 
@@ -105,7 +105,7 @@ def _controller_of(file: str) -> MakeControlPlane:
 
 
 def _proxy_of(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
-    """Return the factory of proxies, and the fields that they need in each Service."""
+    """Return the proxy factory, and the Service fields that the proxy requires."""
     chosen = settings.proxy
     if chosen.kind == RECIPE:
         from harness.proxies.executable import ExecutableProxy

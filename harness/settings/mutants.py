@@ -1,7 +1,7 @@
-"""Loads mutants and benign variants.
+"""Load mutants and benign variants.
 
-A package registers them by an entry point of group `trafficdist.mutants`, called `mutants` or `benign`: a mapping from
-names to mutants.
+A package registers them through entry points of group `trafficdist.mutants`, named `mutants` or `benign`. Each entry
+point is a mapping from names to mutants.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GROUP = "trafficdist.mutants"
 
 
 class Mutant(Parts, Protocol):
-    """The reference with one part replaced by a faulty, or by an unusual but correct one."""
+    """A variant of the reference in which one part is faulty (mutant), or unusual but correct (benign variant)."""
 
     @property
     def name(self) -> str:
@@ -25,23 +25,23 @@ class Mutant(Parts, Protocol):
 
     @property
     def sentence(self) -> str:
-        """A sentence about its fault, or about its unusual behaviour."""
+        """A sentence that describes the fault or the unusual behaviour."""
 
     @property
     def provenance(self) -> str:
-        """The real bug that it reproduces, or ""."""
+        """The real bug that the mutant reproduces, or ""."""
 
     @property
     def symptom(self) -> str:
-        """A pattern for the first line of a failure caused by it."""
+        """A regular expression for the first line of a failure that the mutant causes."""
 
     @property
     def changes(self) -> frozenset[str]:
-        """The names of the replaced components, as in `Parts`."""
+        """The names of the replaced components, as defined in `Parts`."""
 
     @property
     def lacks(self) -> frozenset[str]:
-        """The features of the reference that it does not claim."""
+        """The features of the reference that the variant does not claim."""
 
 
 def mutants() -> Mapping[str, Mutant]:

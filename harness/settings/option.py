@@ -1,4 +1,4 @@
-"""One option of a run: its names, and the conversion of a value from any source."""
+"""One option of a run, with its names and the conversion of its value."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag".
+    """One option, with its name in each source. `kind` is "value", "list" (repeatable, or comma-separated) or "flag".
 
-    `group` is the heading under which `--help` shows it. `allowed` are all its values, if they are few. `backends` are
-    those that use it, () for all; with another it is refused. Without `on_command_line` it is set in an options file or
-    the environment, and is no option of `trafficdist run`.
+    `group` is the heading in `--help`. `allowed` lists all values if there are few. `backends` lists the backends
+    that use the option, or is () for all backends; other backends refuse the option. If `on_command_line` is false,
+    the option is set in an options file or the environment, and `trafficdist run` does not offer it.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Option:
 
     @property
     def environment(self) -> str:
-        """The environment variable for the same option."""
+        """The name of the corresponding environment variable."""
         return ENVIRONMENT_PREFIX + self.key.upper()
 
     def convert(self, value: Any, place: str) -> Any:
-        """Return the checked value. Raises `UsageError` that names its source, `place`."""
+        """Validate and convert a value. Raises `UsageError` that names `place`, the source of the value."""
         try:
             if self.kind == "flag":
                 return _flag(value)

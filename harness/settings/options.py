@@ -1,11 +1,11 @@
-"""The table of a run's options, for all sources.
+"""All options of a run, for every source.
 
-`trafficdist run --backend netns` and `pytest --td-backend=netns` are the same option, and so are TRAFFICDIST_BACKEND
-and the key `backend` of an options file. The command and the plugin are both made from this table. Precedence: command
-line, environment, options file, ini file, default.
+`trafficdist run --backend netns`, `pytest --td-backend=netns`, TRAFFICDIST_BACKEND and the key `backend` of an options
+file all set the same option. The command and the plugin are both built from these definitions. The order of precedence
+is command line, environment, options file, ini file, default.
 
-Click could resolve the environment and the file for the command, but pytest cannot, and both must give a worker the
-same settings: so one function resolves all, and knows the source of each value for its errors.
+Click could read the environment and the file for the command, but pytest cannot, and both must pass the same settings
+to a worker. One function therefore resolves all sources, and remembers the source of each value for error messages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
 
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
-"""Environment variables of commands that are no options of a run."""
+"""Environment variables that configure commands but are not options of a run."""
 
 _NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
 
@@ -190,9 +190,9 @@ def resolve(
     ini: Mapping[str, Any] | None = None,
     backend: str = "",
 ) -> Settings:
-    """Combine all sources into settings. `given` and `ini` are by option name; None and () mean not given.
+    """Combine all sources into settings. `given` and `ini` are keyed by option name; None and () mean "not set".
 
-    `backend` is the default. Raises `UsageError` with the value, its source, and the allowed values.
+    `backend` is the default backend. Raises `UsageError` with the value, its source, and the allowed values.
     """
     values, places = _gather(OPTIONS, given, environment=environment, options_file=options_file, ini=ini)
     values["backend"] = values["backend"] or backend
@@ -211,13 +211,13 @@ def resolve(
 
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Combine the sources of these options alone, by key, for other commands. Raises as `resolve` does."""
+    """Resolve only these options, by key, for commands other than `run`. Raises the same errors as `resolve`."""
     values, _ = _gather([BY_NAME[key.replace("_", "-")] for key in given], given)
     return _without_none(values)
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace None by ""."""
+    """Replace None with ""."""
     return {key: "" if value is None else value for key, value in values.items()}
 
 
@@ -229,7 +229,7 @@ def _gather(
     options_file: str = "",
     ini: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of options by key, and the source of each value that is no default."""
+    """Return the option values by key, and the source of each value that is not a default."""
     environment = os.environ if environment is None else environment
     options_file = options_file or environment.get(ENVIRONMENT_PREFIX + "OPTIONS_FILE", "")
     in_file = read_options_file(options_file) if options_file else {}
@@ -252,7 +252,7 @@ def _gather(
 
 
 def _refuse_unused(values: Mapping[str, Any], places: Mapping[str, str]) -> None:
-    """Refuse options that this backend does not use: the run would not be the one that the user asked for."""
+    """Refuse options that this backend ignores, because the run would differ from what the user requested."""
     backend = values["backend"]
     for option in OPTIONS:
         unused = backend and option.backends and backend not in option.backends
@@ -262,11 +262,11 @@ def _refuse_unused(values: Mapping[str, Any], places: Mapping[str, str]) -> None
 
 
 def _claim(values: dict[str, Any]) -> None:
-    """Fill in the default claims of control plane, proxy and DNS server, for options that were not given."""
+    """Set the default claims of control plane, proxy and DNS server for options that were not given."""
     given = {key for key, value in values.items() if value} - {"exempt_features"}
     given |= {"exempt_features"} if values["all_features"] else set()
     supported = values["supported_features"]
-    # the control plane's claims come first: they set the version for the proxy's; a proxy is named before a DNS server
+    # control plane claims are first, because they set the proxy's version; errors name a proxy before a DNS server
     for claim in (
         choice.control_plane_claims,
         controller_claims,

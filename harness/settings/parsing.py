@@ -1,4 +1,4 @@
-"""Parses values of options. Each function returns a value, or raises `UsageError` with the allowed values."""
+"""Parse option values. Each function returns a value, or raises `UsageError` with the allowed values."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.model.files import fault_of_path, shown
 from harness.model.release import parse_gates
 
 FEW = 8
-"""The number of names that an error lists."""
+"""The maximum number of names in an error message."""
 
 LONG = 100
-"""The number of characters of a name that an error shows."""
+"""The maximum length of a name in an error message."""
 
 MOST_WORKERS = 512
-"""Each worker is a process."""
+"""The maximum number of workers. Each worker is a process."""
 
 _HIGHEST_SEED = 2**63 - 1  # the largest number that every report format can hold
 
 
 def _valid(parse: Callable[[str], object]) -> Callable[[str], str]:
-    """Return a check that returns the text that `parse` accepts."""
+    """Return a function that validates a text with `parse` and returns the text unchanged."""
 
     def check(text: str) -> str:
         parse(text)
@@ -41,7 +41,7 @@ gate = _valid(lambda text: parse_gates((text,)))
 
 
 def mutant(text: str) -> str:
-    """Return the name of a mutant or benign variant."""
+    """Return the validated name of a mutant or benign variant."""
     from harness.settings.mutants import mutants
 
     if text not in mutants():
@@ -50,7 +50,7 @@ def mutant(text: str) -> str:
 
 
 def patch(text: str) -> str:
-    """Return a minor version and one of its patches, like 1.30=1.30.14."""
+    """Return a minor version and one of its patch releases, like 1.30=1.30.14."""
     if not re.fullmatch(r"(\d+\.\d+)=\1\.\d+", text):
         raise UsageError(f"{text!r}: want a minor version and one of its patches, like 1.30=1.30.14")
     return text
@@ -68,14 +68,14 @@ def seed(text: str) -> int:
 
 
 def path(text: str) -> str:
-    """Return a path; the file may be missing."""
+    """Return a path. The file does not have to exist."""
     if fault := fault_of_path(text):
         raise UsageError(f"{text[:LONG]!r} is not a path: {fault}")
     return text
 
 
 def paths(text: str) -> str:
-    """Return paths, separated as in $PATH."""
+    """Return a colon-separated list of paths, as in $PATH."""
     for each in text.split(os.pathsep):
         path(each)
     return text
@@ -89,7 +89,7 @@ def cni(text: str) -> str:
 
 
 def scenarios(text: str) -> str:
-    """Return the path of a file of scenarios. The suite checks its content after the cluster has booted."""
+    """Return the path of a scenarios file. The suite validates the content after the cluster has booted."""
     from harness.model import strict_yaml
 
     loaded = strict_yaml.read(path(text), what="file of scenarios")
@@ -128,7 +128,7 @@ def workers(text: str) -> str:
 
 
 def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
-    """Return an error text for an unknown name, with the nearest known ones, or the first few of all."""
+    """Return an error text for an unknown name. The text lists similar names, or the first few known names."""
     name = name if len(name) <= LONG else f"{name[:LONG]}…"
     near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
     few = sorted(allowed)[:FEW]

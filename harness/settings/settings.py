@@ -1,4 +1,4 @@
-"""The settings of a run, the same in the controller and in each worker."""
+"""The settings of a run. The xdist controller and all workers have the same settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.settings.claims import REAL_CLUSTERS, REFERENCE, ChosenProxy, parse
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The value of each option of `harness.settings.options`; "" for a text option without a value."""
+    """The value of each option in `harness.settings.options`. A text option that was not set is ""."""
 
     backend: str
     kubeconfig: str
@@ -66,28 +66,28 @@ class Settings:
 
     @property
     def components(self) -> Choice:
-        """The kind and version of control plane and controller."""
+        """The kinds and versions of the control plane and the EndpointSlice controller."""
         return choose(self.control_plane, self.controller)
 
     @property
     def claims_everything(self) -> bool:
-        """True if every feature is claimed: by option, or for the reference without an option about its features."""
+        """True if all features are claimed, either by option, or by default for the reference."""
         return self.all_features or (self.judges_reference and not self.supported_features)
 
     @property
     def judges_reference(self) -> bool:
-        """True if the proxy and the DNS server are the reference."""
+        """True if both the proxy and the DNS server are the reference implementation."""
         return self.proxy.kind == self.dns == REFERENCE
 
     @property
     def reference_minor(self) -> int:
-        """The 31 of 1.31 if the reference behaves as that; `NEWEST` for the newest, or without the reference."""
+        """The minor version that the reference emulates, 31 for 1.31. The default is `NEWEST`."""
         alone = self.proxy.kind == REFERENCE and not self.components.real
         return minor_of(self.kubernetes_version) if alone else NEWEST
 
     @property
     def cluster_ends(self) -> bool:
-        """True if the run deletes the real cluster at its end, so that it need not restore anything."""
+        """True if the run deletes the real cluster at its end and therefore need not restore its state."""
         return self.backend == "kind" and not self.keep_cluster
 
     @property
@@ -97,7 +97,7 @@ class Settings:
 
     @property
     def generation(self) -> Generation | None:
-        """The scenarios to generate or to replay; None in a run of the suite."""
+        """The scenarios to generate or to replay, or None in a run of the suite."""
         if self.replay:
             return Generation(self.seed, replay=self.replay)
         if not self.generate:
@@ -106,11 +106,11 @@ class Settings:
         return Generation(self.seed, seconds, cases)
 
     def topology_for(self, wanted: Topology) -> Topology | None:
-        """Return the topology to boot for a scenario that wants this one; None if the scenario cannot run.
+        """Return the topology to boot for a scenario that requires `wanted`, or None if the scenario cannot run.
 
-        Scenarios for the default topology run on any topology with the same nodes in the same zones, or with more
-        nodes. On a real cluster they also run with fewer nodes; the table of needs says which of them can. Scenarios
-        for a special topology get it, if the backend makes clusters for them.
+        Scenarios for the default topology run on any topology that has the same nodes in the same zones, or
+        more nodes. On a real cluster they also run with fewer nodes, if the file of needs permits that. A
+        scenario for a special topology gets that topology if the backend creates clusters for scenarios.
         """
         if self.backend in REAL_CLUSTERS:
             return self.topology if wanted.name in (THREE_ZONES.name, self.topology.name) else None
@@ -119,12 +119,12 @@ class Settings:
         return self.topology if set(wanted.nodes) <= set(self.topology.nodes) else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for an xdist worker."""
+        """Return plain values that can be sent to an xdist worker."""
         return dataclasses.asdict(self) | {"topology": str(self.topology), "proxy": str(self.proxy)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
-        """Read the values of `to_json`, in which tuples may have become lists."""
+        """Restore settings from the values of `to_json`. JSON may have converted tuples to lists."""
         plain: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
         }

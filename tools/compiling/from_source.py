@@ -1,4 +1,4 @@
-"""The source `source` of `trafficdist components`: compiles a component from its official Go module."""
+"""The source `source` of `trafficdist components`, which compiles a component from its official Go module."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tools.compiling.go import Go, find_go
 
 
 class FromSource:
-    """Binaries compiled here, from the official Go modules."""
+    """Binaries that are compiled here from the official Go modules."""
 
     name = "source"
 
     def __init__(self, find: Callable[[], Go]) -> None:
-        """`find` returns the go command; it is called when the command is needed."""
+        """`find` returns the go command. It is called only when the command is needed."""
         self._find = find
 
     def resolve(
@@ -40,5 +40,5 @@ class FromSource:
 
 
 def from_source(jobs: int) -> FromSource:
-    """Return the source that compiles this number of packages in parallel; 0 is one per processor."""
+    """Return the source that compiles this number of packages in parallel. 0 means one per processor."""
     return FromSource(lambda: find_go(jobs=jobs))

@@ -19,7 +19,7 @@ from typing import Any
 from harness.binaries.fetching import GoneError
 from harness.errors import HarnessError, UnavailableError
 
-_TAIL = 12  # lines of Go's output in an error
+_TAIL = 12  # number of lines of Go's output in an error
 _NO_ROOM = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _TOO_OLD = re.compile(r"requires go >= ?(\S+)|module requires Go (\S+)")
 _GONE = re.compile(
@@ -34,14 +34,14 @@ _NO_NETWORK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """An installed Go. `jobs` is the number of packages to compile at once, 0 for the number of processors."""
+    """A Go installation. `jobs` is the number of packages to compile in parallel, or 0 for the number of processors."""
 
     path: str
     version: str
     jobs: int = 0
 
     def environment(self) -> dict[str, str]:
-        """Return the user's environment, without variables that would change the binary."""
+        """Return the user's environment without variables that would change the compiled binary."""
         theirs = {name: value for name, value in os.environ.items() if name not in ("GOOS", "GOARCH")}
         ours = {"CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on"}
         return {**theirs, **ours, **({"GOMAXPROCS": str(self.jobs)} if self.jobs else {})}
@@ -54,7 +54,7 @@ class Go:
         return done.stdout
 
     def ask_json(self, *arguments: str, folder: Path) -> Any:
-        """Run a go command with -json, and return its value. Raises like `ask`, also for an error in the value."""
+        """Run a go command with -json, and return the value. Raises like `ask`, also for an error in the value."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)
@@ -66,7 +66,7 @@ class Go:
         return value
 
     def follow(self, *arguments: str, folder: Path, line: Callable[[str], None]) -> None:
-        """Run a long go command, and call `line` with each line of its output. An exception in `line` stops it."""
+        """Run a long go command, and call `line` for each line of output. An exception in `line` stops the command."""
         process = subprocess.Popen(  # noqa: S603  the go command, with arguments that we made
             [self.path, *arguments],
             cwd=folder,
@@ -107,7 +107,7 @@ def find_go(*, jobs: int = 0) -> Go:
 
 
 def explain(words: str, arguments: Sequence[str]) -> HarnessError:
-    """Return the error for the output of a failed go command, with the remedy."""
+    """Return an error with the remedy for the output of a failed go command."""
     lines = [line for line in words.splitlines() if line.strip() and not line.startswith("go: downloading")]
     tail = "\n".join(lines[-_TAIL:]) or "no output"
     old = _TOO_OLD.search(words)

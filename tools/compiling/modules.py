@@ -1,15 +1,15 @@
 """The small Go module in which a component is compiled: it pins one release and imports only the command.
 
-Where a release has only packages for a command (`e2e`), the module is that command. It imports staging modules itself,
-and would get them as v0.X.Y, where the release's components get them as v0.0.0, which is replaced too. To the compiler
-these are different packages. So v0.X.Y is excluded, and the cache of the components' compilation applies.
+If a release contains only the packages of a command (`e2e`), the module is that command. It imports staging modules
+directly and would use v0.X.Y, whereas the release's components use v0.0.0, which is also replaced. The compiler treats
+these as different packages. Version v0.X.Y is therefore excluded, so that cached compilations of components are reused.
 
 Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose go.mod replaces each staging module (k8s.io/api, …) by a
-folder of its repository. Outside of the repository the folders do not exist, but each is published as v0.X.Y of the
-same commit, so every replacement is repeated with that version. Go reads replacements only in the main module. The Go
-version and the GODEBUG settings are the release's, because they change Go's behaviour at run time.
+folder of its repository. The folders do not exist outside the repository, but each module is published as v0.X.Y from
+the same commit. This module therefore repeats every replacement with that version, because Go reads replacements only
+in the main module. The Go version and GODEBUG settings match the release, because they affect run-time behaviour.
 
-Pure: from a parsed go.mod to text.
+This Python module has no effects. It converts a parsed go.mod to text.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def release_version(staging: Version) -> Version:
 
 
 def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) -> str:
-    """Return the text of go.mod; `described` is the output of `go mod edit -json` for the release's own go.mod."""
+    """Return the text of go.mod. `described` is the output of `go mod edit -json` for the release's go.mod."""
     excluded = [f"\t{each}" for each in _staging(version, described)] if component.program else []
     settings = "".join(f"\ngodebug {each['Key']}={each['Value']}" for each in described.get("Godebug") or ())
     return _GO_MOD.format(
@@ -93,7 +93,7 @@ def go_file(component: Binary) -> str:
 
 
 def build_flags(component: Binary, version: Version, *, commit: str = "", time: str = "") -> list[str]:
-    """Return flags for `go build` and `go list`: the official build's, and the version to print."""
+    """Return flags for `go build` and `go list`: the flags of official builds, and the version to print."""
     flags = ["-mod=mod", "-trimpath"]
     if not component.kubernetes:
         stamp = f" -X go.etcd.io/etcd/api/v3/version.GitSHA={commit[:9]}" if commit and component is ETCD else ""

@@ -24,13 +24,13 @@ from harness.errors import HarnessError, UnavailableError, UsageError
 from tools.compiling import modules
 from tools.compiling.go import Go
 
-_TRIES = 8  # versions to try where a proxy lists more than it serves
-_ROOM = 1_000_000_000  # bytes that must be free; a first compilation takes about 1.5 GB in GOCACHE, 0.7 in GOMODCACHE
+_TRIES = 8  # versions to try if a proxy lists more versions than it serves
+_ROOM = 1_000_000_000  # free bytes; a first compilation takes about 1.5 GB in GOCACHE and 0.7 GB in GOMODCACHE
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRelease:
-    """A version with downloaded sources."""
+    """A version whose sources have been downloaded."""
 
     version: Version
     go_mod: Path
@@ -58,9 +58,9 @@ def _listed(module: str, go: Go) -> set[Version]:
 def resolve(
     component: Binary, wanted: Wanted, go: Go, watcher: Watcher, *, without: Collection[Version] = ()
 ) -> SourceRelease:
-    """Return the newest matching version with downloadable sources. Raises `UsageError` if there is none.
+    """Return the newest matching version with downloadable sources. Raises `UsageError` if no version matches.
 
-    `without` are versions that failed because another module was missing.
+    `without` lists versions that failed because another module was missing.
     """
     if wanted.exact is not None:
         try:
@@ -109,7 +109,7 @@ def _module(folder: Path, component: Binary, release: SourceRelease, go: Go) -> 
 def compile_binary(
     component: Binary, release: SourceRelease, go: Go, folder: Path, watcher: Watcher
 ) -> tuple[Path, dict[str, str]]:
-    """Compile a binary in `folder`. Returns its path, and its go.mod and go.sum. Raises `UnavailableError`."""
+    """Compile a binary in `folder`. Returns the paths of the binary, go.mod and go.sum. Raises `UnavailableError`."""
     _check_room(go, folder)
     flags = modules.build_flags(component, release.version, commit=release.commit, time=release.time)
     binary = folder / component.name

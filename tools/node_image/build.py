@@ -1,8 +1,8 @@
 """Build a node image from its gathered parts with the container engine.
 
 An image is named after its version and labelled with a digest of its parts; an image with the same digest is not built
-again. Unfinished work is in one folder that the next build empties, and in labelled images that each build removes: the
-next build cleans up after a killed one.
+again. Unfinished work is in a folder that the next build empties, and in labelled images that each build removes. The
+next build therefore cleans up after a killed build.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCRIPTS = ("usr/local/bin/", "kind/bin/")  # kind's executable files, as a Go m
 
 
 class Maker:
-    """Builds node images with one engine."""
+    """Builds node images with one container engine."""
 
     def __init__(self, engine: ContainerEngine, cache: Cache, watcher: Watcher, files: Path) -> None:
         """`files` is the folder kind-configs/node-image."""
@@ -41,7 +41,7 @@ class Maker:
         self._dockerfile = (files / "Dockerfile").read_text(encoding="utf-8")
 
     def make(self, gathered: Gathered) -> str:
-        """Return the name of the image, built unless it exists. Raises `UnavailableError`."""
+        """Return the name of the image, which is built unless it exists. Raises `UnavailableError`."""
         name = f"{REPOSITORY}:{gathered.version.tag}"
         digest = self._digest(gathered)
         waiting = f"{name}: another process builds one; waiting for that"
@@ -82,7 +82,7 @@ class Maker:
             self._clear(gathered.version)
 
     def _clear(self, version: Version) -> None:
-        """Remove the remains of a build: its folder, and unnamed images of its steps and of the previous build."""
+        """Remove the remains of a build: its folder, and the unnamed images of its steps and of the previous build."""
         self._cache.close_workspace(self._cache.workspace("node-image", version, "build"))
         for label in (_STEP, LABEL):
             self._engine.ask("image", "prune", "--force", "--filter", f"label={label}")
@@ -105,11 +105,11 @@ class Maker:
                 member.size = len(text.encode())
                 archive.addfile(member, io.BytesIO(text.encode()))
             _add(archive, "node-image/images.tar", images, 0o644)
-        images.unlink()  # otherwise Docker sends it to the engine twice
+        images.unlink()  # otherwise Docker sends the file to the engine twice
 
 
 def label_of(engine: ContainerEngine, name: str) -> str:
-    """Return the digest of the parts of an image; "" if there is no such image."""
+    """Return the digest of an image's parts, or "" if the image does not exist."""
     try:
         return engine.ask("image", "inspect", "--format", f'{{{{index .Config.Labels "{LABEL}"}}}}', name).strip()
     except UnavailableError:

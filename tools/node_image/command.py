@@ -1,4 +1,4 @@
-"""Make a node image, or find one in the engine, for `trafficdist kind-image`."""
+"""Create a node image for `trafficdist kind-image`, or find an image in the engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RUNTIME = "runc-without-sys-resource"
 
 
 def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> str:
-    """Return the name of the image, made unless it exists. Raises `UsageError`, `UnavailableError`."""
+    """Return the name of the image, which is created unless it exists. Raises `UsageError`, `UnavailableError`."""
     contents.check(recipe.kubernetes)
     engine = find_engine()
     engine.facts()  # check the engine before hours of work
@@ -33,7 +33,7 @@ def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> st
 
 
 def there(recipe: Recipe) -> str:
-    """Return the name of the newest image of the wanted release in the engine. Raises `UnavailableError`."""
+    """Return the name of the newest image in the engine for this release. Raises `UnavailableError`."""
     listed = find_engine().ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY).split()
     versions = [version for tag in listed if (version := parse_version(tag))]
     chosen = recipe.kubernetes.choose(versions)
@@ -57,7 +57,7 @@ def put_runtime(folder: Path) -> str:
 
 
 def files() -> Path:
-    """Return the folder kind-configs/node-image, of the checkout or of the installed package."""
+    """Return the folder kind-configs/node-image in the checkout or in the installed package."""
     for root in (Path(__file__).parents[4], Path(sys.prefix) / "share" / "trafficdist"):
         if (root / _FOLDER / "setup").exists():
             return root / _FOLDER

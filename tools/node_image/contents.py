@@ -1,6 +1,6 @@
-"""Choose the images that a node needs, and the program of each, from kubeadm's list.
+"""Choose the images that a node needs, and the program of each image, from kubeadm's list.
 
-Pure: names and versions in, values out.
+This module has no effects. It maps names and versions to values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REPLACED = (
     "kube-apiserver",
     "kube-controller-manager",
     "kube-proxy",
-)  # scenarios replace these with another release
+)  # scenarios replace these programs with another release
 PODROUTES = "trafficdist.dev/podroutes:1"  # as in kind-configs/node-image/default-cni.yaml
 _IMAGE = re.compile(r"(?P<repository>.*/(?P<name>[a-z-]+)):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:-\d+)?")
 
@@ -33,7 +33,7 @@ class Named:
 
     @property
     def exact(self) -> Version | None:
-        """The version, if the tag is a full one."""
+        """The version, if the tag is a full version, or None."""
         return parse_version(self.version)
 
 
@@ -49,7 +49,7 @@ def parse_list(text: str) -> list[Named]:
 
 
 def nearest(wanted: Version, listed: Collection[Version]) -> Version | None:
-    """Return the version to use: the wanted one, else the newest of its minor version, else the newest."""
+    """Return the wanted version, or else the newest of the same minor version, or else the newest of all."""
     if wanted in listed:
         return wanted
     released = sorted(each for each in listed if not each.pre)
@@ -64,7 +64,7 @@ def image_of_release(images: Sequence[Named], program: str, version: Version) ->
 
 
 def check(wanted: Wanted) -> None:
-    """Raise `UsageError` for a release that is too old, before anything is compiled."""
+    """Raise `UsageError` for a release that is too old. This check precedes any compilation."""
     version = wanted.exact or parse_version(f"{wanted.series}.0")
     if version is not None and version < OLDEST:
         raise UsageError(f"node images need Kubernetes {OLDEST.series} or newer, not {wanted}")

@@ -1,4 +1,4 @@
-"""Gather the parts of a node image: compiled programs and Debian's file system, from the cache where possible."""
+"""Gather the parts of a node image: compiled programs and Debian's file system. The cache is used if possible."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tools.compiling.go import Go
 from tools.node_image import contents, debian, layers, parts, userland
 
 _PROXY = ("conntrack", "dash", "ipset", "iptables", "kmod", "nftables")
-_SHELL = ("coreutils", "dash")  # the version of the agnhost image, which client pods use
+_SHELL = ("coreutils", "dash")  # version of the agnhost image that client pods use
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The request: the release, other releases with their components, and Debian's suite and mirror."""
+    """The requested image: the release, further releases with their components, and Debian's suite and mirror."""
 
     kubernetes: Wanted
     also: tuple[Wanted, ...] = ()
@@ -41,7 +41,7 @@ class Gathered:
 
     version: Version
     images: tuple[layers.Image, ...]
-    node: Mapping[str, Path]  # programs, by their path on the node
+    node: Mapping[str, Path]  # programs by path on the node
     texts: Mapping[str, str]
     kind: Path
     base: Path
@@ -49,7 +49,7 @@ class Gathered:
 
 
 class Gatherer:
-    """Gets and compiles with one Go and cache."""
+    """Gathers and compiles parts with one Go installation and one cache."""
 
     def __init__(self, go: Go, cache: Cache, watcher: Watcher, files: Path) -> None:
         """`files` is the folder kind-configs/node-image."""
@@ -134,7 +134,7 @@ class Gatherer:
         return entry.path, entry.version
 
     def _available(self, component: Binary) -> list[Version]:
-        """Return the available versions: without the module proxy, those in the cache."""
+        """Return the available versions, which are those in the cache if the module proxy is unavailable."""
         try:
             return source.available(component, self._go)
         except UnavailableError:
@@ -148,7 +148,7 @@ class Gatherer:
         try:
             version = source.resolve(KIND, parse_wanted(""), self._go, self._watcher).version
         except UnavailableError:
-            version = max(self._available(KIND))  # of the cache; Go has its module too
+            version = max(self._available(KIND))  # of the cache; Go has its module, too
         got = self._go.ask_json("mod", "download", "-json", f"{KIND.module}@{version.tag}", folder=Path("/"))
         folder = Path(got["Dir"]) / "images" / "base" / "files"
         if not folder.is_dir():

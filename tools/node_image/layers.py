@@ -28,7 +28,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image: its names, its programs by their path inside, and the index of a shared base layer, if any."""
+    """An image, with its names, its programs by path in the image, and the index of a shared base layer, if any."""
 
     names: tuple[str, ...]
     programs: Mapping[str, Path]
@@ -37,7 +37,7 @@ class Image:
 
 
 def layer(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
-    """Return a layer of these members, as a tar archive."""
+    """Return a layer with these members, as a tar archive."""
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for member, content in members:
@@ -46,14 +46,14 @@ def layer(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
 
 
 def program(path: str, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
-    """Return an archive's member that is a program."""
+    """Return a program as a member of an archive."""
     member = tarfile.TarInfo(path.lstrip("/"))
     member.size, member.mode = len(content), 0o755
     return member, content
 
 
 def write(images: Sequence[Image], target: Path) -> None:
-    """Write an archive of these images."""
+    """Write an archive that contains these images."""
     with tarfile.open(target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         written = _Blobs(archive)
         described = [each for image in images for each in _describe(image, written)]
@@ -63,7 +63,7 @@ def write(images: Sequence[Image], target: Path) -> None:
 
 
 class _Blobs:
-    """The content of an archive, each blob once."""
+    """The content of an archive, in which each blob is stored once."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive

@@ -1,7 +1,7 @@
-"""The programs of a node image that are not components: compiled, and kept in the component cache.
+"""The programs of a node image that are not components. They are compiled and stored in the component cache.
 
-Each comes from its own published module, or is a substitute of ours with the same name: kind publishes no module of
-kindnetd, and Kubernetes writes `pause` in C.
+Each program comes from its own published module, or is our substitute with the same name. Substitutes are necessary
+because kind publishes no module of kindnetd, and because Kubernetes implements `pause` in C.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tools.compiling import source
 from tools.compiling.go import Go
 
 _CRI_VERSION = Version(1, 34, 0)  # works with containerd 1.6 and newer, and any Kubernetes
-_UNASKED = re.compile("")  # none of these prints the version of its module
+_UNASKED = re.compile("")  # none of these programs prints the version of its module
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program, and the version of its module; None for Kubernetes' version."""
+    """A program, and the version of its module. None means the version of Kubernetes."""
 
     binary: Binary
     version: Version | None = None
 
     @property
     def key(self) -> str:
-        """The cache key of its sources, besides the version."""
+        """The cache key for the program's sources, in addition to the version."""
         text = "\n".join((self.binary.module, self.binary.package, self.binary.program))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def parts(files: Path) -> tuple[Part, ...]:
-    """Return all parts; `files` is the folder with our own programs."""
+    """Return all parts. `files` is the folder with our substitute programs."""
     agnhost = Binary("agnhost", KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/test/images/agnhost", _UNASKED)
     crictl = Binary("crictl", "sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/cmd/crictl", _UNASKED)
     return (
@@ -56,7 +56,7 @@ def _own(name: str, files: Path) -> Binary:
 
 
 def get(part: Part, kubernetes: Version, go: Go, cache: Cache, watcher: Watcher) -> Path:
-    """Return the path of a part, compiled unless it is in the cache. Raises `UnavailableError`, `UsageError`."""
+    """Return the path of a part, and compile it unless it is cached. Raises `UnavailableError`, `UsageError`."""
     name, version = part.binary.name, part.version or kubernetes
     kept = Cache(cache.folder / "node-image" / part.key)
     with kept.locked(

@@ -24,7 +24,7 @@ _COMMANDS = {
 
 
 def needs(status: str) -> dict[str, set[str]]:
-    """Return the dependencies of each package, from dpkg's status file; the first one of alternatives."""
+    """Return the dependencies of each package, from dpkg's status file. Of alternatives, only the first is used."""
     found: dict[str, set[str]] = {}
     for paragraph in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if re.match(r"[A-Z][\w-]*: ", line))
@@ -55,7 +55,7 @@ def place(path: str) -> str:
 
 
 def take(archive: tarfile.TarFile, wanted: Sequence[str]) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    """Return the members of these packages and their dependencies, and Debian's links beside them."""
+    """Return the members of these packages and their dependencies, and the links into /usr that Debian adds."""
     members = {member.name: member for member in archive}
     packages = closure(wanted, needs(_text(archive, members[_STATUS])))
     names: set[str] = set()

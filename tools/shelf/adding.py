@@ -1,8 +1,8 @@
 """Put the report of a run on the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
 
-The run and the published report are both verified before the report replaces an earlier one. A report of an unreleased
-version can be on the shelf too, so that a project sees its own; its page and the index say so, and never show it as
-verified.
+Both the run and the published report are verified before the report replaces an earlier report. A report of an
+unreleased version is also accepted, so that projects can view their development versions. Its page and the index state
+this, and never show the report as verified.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tools.shelf.markdown import readme
 
 
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
-    """Put a run on the shelf, and return its folder there, and the reasons for a refusal.
+    """Put a run on the shelf. Return its folder on the shelf, and the reasons against verification.
 
-    If any reason is `barring`, nothing is written. The report replaces an earlier one in the same folder. Raises
+    If any reason is `barring`, nothing is written. The report replaces an earlier report in the same folder. Raises
     `UsageError` for a run that has not ended, or whose report does not name the implementation.
     """
     history = place_of(run)
@@ -57,7 +57,7 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
 
 
 def barring(refused: Sequence[Refusal]) -> list[Refusal]:
-    """Return the reasons that keep a report off the shelf: all but an unreleased version."""
+    """Return the reasons that keep a report off the shelf, which are all reasons except an unreleased version."""
     return [each for each in refused if each.check != RELEASE]
 
 
@@ -78,7 +78,7 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
 
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:
-    """Return the text of evidence.txt, also of a report that is already published."""
+    """Return the text of evidence.txt, also for a report that is already published."""
     if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
         most = published.MOST_BYTES
         return content(folder / published.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")

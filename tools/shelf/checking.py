@@ -1,6 +1,6 @@
-"""Check a submitted report: it verifies, it is in the right folder, and the folder has no other file.
+"""Check a submitted report: it can be verified, is in the right folder, and the folder contains no other file.
 
-A reviewer may overlook a wrong folder, a file that does not belong to the report, and a README.md with advertising.
+A reviewer may overlook a wrong folder, a file that does not belong to the report, or a README.md with advertising.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.markdown import readme
 
 AHEAD = datetime.timedelta(days=1)
-"""The maximum time by which another machine's clock may be ahead."""
+"""The maximum time by which the clock of another machine may be ahead."""
 
 
 def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) -> list[Refusal]:
-    """Return the reasons why a folder may not be on the shelf; empty if it may."""
+    """Return the reasons why a folder must not be on the shelf, or nothing if it is acceptable."""
     try:
         report = load_report(str(folder))
     except UsageError as error:

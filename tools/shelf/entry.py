@@ -21,12 +21,12 @@ from harness.report.verified import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
 NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
-"""Reasons for which the same files can never be verified, so that a retry is useless."""
+"""Reasons that can never disappear for the same files, so that repeating the verification is useless."""
 
 HOLDS = datetime.timedelta(days=365)
-"""The validity of a report. A version of an implementation does not change; kernels, clusters and requirements do."""
+"""The validity of a report. A version does not change, but kernels, clusters and requirements do."""
 
-_LONGEST = 400  # characters of a message
+_LONGEST = 400  # maximum length of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class Entry:
 
     @property
     def day(self) -> datetime.date:
-        """Return the day on which the run ended."""
+        """Return the day when the run ended."""
         return datetime.datetime.fromisoformat(self.date).date()
 
     @property
     def holds_until(self) -> datetime.date:
-        """Return the last day on which the report is valid."""
+        """Return the last day when the report is valid."""
         return self.day + HOLDS
 
     def as_json(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Entry:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the entry that `as_json` wrote. Raises `TypeError` or `KeyError` for anything else."""
+        """Return the entry that `as_json` wrote. Raises `TypeError` or `KeyError` for invalid values."""
         unmet = tuple(Unmet(**{**each, "features": tuple(each["features"])}) for each in value["unmet"])
         return cls(**{**value, "unmet": unmet, "unclaimed": tuple(value["unclaimed"])})
 
@@ -105,9 +105,10 @@ class Entry:
 def entry_of(
     folder: Path, place: str, digest: str, catalogue: Callable[[], Sequence[Requirement]], *, refused: str | None = None
 ) -> Entry:
-    """Return the entry of the report in a folder. Raises `UsageError` for anything else.
+    """Return the entry of the report in a folder. Raises `UsageError` if the folder is not a valid report.
 
-    Verifies the report, unless `refused` is the result of an earlier verification. Reads the catalogue only then.
+    The report is verified, unless `refused` contains the result of an earlier verification. Only verification reads
+    the catalogue.
     """
     report = read_report(str(folder))
     if refused is None:
@@ -116,7 +117,7 @@ def entry_of(
 
 
 def _verified(folder: Path, report: Mapping[str, Any], catalogue: Callable[[], Sequence[Requirement]]) -> str:
-    """Return the first reason why a report is not verified, "" if it is."""
+    """Return the first reason why a report cannot be verified, or ""."""
     if not any((folder / name).exists() for name in HISTORIES):
         return NO_HISTORY
     if not is_released(report):
@@ -150,7 +151,7 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
 
 
 def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
-    """Return the unmet requirements, the worst first."""
+    """Return the unmet requirements, with the worst first."""
     order, sentences = list(MARKS), _sentences(folder)
     lines = published.first_lines(folder, [each["id"] for each in report["tests"]])
     found = [(outcome(each["verdict"], each["level"]), each) for each in report["tests"]]
@@ -171,7 +172,7 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
 
 
 def _sentences(folder: Path) -> dict[str, str]:
-    """Return the sentences of unmet requirements by id, from the history; none from a damaged one."""
+    """Return the sentences of unmet requirements by id, from the history. Empty if the history is damaged."""
     place = next((each for name in HISTORIES if (each := folder / name).exists()), None)
     try:
         records = history.read(place).records if place else ()
@@ -182,14 +183,14 @@ def _sentences(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a report, as texts; `holds` if it is verified, certifiable, of the newest catalogue, and valid."""
+    """The state of a report, as texts. `holds` is true if the report is verified, certifiable, current and valid."""
 
     holds: bool
     texts: Sequence[str]
 
 
 def states(entries: Sequence[Entry], today: datetime.date) -> dict[str, State]:
-    """Return the state of each report, by place. The catalogue of the newest verified one is the current one."""
+    """Return each report's state, by place. The catalogue of the newest verified report is the current catalogue."""
     trusted = [each for each in entries if not each.refused] or entries
     newest = max(trusted, key=lambda each: each.date).catalogue if trusted else ""
     found = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.model.files import MEGABYTE, content
 from harness.report import published
 
-_MOST_OF_TEST = 20_000  # bytes, so that a report with one failure stays small
+_MOST_OF_TEST = 20_000  # bytes, to keep a report with one failure small
 _LARGEST = 256 * MEGABYTE
 _ENDS = "…\n"
 _ABOUT = """\
@@ -32,7 +32,7 @@ _IN_ORDER = tuple(
         r"rules-.*",
     )
 )
-"""The files to take excerpts from, the most important first."""
+"""The files to excerpt, the most important first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class _File:
         return len(self.text.encode())
 
     def cut(self, most: int) -> str:
-        """Return whole lines of at most this number of bytes: the first ones, or the last ones of a log."""
+        """Return whole lines with at most this number of bytes: the first lines, or for a log the last lines."""
         if self.size <= most:
             return self.text
         lines, room = self.text.splitlines(keepends=True), most - len(_ENDS.encode())
@@ -66,9 +66,9 @@ class _File:
 
 
 def excerpts(folder: Path, tests: Iterable[Sequence[str]]) -> str:
-    """Return the text of evidence.txt for tests that did not pass, each with the paths of its evidence in the folder.
+    """Return the text of evidence.txt for tests that did not pass. Each has the paths of its evidence in the folder.
 
-    It has at most `published.MOST_BYTES`. Binary files are left out.
+    The text has at most `published.MOST_BYTES` bytes. Binary files are omitted.
     """
     tests = [paths for paths in tests if paths]
     left = min(published.MOST_BYTES, _MOST_OF_TEST * len(tests)) - len(_ABOUT.encode())
@@ -90,9 +90,9 @@ def _read(folder: Path, path: str) -> _File | None:
 
 
 def _shares(files: Sequence[_File], left: int) -> list[tuple[_File, int]]:
-    """Divide the remaining bytes: return each file with its share, without files that get none.
+    """Divide the remaining bytes between files. Files that get no share are omitted.
 
-    Small files leave the rest of their share to larger ones.
+    Small files leave the rest of their share to larger files.
     """
     shares = []
     ordered = sorted(files, key=lambda each: each.size)
@@ -107,11 +107,11 @@ def _shares(files: Sequence[_File], left: int) -> list[tuple[_File, int]]:
     return shares
 
 
-_LEAST = 200  # bytes; a shorter excerpt is useless
+_LEAST = 200  # bytes; shorter excerpts are useless
 
 
 def _ordered(paths: Sequence[str]) -> list[str]:
-    """Return the paths of a test's evidence by folder, the most important file of each first."""
+    """Return the evidence paths of a test by folder, with the most important file of each folder first."""
 
     def rank(path: str) -> tuple[str, int, str]:
         found = next((number for number, each in enumerate(_IN_ORDER) if each.search(path)), len(_IN_ORDER))

@@ -1,6 +1,6 @@
 """The cells of the matrix, and the first version of an implementation that meets a feature.
 
-Pure: from entries to texts, for Markdown and HTML.
+This module has no effects. It converts entries to texts for Markdown and HTML.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_green(text: str) -> bool:
 
 
 def behind(entry: Entry, profile: str, feature: str) -> list[Unmet]:
-    """Return the unmet requirements of a cell."""
+    """Return the unmet requirements that explain a cell."""
     return [each for each in entry.unmet if each.profile == profile and feature in each.features]
 
 
@@ -83,7 +83,7 @@ def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]
 
 
 def _since(versions: Sequence[Entry], profile: str, feature: str) -> Since:
-    """Return the first version of one implementation; `versions` begins with the oldest."""
+    """Return the first version of one implementation. `versions` begins with the oldest version."""
     cells = [cell(each, profile, feature) for each in versions]
     lacking = [number for number, text in enumerate(cells) if text[0] in _LACKING]
     first = lacking[-1] + 1 if lacking else 0

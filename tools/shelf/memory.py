@@ -1,7 +1,7 @@
 """Cache the entries of reports in `index.json`, so that a change does not verify two hundred reports again.
 
-A cached entry is valid for files with the same digest. A report that its own release has verified stays verified when
-requirements change, and when a later release shows more of it. A refused report is verified again each time.
+A cached entry is valid for files with the same digest. A report stays verified when requirements change, or when a
+later release displays more data of the report. A refused report is verified again each time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST = 64 * MEGABYTE
 def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, again: bool = False) -> list[Entry]:
     """Return the entry of each report on the shelf, ordered by place. Raises `UsageError` for a damaged report.
 
-    `again` ignores the cache, and verifies all.
+    `again` ignores the cache and verifies all reports.
     """
     known = {} if again else _read(shelf / FILE)
     found: dict[str, Entry] = {}
@@ -58,7 +58,7 @@ class _New(NamedTuple):
 
 
 def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement]]) -> list[Entry]:
-    """Return the entries of reports, made in parallel by one process per processor."""
+    """Return the entries of reports, which one process per processor computes in parallel."""
     processes = min(len(new), this_machine().processors)
     if processes < 2:
         return [each.entry(catalogue) for each in new]
@@ -69,7 +69,7 @@ def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement
 
 
 _catalogues: list[Callable[[], Sequence[Requirement]]] = []
-"""The one catalogue of a process in the pool."""
+"""The catalogue of a process in the pool, as a list with one item."""
 
 
 def _entry_of_new(new: _New) -> Entry:
@@ -77,7 +77,7 @@ def _entry_of_new(new: _New) -> Entry:
 
 
 def folders(shelf: Path) -> list[Path]:
-    """Return all folders with a report. Raises `UsageError` if there is none."""
+    """Return all folders that contain a report. Raises `UsageError` if there is no report."""
     found = sorted(path.parent for path in shelf.rglob(REPORT) if not _is_hidden(path.relative_to(shelf)))
     if not found:
         raise UsageError(f"{shelf}: there is no {REPORT} in it, nor in a folder of it")
@@ -97,13 +97,13 @@ def digest_of(folder: Path) -> str:
 
 
 def as_json(found: Iterable[Entry]) -> str:
-    """Return the cache as text, one entry in each line."""
+    """Return the cache as text, with one entry per line."""
     lines = ",\n".join(json.dumps(each.as_json(), ensure_ascii=True) for each in found)
     return f'{{"reports": [\n{lines}\n]}}\n'
 
 
 def _read(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the cached values by place; none from a file in another format."""
+    """Return the cached values by place. Empty if the file has another format."""
     try:
         remembered = json.loads(content(path, what="index", most=_MOST))["reports"] if path.exists() else []
         return {str(each["place"]): each for each in remembered}
@@ -112,7 +112,7 @@ def _read(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _entry(said: Mapping[str, Any]) -> Entry | None:
-    """Return a cached entry, None if another release wrote it in another format."""
+    """Return a cached entry, or None if another release wrote the entry in a different format."""
     try:
         return Entry.from_json(said)
     except (KeyError, TypeError):

@@ -1,6 +1,6 @@
-"""Make index.html of the shelf: a matrix of implementations and features for each profile, and unmet requirements.
+"""Create index.html of the shelf: tables of implementations and features by profile, and unmet requirements.
 
-One file without scripts and network requests, in the style of a run's page.
+The page is a single file without scripts and network requests, in the style of a run's page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PACKAGE = "tools.shelf"
 
 
 def as_html(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Stated] = ()) -> str:
-    """Return the page; reports that have expired by `today` are marked."""
+    """Return the page. Reports that have expired by `today` are marked."""
     told = states(entries, today)
     return (
         environment(_PACKAGE)
@@ -59,7 +59,7 @@ def _matrix(profile: str, entries: Sequence[Entry], stated: Sequence[Stated]) ->
 
 
 def _not_green(entry: Entry, stated: Sequence[Stated]) -> list[tuple[str, str, str, list[str]]]:
-    """Return each cell of a report that is not green: profile, feature, text, and unmet requirements."""
+    """Return each cell of a report that is not green, as profile, feature, text, and unmet requirements."""
     cells = [(profile, name, matrix.cell(entry, profile, name, stated)) for profile, name in _features(entry)]
     return [
         (profile, name, text, [each.id for each in matrix.behind(entry, profile, name)])

@@ -1,6 +1,6 @@
-"""The folder of a report on the shelf, which follows from the report.
+"""Derive the folder of a report on the shelf from the report.
 
-Two people who judge the same implementation get the same folder, so a newer report replaces an older one.
+Reports by different people about the same implementation get the same folder, so a newer report replaces an older one.
 """
 
 from __future__ import annotations

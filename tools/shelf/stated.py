@@ -1,7 +1,7 @@
 """Deviations that a project documents: `stated.yaml` on the shelf.
 
-A documented deviation is a decision and not a mistake, which readers of the matrix should know. The verdict stays: the
-requirement is not met.
+A documented deviation is a decision and not a mistake, and readers of the matrix should know this. The verdict does not
+change, because the requirement is still not met.
 
     - project: CoreDNS that ignores empty Services    # the name in its reports
       requirements: [DNS/service-has-its-cluster-ips]
@@ -28,7 +28,7 @@ _KEYS = {"project", "requirements", "says", "where"}
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A project's documented statement about requirements that it does not meet."""
+    """A project's public statement about requirements that it deliberately does not meet."""
 
     project: str
     requirements: frozenset[str]
@@ -37,7 +37,7 @@ class Stated:
 
 
 def read(shelf: Path) -> list[Stated]:
-    """Return the entries of a shelf's file; none without a file. Raises `UsageError`."""
+    """Return the entries of a shelf's file, or none without a file. Raises `UsageError`."""
     place = shelf / FILE
     if not place.exists():
         return []
@@ -61,5 +61,5 @@ def _stated(entry: Any, where: str) -> Stated:
 
 
 def of(project: str, requirement: str, stated: Sequence[Stated]) -> Stated | None:
-    """Return a project's statement about a requirement, None if there is none."""
+    """Return a project's statement about a requirement, or None."""
     return next((each for each in stated if each.project == project and requirement in each.requirements), None)

@@ -1,4 +1,4 @@
-"""The standard streams of a program that runs for a client: pipes, or a terminal."""
+"""The standard streams of a program that a client starts: pipes, or a terminal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OUTPUTS = ("stdout", "stderr")
 
 
 class Descriptors:
-    """Both ends of each stream. `started` closes the program's ends, `close` those that nobody took."""
+    """Both ends of each stream. `started` closes the program's ends. `close` closes our ends that were not taken."""
 
     def __init__(self, names: Collection[str], *, tty: bool) -> None:
-        """Connect these of "stdin", "stdout" and "stderr"; the others are /dev/null."""
+        """Connect the named streams ("stdin", "stdout", "stderr"). The other streams are /dev/null."""
         self._theirs: list[int] = []
         self._ours: dict[str, int] = {}
         self._terminal = -1
@@ -29,15 +29,15 @@ class Descriptors:
 
     @property
     def outputs(self) -> list[str]:
-        """The connected outputs that were not taken."""
+        """The connected outputs whose ends were not taken."""
         return [name for name in _OUTPUTS if name in self._ours]
 
     def take(self, name: str) -> int | None:
-        """Return our end, which the caller then owns; None if the stream is not connected."""
+        """Return our end of a stream, which the caller then owns, or None if the stream is not connected."""
         return self._ours.pop(name, None)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Set the size of the terminal, if there is one; the program gets SIGWINCH."""
+        """Set the size of the terminal, if there is one. The program receives SIGWINCH."""
         if self._terminal >= 0:
             size = struct.pack("HHHH", rows & 0xFFFF, columns & 0xFFFF, 0, 0)
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
@@ -48,7 +48,7 @@ class Descriptors:
             os.close(self._theirs.pop())
 
     def close(self) -> None:
-        """Close the ends that were not taken. Idempotent."""
+        """Close our ends that were not taken. Idempotent."""
         self.started()
         while self._ours:
             os.close(self._ours.popitem()[1])

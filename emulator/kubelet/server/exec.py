@@ -1,4 +1,4 @@
-"""Run programs in containers for clients, over WebSocket or SPDY, and send the streams, and a Status at the end."""
+"""Run programs in containers for clients, over WebSocket or SPDY. The streams are followed by a final Status."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Object = dict[str, Any]
 
 _STANDARD = ("stdin", "stdout", "stderr")
 _CHANNELS = (*_STANDARD, "error", "resize")  # by number
-_STREAMS_WITHIN = 30.0  # seconds for a client to open its streams, as a kubelet has it
-_GOODBYE = 2.0  # seconds for a client to end the connection after the last word
+_STREAMS_WITHIN = 30.0  # seconds for a client to open its streams, as in Kubernetes' kubelet
+_GOODBYE = 2.0  # seconds for a client to close the connection after the Status
 _CHUNK = 1 << 16
 
 
@@ -31,7 +31,7 @@ class Runs(Protocol):
     """A container in which programs can be started."""
 
     def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
-        """Start a program; see `RunningContainer.exec`."""
+        """Start a program. See `RunningContainer.exec`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Wanted:
 
     @classmethod
     def parse(cls, request: web.BaseRequest) -> Wanted:
-        """Parse the query of a request to a kubelet. Raises `ValueError` with a kubelet's answer."""
+        """Parse the query of an exec request. Raises `ValueError` with the error text of a kubelet."""
         query = request.query
         tty = query.get("tty") == "1"
         named = {"stdin": "input", "stdout": "output", "stderr": "error"}
@@ -100,7 +100,7 @@ async def _by_spdy(request: web.BaseRequest, container: Runs, wanted: Wanted) ->
 
 @contextlib.asynccontextmanager
 async def beside(reading: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run a task during the block, and cancel it at the end."""
+    """Run a task during the block, and cancel the task at the end."""
     task = asyncio.create_task(reading)
     try:
         yield task
@@ -110,7 +110,7 @@ async def beside(reading: Coroutine[None, None, None]) -> AsyncIterator[asyncio.
 
 
 async def _run(container: Runs, wanted: Wanted, opened: Mapping[str, Stream], gone: asyncio.Task[None]) -> None:
-    """Run the program, and send its Status. Raises `ConnectionError` if the client disconnects before."""
+    """Run the program, and send its Status. Raises `ConnectionError` if the client disconnects early."""
     running = asyncio.create_task(_run_to_its_end(container, wanted, opened))
     try:
         await asyncio.wait([running, gone], return_when=asyncio.FIRST_COMPLETED)
@@ -123,9 +123,9 @@ async def _run(container: Runs, wanted: Wanted, opened: Mapping[str, Stream], go
 
 
 async def _run_to_its_end(container: Runs, wanted: Wanted, opened: Mapping[str, Stream]) -> Object:
-    """Run a program until it has ended and its output is sent. Return the Status of its end.
+    """Run a program until it has ended and all its output is sent. Return its final Status.
 
-    The program is killed if this is cancelled. Raises `ConnectionError` if the client has gone.
+    Cancelling this coroutine kills the program. Raises `ConnectionError` if the client has disconnected.
     """
     with contextlib.ExitStack() as held:
         descriptors = Descriptors([name for name in _STANDARD if name in opened], tty=wanted.tty)
@@ -194,11 +194,11 @@ async def _from_client(stream: Stream, descriptor: int) -> None:
 
 
 async def _resize(stream: Stream, descriptors: Descriptors) -> None:
-    """Read sizes, JSON objects one after the other."""
+    """Read terminal sizes, which are consecutive JSON objects."""
     decoder, text = json.JSONDecoder(), ""
     while data := await stream.read():
         text += data.decode(errors="replace")
-        with contextlib.suppress(ValueError):  # the rest of it is still to come
+        with contextlib.suppress(ValueError):  # the remaining bytes of the object have not arrived yet
             while text := text.lstrip():
                 size, end = decoder.raw_decode(text)
                 text = text[end:]

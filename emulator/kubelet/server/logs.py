@@ -1,4 +1,4 @@
-"""The log of a container as an HTTP response, which continues if the client follows."""
+"""Serve the log of a container as an HTTP response, which continues if the client requests to follow the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRUE = frozenset({"true", "1"})
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The part of a log that a client requests; `since` in seconds since the epoch, `limit` in bytes."""
+    """The part of a log that a client requests. `since` is in seconds since the epoch, `limit` in bytes."""
 
     follow: bool
     previous: bool
@@ -49,7 +49,7 @@ class Wanted:
 
 
 async def serve(request: web.BaseRequest, log: ContainerLog, wanted: Wanted) -> web.StreamResponse:
-    """Send these lines, and later ones if the client follows."""
+    """Send these lines, and also later lines if the client follows the log."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     response.enable_chunked_encoding()
     await response.prepare(request)
@@ -78,7 +78,7 @@ def _shown(line: LogLine, wanted: Wanted) -> bytes:
 
 
 def _joined(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join lines into chunks, so that a long log needs few writes."""
+    """Join lines into chunks, so that a long log needs only a few writes."""
     gathered = bytearray()
     for text in texts:
         gathered += text

@@ -1,7 +1,7 @@
-"""Forward ports of a pod: connections to its loopback, over one connection of a client.
+"""Forward ports of a pod: a client reaches the pod's loopback over a single connection to the kubelet.
 
-kubectl uses SPDY, inside a WebSocket from 1.31 on; client libraries use the channels of a WebSocket, two for each port.
-In every protocol a forwarded connection has a data stream and an error stream.
+kubectl uses SPDY, since 1.31 inside a WebSocket. Client libraries use the channels of a WebSocket, two for each port.
+In every protocol, a forwarded connection has a data stream and an error stream.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 class Sockets(Protocol):
-    """The netns of a pod."""
+    """The netns of a pod, in which sockets are created."""
 
     def socket(self, family: int, kind: int) -> socket.socket:
-        """Make a socket there."""
+        """Create a socket in the netns."""
 
 
 async def serve(request: web.BaseRequest, netns: Sockets) -> web.StreamResponse:
-    """Upgrade the connection, and forward until it ends. Raises `ConnectionError`, and `ValueError` for the query."""
+    """Upgrade the connection, and forward until it ends. Raises `ConnectionError`, or `ValueError` for the query."""
     if request.headers.get("Upgrade", "").lower() != "websocket":
         wire = await spdy.upgrade(request, PROTOCOL)
         if isinstance(wire, spdy.UpgradedWire):
@@ -54,14 +54,14 @@ async def serve(request: web.BaseRequest, netns: Sockets) -> web.StreamResponse:
 
 
 async def _by_spdy(connection: SpdyConnection, netns: Sockets) -> None:
-    """Forward each pair of streams that a client opens."""
+    """Forward a connection for each pair of streams that a client opens."""
     pairs: dict[str, dict[str, SpdyStream]] = {}
     tasks: set[asyncio.Task[None]] = set()
     async with beside(connection.serve()):
         try:
             while (stream := await connection.accept()) is not None:
                 kind = stream.headers.get("streamtype", "")
-                unnamed = str(stream.number - 2 * (kind == "data"))  # from clients of 2016, error stream first
+                unnamed = str(stream.number - 2 * (kind == "data"))  # clients from 2016 open the error stream first
                 pair = pairs.setdefault(stream.headers.get("requestid", unnamed), {})
                 pair[kind] = stream
                 if "data" in pair and "error" in pair:
@@ -85,7 +85,7 @@ async def _forward_pair(connection: SpdyConnection, data: SpdyStream, error: Spd
 
 
 async def _by_channels(websocket: web.WebSocketResponse, ports: Sequence[int], netns: Sockets) -> None:
-    """Forward one connection to each port, until all have ended."""
+    """Forward one connection to each port, until all connections have ended."""
     channels = Channels(websocket, 2 * len(ports))
     pairs = list(zip(ports, channels.every[::2], channels.every[1::2], strict=True))
     for port, data, error in pairs:
@@ -100,7 +100,7 @@ async def _forward_all(pairs: Sequence[tuple[int, Stream, Stream]], netns: Socke
 
 
 async def forward(netns: Sockets, port: int, data: Stream, error: Stream) -> None:
-    """Forward one connection to its end. Raises `ConnectionError` if the client has gone."""
+    """Forward one connection until it ends. Raises `ConnectionError` if the client has disconnected."""
     try:
         reader, writer = await _connect(netns, port)
     except (OSError, TimeoutError) as why:
@@ -123,7 +123,7 @@ async def forward(netns: Sockets, port: int, data: Stream, error: Stream) -> Non
 
 
 async def _to_pod(data: Stream, writer: asyncio.StreamWriter) -> bool:
-    """Copy bytes from the client; return whether it has reset the stream rather than ended it."""
+    """Copy bytes from the client to the pod. Return whether the client reset the stream instead of ending it."""
     with contextlib.suppress(ConnectionError):  # the pod has stopped reading, but may still write
         while chunk := await data.read():
             writer.write(chunk)
@@ -133,11 +133,11 @@ async def _to_pod(data: Stream, writer: asyncio.StreamWriter) -> bool:
 
 
 async def _from_pod(reader: asyncio.StreamReader, data: Stream) -> None:
-    """Copy bytes from the pod until it ends the connection."""
+    """Copy bytes from the pod to the client, until the pod ends the connection."""
     while True:
         try:
             chunk = await reader.read(_CHUNK)
-        except OSError:  # a reset
+        except OSError:  # the pod reset the connection
             chunk = b""
         if not chunk:
             await data.end()
@@ -146,7 +146,7 @@ async def _from_pod(reader: asyncio.StreamReader, data: Stream) -> None:
 
 
 async def _connect(netns: Sockets, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a port of a pod's loopback. Raises `OSError`, `TimeoutError`."""
+    """Connect to a port on the pod's loopback. Raises `OSError`, `TimeoutError`."""
     failed: OSError | None = None
     for family, address in _LOOPBACK:
         made = netns.socket(family, socket.SOCK_STREAM)
@@ -166,7 +166,7 @@ async def _connect(netns: Sockets, port: int) -> tuple[asyncio.StreamReader, asy
 
 
 def _ports(request: web.BaseRequest) -> list[int]:
-    """Return the ports of the query, `port=80,81` or `port=80&port=81`. Raises `ValueError`."""
+    """Return the ports in the query, `port=80,81` or `port=80&port=81`. Raises `ValueError`."""
     every = [each for text in request.query.getall("port", []) for each in text.split(",")]
     if not every:
         raise ValueError('query parameter "port" is required')

@@ -1,6 +1,6 @@
-"""Serve logs, exec and port-forward over HTTPS at the nodes' addresses, for the API server alone.
+"""Serve logs, exec and port-forward over HTTPS at the nodes' addresses. Only the API server has access.
 
-Errors have the texts of Kubernetes' kubelet, because API servers pass them on to users.
+Error texts match those of Kubernetes' kubelet, because API servers pass them on to users.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from harness.netns.namespace import Namespace
 
 PORT = 10250
 _BACKLOG = 512
-_TURNS = 100  # of the event loop, at most, until ended connections are closed
-_GRACE = 0.05  # seconds for requests to end when the kubelet does
+_TURNS = 100  # maximum number of event loop iterations until ended connections are closed
+_GRACE = 0.05  # seconds for requests to end when the kubelet ends
 
 
 class Pods(Protocol):
-    """The pods that a kubelet runs; any thread may call its methods."""
+    """The pods that a kubelet runs. Any thread may call these methods."""
 
     def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
         """Return a container, or None."""
@@ -40,7 +40,7 @@ class Pods(Protocol):
 
 
 class KubeletServer:
-    """Serves from `start` to `close`."""
+    """An HTTPS server that runs from `start` to `close`."""
 
     def __init__(self, pods: Pods, loop: EventLoop) -> None:
         self._pods = pods
@@ -48,15 +48,15 @@ class KubeletServer:
         self._server: web.Server | None = None
         self._listeners: list[asyncio.Server] = []
         self._accepted: WeakSet[socket.socket] = WeakSet()
-        self._tasks: set[asyncio.Task[Any] | None] = set()  # that handle a request
+        self._tasks: set[asyncio.Task[Any] | None] = set()  # tasks that handle a request
 
     def start(self, nodes: Iterable[Host], tls: ssl.SSLContext) -> None:
-        """Listen at all addresses of these nodes. Raises `OSError` if a port is taken."""
+        """Listen on all addresses of these nodes. Raises `OSError` if a port is in use."""
         listening = [_listening(node.namespace, address) for node in nodes for address in node.addresses.values()]
         self._loop.run(self._listen(listening, tls))
 
     def close(self) -> None:
-        """End all connections and their programs. Idempotent."""
+        """End all connections and the programs that they started. Idempotent."""
         if self._server is not None:
             self._loop.run(self._end(self._server))
             self._server = None
@@ -79,7 +79,7 @@ class KubeletServer:
     async def _hang_up(self) -> None:
         """Close accepted connections that are still open, in any state."""
         for each in self._accepted:
-            with contextlib.suppress(OSError):  # it is closed already
+            with contextlib.suppress(OSError):  # the connection is already closed
                 each.shutdown(socket.SHUT_RDWR)
         for _ in range(_TURNS):
             if all(each.fileno() < 0 for each in self._accepted):
@@ -128,7 +128,7 @@ class KubeletServer:
 
 
 class _Listener(socket.socket):
-    """Records accepted sockets: asyncio does not list connections during their TLS handshake."""
+    """Records accepted sockets, because asyncio does not list connections during the TLS handshake."""
 
     __slots__ = ("_accepted",)
 
@@ -143,7 +143,7 @@ class _Listener(socket.socket):
 
 
 def _log(container: RunningContainer, pod: str, *, previous: bool) -> ContainerLog:
-    """Return a log of a container. Raises `ValueError` if there is none."""
+    """Return a log of a container. Raises `ValueError` if there is no log."""
     if previous:
         if container.previous_log is None:
             raise ValueError(f'previous terminated container "{container.name}" in pod "{pod}" not found')

@@ -1,8 +1,9 @@
-"""SPDY/3.1: several byte streams over one connection, each opened by the client.
+"""SPDY/3.1, which multiplexes several byte streams, each opened by the client, on one connection.
 
 Kubernetes still uses this obsolete protocol. Every version of kubectl forwards ports by SPDY inside a WebSocket, and
-API servers before 1.36 translate WebSockets to SPDY for kubelets. They use no flow control (Go's library has none), no
-settings and no pushed streams.
+API servers before 1.36 translate WebSockets to SPDY for kubelets. Kubernetes uses no flow control (Go's library has
+none), no settings and no pushed streams.
+
 https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
 """
 
@@ -18,12 +19,12 @@ from aiohttp import web
 from emulator.kubelet.server.streams import Stream, Wire
 
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
-_CONTROL = 0x80030000  # a control frame of version 3, without its kind
+_CONTROL = 0x80030000  # a control frame of version 3, without its type
 _FIN = 1
-_HEAD = 8  # bytes of a frame before its payload
-_CANCEL = 5  # the status of a stream that is reset because it is no longer needed
-_MOST_HEADERS = 1 << 20  # bytes of the headers of a stream
-_CHUNK = 1 << 16  # bytes of a frame
+_HEAD = 8  # size of a frame header in bytes
+_CANCEL = 5  # the reset status for a stream that is no longer needed
+_MOST_HEADERS = 1 << 20  # maximum size of a stream's headers in bytes
+_CHUNK = 1 << 16  # maximum size of a frame in bytes
 _VERSION, _UPGRADE = "X-Stream-Protocol-Version", "SPDY/3.1"
 
 _WORDS = (
@@ -57,7 +58,7 @@ class SpdyStream(Stream):
         self.number = number
         self.headers = headers
         self.ended = False
-        """True if no more data can be sent: by `end`, or because the client has reset the stream."""
+        """True if no more data can be sent, because `end` was called or the client has reset the stream."""
         self._wire = wire
 
     async def write(self, data: bytes) -> None:
@@ -72,7 +73,7 @@ class SpdyStream(Stream):
             await self._wire.write(struct.pack("!II", self.number, _FIN << 24))
 
     async def reset(self) -> None:
-        """Reset both directions."""
+        """Reset both directions of the stream."""
         self.broken()
         await self._wire.write(_control(_RST_STREAM, struct.pack("!II", self.number, _CANCEL)))
 
@@ -83,7 +84,7 @@ class SpdyStream(Stream):
 
 
 class SpdyConnection:
-    """The server's side of one connection. `serve` reads it to its end, while other tasks use the streams.
+    """The server side of one connection. `serve` reads until the connection ends, while other tasks use the streams.
 
     The headers of all streams share one compression context, so their order matters.
     """
@@ -96,15 +97,15 @@ class SpdyConnection:
         self._decompressor = zlib.decompressobj(zdict=DICTIONARY)
 
     async def accept(self) -> SpdyStream | None:
-        """Return the next stream that the client opens; None at the end of the connection."""
+        """Return the next stream that the client opens, or None at the end of the connection."""
         return await self._opened.get()
 
     def forget(self, stream: SpdyStream) -> None:
-        """Forget a stream that has ended, and drop later data for it."""
+        """Forget a stream that has ended, and discard later data for this stream."""
         self._streams.pop(stream.number, None)
 
     async def serve(self) -> None:
-        """Read until the client disconnects, or violates the protocol."""
+        """Receive frames until the client disconnects or violates the protocol."""
         unread = b""
         try:
             while data := await self._wire.read():
@@ -128,7 +129,7 @@ class SpdyConnection:
         await self._wire.write(_control(_GOAWAY, struct.pack("!II", max(self._streams, default=0), 0)))
 
     async def _take(self, first: int, last: bool, payload: bytes) -> None:
-        """Handle one frame; `last` is its flag FIN. SETTINGS and WINDOW_UPDATE are skipped. Raises `ValueError`."""
+        """Handle one frame. `last` is the flag FIN. SETTINGS and WINDOW_UPDATE are ignored. Raises `ValueError`."""
         if first < 1 << 31:
             await self._take_data(first, payload, last)
             return
@@ -169,12 +170,12 @@ class SpdyConnection:
 
 
 class UpgradedWire:
-    """The bytes of an HTTP connection after its upgrade to SPDY; see `Wire`."""
+    """The bytes of an HTTP connection after the upgrade to SPDY. See `Wire`."""
 
     def __init__(self, reader: asyncio.StreamReader, response: web.StreamResponse) -> None:
         self._reader = reader
         self.response = response
-        """The response that the request's handler returns at the end."""
+        """The response that the request handler must return at the end."""
 
     async def read(self) -> bytes:
         return await self._reader.read(_CHUNK)
@@ -184,7 +185,7 @@ class UpgradedWire:
 
 
 async def upgrade(request: web.BaseRequest, protocol: str) -> UpgradedWire | web.Response:
-    """Switch to SPDY with this protocol in it; the connection ends with the request.
+    """Switch to SPDY with this protocol in it. The connection ends with the request.
 
     Returns an error response if the client does not request the upgrade. Raises `ConnectionError`.
     """

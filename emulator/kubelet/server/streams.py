@@ -1,10 +1,10 @@
-"""Byte streams between a client and a kubelet: several over one connection, by SPDY or in a WebSocket.
+"""Byte streams between a client and a kubelet, multiplexed on one connection by SPDY or in a WebSocket.
 
-A WebSocket of Kubernetes has channels, each a stream, or carries SPDY. In a message of v4.channel.k8s.io and
-v5.channel.k8s.io the first byte is the number of the channel. With v5, channel 255 and a number end that channel.
+A Kubernetes WebSocket either has channels, each of which is a stream, or carries SPDY. In v4.channel.k8s.io and
+v5.channel.k8s.io, the first byte of a message is the channel number. With v5, channel 255 ends a channel.
 
-Each stream buffers received data up to a limit. A client that sends more waits, with all its streams: neither SPDY, as
-Kubernetes uses it, nor WebSockets can hold back one stream alone.
+Each stream buffers received data up to a limit. If a client sends more, all its streams wait, because neither SPDY as
+used by Kubernetes nor WebSockets can pause a single stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from aiohttp import WSMsgType, web
 
-_MOST = 1 << 20  # received bytes that are not yet read
+_MOST = 1 << 20  # maximum number of received bytes that are not yet read
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
 """SPDY inside a WebSocket."""
@@ -28,25 +28,25 @@ class Wire(Protocol):
     """Both directions of a connection."""
 
     async def read(self) -> bytes:
-        """Return some bytes; none at the end."""
+        """Return some bytes, or no bytes at the end of the data."""
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; waits while the other side does not read. Raises `ConnectionError` if it has gone."""
+        """Send bytes, and wait while the other side does not read. Raises `ConnectionError` after a disconnect."""
 
 
 class Stream:
-    """One stream of a connection: a queue of received data, and a way to send."""
+    """One stream of a connection, with a buffer of received data and a method for sending."""
 
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
         self._size = 0
-        self._over = False  # no more data arrives
+        self._over = False  # set when no more data arrives
         self._unwanted = False
         self._readable, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
 
     async def read(self) -> bytes:
-        """Return some bytes; none at the end."""
+        """Return some bytes, or no bytes at the end of the data."""
         while not self._chunks and not self._over:
             self._readable.clear()
             await self._readable.wait()
@@ -58,21 +58,21 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; waits while the other side does not read. Raises `ConnectionError` if it has gone."""
+        """Send bytes, and wait while the other side does not read. Raises `ConnectionError` after a disconnect."""
         raise NotImplementedError
 
     async def end(self) -> None:
-        """Send the end of the stream, if the protocol has one. Raises `ConnectionError`."""
+        """Signal the end of the stream, if the protocol can do so. Raises `ConnectionError`."""
 
     def ignore(self) -> None:
-        """Drop received data, now and later."""
+        """Discard received data now and in the future."""
         self._unwanted = True
         self._chunks.clear()
         self._size = 0
         self._room.set()
 
     async def put(self, data: bytes) -> None:
-        """Add received data when there is room."""
+        """Append received data, after waiting for space in the buffer."""
         await self._room.wait()
         if data and not self._unwanted and not self._over:
             self._chunks.append(data)
@@ -82,14 +82,14 @@ class Stream:
                 self._room.clear()
 
     def finish(self) -> None:
-        """Record that no more data arrives."""
+        """Record that no more data will arrive."""
         self._over = True
         self._readable.set()
         self._room.set()
 
 
 async def upgrade(request: web.BaseRequest, protocols: Collection[str]) -> web.WebSocketResponse | None:
-    """Return the WebSocket that a request asks for; None if it asks for none, or for another protocol."""
+    """Return the WebSocket that a request asks for, or None for other requests and unknown protocols."""
     websocket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, compress=False, timeout=_GOODBYE)
     found = websocket.can_prepare(request)
     if not found or found.protocol is None:
@@ -99,7 +99,7 @@ async def upgrade(request: web.BaseRequest, protocols: Collection[str]) -> web.W
 
 
 class WebSocketWire:
-    """The bytes in the messages of a WebSocket; see `Wire`."""
+    """The byte stream in the messages of a WebSocket. See `Wire`."""
 
     def __init__(self, websocket: web.WebSocketResponse) -> None:
         self._websocket = websocket
@@ -115,7 +115,7 @@ class WebSocketWire:
 
 
 class Channel(Stream):
-    """One channel of a WebSocket; it ends with the WebSocket."""
+    """One channel of a WebSocket. The channel ends with the WebSocket."""
 
     def __init__(self, number: int, websocket: web.WebSocketResponse) -> None:
         super().__init__()
@@ -123,19 +123,19 @@ class Channel(Stream):
         self._websocket = websocket
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; an empty message is sent, too."""
+        """Send bytes. An empty message is sent, too."""
         await self._websocket.send_bytes(self._number + data)
 
 
 class Channels:
-    """The channels of one WebSocket. `serve` reads it to its end, while other tasks use the channels."""
+    """The channels of one WebSocket. `serve` reads from the WebSocket while other tasks use the channels."""
 
     def __init__(self, websocket: web.WebSocketResponse, count: int) -> None:
         self._websocket = websocket
         self.every = [Channel(number, websocket) for number in range(count)]
 
     async def serve(self) -> None:
-        """Read until the client disconnects."""
+        """Receive messages until the client disconnects."""
         try:
             async for message in self._websocket:
                 data = message.data.encode() if message.type is WSMsgType.TEXT else bytes(message.data)
