@@ -26,7 +26,7 @@ Change = Callable[[ServicePort, ServiceAddress, Sticky], RuleAction]
 
 
 def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., ServiceProxy]:
-    """Return a proxy that makes the rules of a changed service port."""
+    """Return a proxy that renders rules from modified service ports."""
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
         return render(of(port), decision, node, addresses)
@@ -35,8 +35,9 @@ def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., Servic
 
 
 def _changed(change: Change, outside: Change | None = None) -> Render:
-    """Return rules with changed service ports with session affinity, with `outside` also for clients outside the
-    cluster.
+    """Return a function like `render` that applies `change` to the actions with session affinity.
+
+    `outside` is applied instead to the actions for clients outside the cluster.
     """
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:

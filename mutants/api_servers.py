@@ -21,7 +21,7 @@ MUTANTS: list[Mutant] = []
 
 
 def _fault(name: str, sentence: str, provenance: str = "") -> Callable[[type[Strategy]], type[Strategy]]:
-    """Make a mutant of the rules of one kind."""
+    """Create a mutant that changes the validation rules of one kind."""
 
     def register(kind: type[Strategy]) -> type[Strategy]:
         MUTANTS.append(Mutant(name, sentence, provenance, WRITTEN, kinds=lambda: (kind(),)))
@@ -31,7 +31,7 @@ def _fault(name: str, sentence: str, provenance: str = "") -> Callable[[type[Str
 
 
 def _not_about(found: list[FieldError], *fields: str, but: str = "") -> list[FieldError]:
-    """Return the errors that are not about these fields, and those of type `but`."""
+    """Return the errors about other fields than `fields`, and all errors of type `but`."""
     return [each for each in found if not each.field.startswith(fields) or each.type == but]
 
 
@@ -204,7 +204,7 @@ class _DoesNotWarn(Services):
 
 
 class _OfNoModel(str):
-    """A version without a model: the OpenAPI document does not describe the kind's fields."""
+    """A version for which there is no model, so the OpenAPI document does not describe the kind's fields."""
 
     __slots__ = ()
 

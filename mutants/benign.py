@@ -1,7 +1,7 @@
 """Benign variants of proxies: unusual but correct, so they must pass every requirement.
 
-A conformance suite must accept every permitted implementation. These use round robin instead of random choice,
-masquerade more than needed, are slow, or rewrite everything.
+A conformance suite must accept every permitted implementation. These proxies use round robin instead of random choice,
+masquerade more connections than necessary, are slow, or rewrite all rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DELAY = 0.2  # seconds
 
 
 def _takes_turns(_: Family, chain: Chain) -> Chain:
-    """Choose endpoints in turn: numgen inc instead of numgen random."""
+    """Select endpoints in round robin order (numgen inc) instead of at random (numgen random)."""
     if not chain.name.startswith("lb-"):
         return chain
     draw, *rest = chain.rules
@@ -57,7 +57,7 @@ def _hashes_the_source(family: Family, chain: Chain) -> Chain:
 
 
 def _translates_inside_too(_: Family, chain: Chain) -> Chain:
-    """Also masquerade clients on the node and its pods; no document promises to keep their address."""
+    """Also masquerade the node and its pods as clients. No document promises to preserve their source address."""
     return replace(chain, rules=tuple(each for each in chain.rules if not each.text.endswith("saddr @own return")))
 
 

@@ -1,7 +1,7 @@
 """Benign API servers: different wording, numbers, orders and names, and additions to objects.
 
-Clients decide by reasons and codes. A resourceVersion is opaque, a list and an object have no order, and admission may
-add to whatever is written.
+Clients must rely on reasons and codes only. A resourceVersion is opaque, lists and objects are unordered, and admission
+may add fields to every written object.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _JumpingVersions(Store):
 
 
 class _OtherOrder(Store):
-    """Reverses lists of one page; longer ones keep their order because continue tokens depend on it."""
+    """Reverses lists of one page. Longer lists keep their order because continue tokens depend on that order."""
 
     def items(self, resource: str) -> list[Stored]:
         found = super().items(resource)

@@ -1,6 +1,6 @@
-"""Benign handling of connections: other places of translation, and other treatment of connections to removed endpoints.
+"""Benign proxies that translate connections elsewhere, or that treat connections to removed endpoints differently.
 
-Socket-level load balancers translate on the client's side, so that its node sees a connection to the endpoint. No
+Socket-level load balancers translate on the client's side, so the client's node sees a connection to the endpoint. No
 document defines what happens to an open connection to a removed endpoint.
 """
 
@@ -41,7 +41,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def _entered(netns: int) -> Iterator[None]:
-    """The thread is in the netns of a descriptor in here. Raises `OSError` if that is none."""
+    """Move the thread into the netns of a file descriptor during the context. Raises `OSError` if it is not a netns."""
     with Path("/proc/thread-self/ns/net").open() as own:
         if _libc.setns(netns, CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"setns to the netns of descriptor {netns}")
@@ -53,9 +53,9 @@ def _entered(netns: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _netns_of_the_process() -> Iterator[dict[str, int]]:
-    """A descriptor of each netns that somebody holds here, by what names the netns: those of pods are among them.
+    """Return an open descriptor for each netns that this process holds, by the name of the netns.
 
-    They are opened at once, as many others are held for a moment only: by a thread that is in a netns.
+    These include the netns of all pods. Each netns is opened immediately, because a thread may hold it only briefly.
     """
     found: dict[str, int] = {}
     try:
@@ -89,7 +89,7 @@ def _address(family: Family) -> str:
 
 
 def _first_packets_alone(_: Family, chain: Chain) -> Chain:
-    """Translate only new TCP connections: an open one continues as its node translated it."""
+    """Translate only new TCP connections. An open connection keeps the translation of its node."""
     if chain.hook is None:
         return chain
     if chain.name != "output":
@@ -106,7 +106,7 @@ def _first_packets_alone(_: Family, chain: Chain) -> Chain:
 
 
 class _AtTheClient(KernelTable):
-    """From the next change on, each pod of the node has the rules too; session affinity stays on the node."""
+    """Also loads the rules into each pod of the node from the next change on, except those for session affinity."""
 
     def __init__(self, nft_socket: NftSocket, family: Family) -> None:
         super().__init__(nft_socket, family)
@@ -130,9 +130,9 @@ class _AtTheClient(KernelTable):
                         found[1].load(replace(ruleset, services=plain, external={}))
 
     def _look_at(self, name: str, netns: int, own: Iterable[str]) -> None:
-        """Keep a table in a netns, if that is of a pod of this node; the node's own addresses are no networks.
+        """Maintain a table in a netns if the netns belongs to a pod of this node. `own` also has single addresses.
 
-        A netns without an address is looked at again: that of a pod which is being started is none yet.
+        A netns without an address is checked again later, because its pod may still be starting.
         """
         networks = [each for each in map(ipaddress.ip_network, own) if each.num_addresses > 1]
         with _entered(netns):

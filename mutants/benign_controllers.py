@@ -1,7 +1,7 @@
 """Benign EndpointSlice controllers: they split, order, allocate, write and word differently.
 
-Nothing that they do is forbidden by the API or a KEP. If one does not reach a goal of a document, that is a SHOULD, and
-the variant names it as unmet.
+Neither the API nor a KEP forbids their behaviour. If a variant misses a goal of a document, the goal is a SHOULD, and
+the variant lists its requirement in `unmet`.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def _one_slice_a_port(
 
 
 def _port_name(endpoint_slice: Object, names: list[str]) -> str:
-    """Return the port that a slice is for: the first one, if it has none or one that is gone."""
+    """Return the port name of a slice, or the first of `names` if the slice has no port or its port was removed."""
     found = [port.get("name") or "" for port in endpoint_slice.get("ports") or ()]
     return found[0] if found and found[0] in names else names[0]
 
 
 def _merging(service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
-    """Plan slices of two endpoints; if one slice fewer is enough, merge the smallest into the others."""
+    """Plan slices of two endpoints. If one slice fewer would suffice, merge the smallest slice into the others."""
     pods, existing = list(pods), list(existing)
     options["max_endpoints"] = 2
     right = plan_service(service, pods, nodes, existing, **options)
@@ -76,7 +76,7 @@ def _merging(service: Object, pods: Iterable[Object], nodes: Nodes, existing: It
 
 
 def _shuffling() -> Callable[..., Plan]:
-    """Return a planner that writes endpoints in a random order, another one in each run."""
+    """Return a planner that writes endpoints in a random order, which differs between runs."""
     chance = random.Random()  # noqa: S311  an order, no secret
 
     def shuffled(each: Object) -> Object:
@@ -108,7 +108,7 @@ def _filled_in(endpoint_slice: Object) -> Object:
 
 
 def _left_out(endpoint_slice: Object) -> Object:
-    """Return the slice without conditions that have their default: ready, not terminating, serving like ready."""
+    """Return the slice without conditions at their default (ready, not terminating, serving equal to ready)."""
 
     def left(endpoint: Object) -> Object:
         found = endpoint["conditions"]

@@ -1,6 +1,6 @@
-"""Benign data planes: rules of another shape, other choices of endpoints, less translation, more rejections.
+"""Benign data planes, which use other rules, select endpoints otherwise, translate less, or reject more traffic.
 
-Behaviour that clients cannot see and no document promises is up to the implementation.
+Implementations are free in behaviour that clients cannot observe and no document promises.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class _ChainMessages(Messages):
 
 
 def _service_chains(family: Family, target: str, name: MapName, endpoints: Sequence[Endpoint]) -> Iterator[Chain]:
-    """The chains of the endpoints of a service address, then its own."""
+    """Return the chains of the endpoints of a service address, followed by the chain of the service address."""
     draws = []
     for index, (address, port) in enumerate(endpoints):
         chain, below = f"{target}-sep-{index}", len(endpoints) - index

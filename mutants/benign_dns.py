@@ -24,7 +24,7 @@ def _dns(name: str, sentence: str, family: str, **options: Any) -> None:
 
 
 def _finds(name: str, sentence: str, family: str) -> Callable[[Find], Find]:
-    """Make a variant with other records at the names of Services."""
+    """Create a variant that returns different records for the names of Services."""
 
     def register(odd: Find) -> Find:
         _dns(name, sentence, family, resolver=partial(Resolver, find=odd))

@@ -1,7 +1,7 @@
-"""Benign timing of watches: one watch or all are late, and changes come in batches or twice.
+"""Benign timing of watches: one watch or all watches are late, and changes arrive in batches or twice.
 
-Each variant waits for its own watches before it reports that it is up to date, as a canary on the same path would show.
-Until then it may do anything: no scenario may depend on the order of changes from two watches.
+Each variant reports that it is up to date only after its own watches have caught up, as a canary on the same path would
+show. Until then its behaviour is unspecified, because no scenario may rely on the order of changes from two watches.
 """
 
 from __future__ import annotations

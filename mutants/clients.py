@@ -12,7 +12,7 @@ from reference.proxy import ServiceProxy
 
 Sink = Callable[[Event], None]
 Filter = Callable[[Sink], Sink]
-"""Returns the sink of one subscription, given the sink of the events that pass."""
+"""Returns the sink of one subscription. The argument is the sink for the events that pass the filter."""
 
 
 class Wrapped:

@@ -40,7 +40,7 @@ def _dns(name: str, sentence: str, **options: Any) -> None:
 
 
 def _finds(name: str, sentence: str) -> Callable[[Find], Find]:
-    """Make a mutant with other records at the names of Services."""
+    """Create a mutant that returns different records for the names of Services."""
 
     def register(wrong: Find) -> Find:
         _dns(name, sentence, resolver=partial(Resolver, find=wrong))
@@ -138,7 +138,7 @@ def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: La
 
 
 def _knows(name: str, sentence: str) -> Callable[[type[ClusterIndex]], type[ClusterIndex]]:
-    """Make a mutant that reads the objects of the cluster wrongly."""
+    """Create a mutant that misreads the objects of the cluster."""
 
     def register(wrong: type[ClusterIndex]) -> type[ClusterIndex]:
         def resolver(_: ClusterIndex, **options: Any) -> Resolver:
@@ -201,7 +201,7 @@ class _DnsForgetsHostnames(ClusterIndex):
 
 
 def _answers(name: str, sentence: str) -> Callable[[type[Resolver]], type[Resolver]]:
-    """Make a mutant that answers with wrong messages."""
+    """Create a mutant that answers with wrong DNS messages."""
 
     def register(wrong: type[Resolver]) -> type[Resolver]:
         _dns(name, sentence, resolver=wrong)

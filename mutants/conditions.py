@@ -22,25 +22,25 @@ MUTANTS: list[Mutant] = []
 
 
 class _Writing(Wrapped):
-    """A client whose creations are changed, or not made at all."""
+    """A client that changes or drops the objects that it should create."""
 
     def __init__(self, client: Client, change: Callable[[Object], Object | None]) -> None:
         super().__init__(client)
         self._change = change
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
-        """Create an object; Events as `change` says."""
+        """Create an object. An Event is first passed through `change`."""
         changed = self._change(obj) if resource == "events" else obj
         return obj if changed is None else self._client.create(resource, namespace, changed)
 
 
 def writing_events(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
-    """Return a controller that writes other Events, or none."""
+    """Return a controller that changes or drops its Events."""
     return controller_through(partial(_Writing, change=change))
 
 
 def _of_failures(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
-    """Return a controller that writes other Events about syncs that failed, or none."""
+    """Return a controller that changes or drops its Events about failed syncs."""
     return writing_events(lambda event: change(event) if event["reason"].startswith("FailedTo") else event)
 
 
@@ -106,7 +106,7 @@ class _Reporting(EndpointSliceController):
 
 
 def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[Key, Conditions], Conditions]]:
-    """Condition `kind` has this status, if condition `if_` is True; always, if there is none."""
+    """Set the status of condition `kind` if condition `if_` is True, or always if `if_` is empty."""
 
     def lie(_: Key, right: Conditions) -> Conditions:
         if if_ and not any(each.type == if_ and each.status == "True" for each in right):

@@ -237,7 +237,7 @@ LATER = 0.3  # seconds
 
 
 def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
-    """Return a controller that removes hints for good some time after it wrote them, and reports to be up to date."""
+    """Return a controller that permanently removes hints some time after writing them, but reports that it is idle."""
 
     def make(client: Client, **options: Any) -> EndpointSliceController:
         turned: set[str] = set()  # names of Services, which are never used twice in a test
@@ -288,7 +288,7 @@ _faults.of_controller(
 
 
 class _Idle(Wrapped):
-    """Writes nothing, and assumes that it did."""
+    """Skips a write, and assumes that the write happened."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         if resource != "endpointslices":

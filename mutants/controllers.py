@@ -1,4 +1,4 @@
-"""EndpointSlice controllers with one fault each in endpoints and slices, or in the objects that these are made from."""
+"""EndpointSlice controllers with one fault each in endpoints, in slices, or in reading the objects behind them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def rewrites_slices_without_ports() -> Planner:
 
 
 def _rewriting(some: Callable[[Object], bool]) -> Planner:
-    """Return a planner that also writes these slices of the Service, without a change that matters."""
+    """Return a planner that also rewrites unchanged slices of the Service that match `some`."""
     numbers = itertools.count(1)
 
     def plan(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:

@@ -21,12 +21,12 @@ _faults = PlanFaults(MUTANTS)
 
 
 def _telling(tell: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
-    """Return a controller that writes other Events about hints, or none."""
+    """Return a controller that changes or drops its Events about hints."""
     return writing_events(lambda event: tell(event) if "TopologyAware" in event["reason"] else event)
 
 
 def _tells(name: str, sentence: str, provenance: str = "") -> Callable[[Callable[[Object], Object | None]], None]:
-    """Make a mutant that writes wrong Events about hints: the function returns the Event to write instead."""
+    """Create a mutant that writes wrong Events about hints. The decorated function returns the Event to write."""
 
     def register(tell: Callable[[Object], Object | None]) -> None:
         _faults.of_controller(name, sentence, provenance, _telling(tell))

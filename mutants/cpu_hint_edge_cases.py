@@ -36,12 +36,12 @@ _faults = PlanFaults(MUTANTS, about=_by_cpu)
 
 
 def _own_zone(service: Object) -> Object:
-    """Return the Service as if each endpoint were to be hinted for its own zone."""
+    """Return the Service as if it requested a hint for the own zone of each endpoint."""
     return with_spec(unasked(service), trafficDistribution="PreferClose")
 
 
 def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool) -> None:
-    """Make a mutant that uses this threshold for Services with hints, or for those without."""
+    """Create a mutant that uses this threshold for Services with hints (`hinted`) or for Services without hints."""
 
     def plan(service: Object, *others: Any, **options: Any) -> Plan:
         right = plan_service(service, *others, **options)
@@ -75,7 +75,7 @@ def forgets_hints_when_slices_change(service: Object, *others: Any, features: Fe
 
 
 def _sees(see: Callable[[], Callable[[Nodes], Nodes]]) -> Callable[[], Planner]:
-    """Return a factory of planners that weight zones by other nodes."""
+    """Return a factory of planners that compute the weights of zones from other nodes."""
 
     def make() -> Planner:
         seen = see()

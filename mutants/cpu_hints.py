@@ -40,7 +40,7 @@ _faults = PlanFaults(MUTANTS, about=_planner)
 def _miscounts(
     name: str, sentence: str, provenance: str = ""
 ) -> Callable[[Callable[[Nodes], Nodes]], Callable[[Nodes], Nodes]]:
-    """Make a mutant that weights zones wrongly: the function returns the nodes to use."""
+    """Create a mutant that weights zones wrongly. The decorated function returns the nodes to use."""
 
     def register(see: Callable[[Nodes], Nodes]) -> Callable[[Nodes], Nodes]:
         def plan(
@@ -61,7 +61,7 @@ def _as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
 
 
 def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
-    """Return the plan for the Service as if it did not ask for hints."""
+    """Return the plan for the Service as if it did not request hints."""
     return plan_service(_without_annotation(service), *others, **options)
 
 
@@ -200,7 +200,7 @@ _faults.of_controller(
 
 
 def _by_zone(each: Object) -> list[list[Object]]:
-    """Return the endpoints of a slice, a list for each zone that they are hinted for."""
+    """Return the endpoints of a slice, grouped by the zone in their hints."""
     found: dict[str, list[Object]] = {}
     for one in each["endpoints"]:
         zones = (one.get("hints") or {}).get("forZones") or [{"name": ""}]

@@ -224,7 +224,7 @@ _register(
 
 
 class _ForgetsBeforeItLearns(KernelTable):
-    """Deletes the changed elements of these protocols, and adds the new ones `hole` seconds later."""
+    """Deletes the changed elements of these protocols, and adds the new elements `hole` seconds later."""
 
     protocols: tuple[str, ...] = ("TCP", "UDP")
     hole = HOLE

@@ -1,7 +1,7 @@
-"""Makes proxies with wrong decisions, and proxies that give a correct decision a wrong outcome.
+"""Builds proxies that make wrong decisions, and proxies that implement a correct decision wrongly.
 
-A fault is a function that answers one question. Most give the correct answer to a changed question, so that everything
-except the fault stays correct.
+A fault is a function from a `Question` to a decision. Most faults return the correct decision for a modified question,
+so everything except the fault stays correct.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Question:
     behaviour: Behaviour
 
     def answer(self, **changes: Any) -> Decision:
-        """Return the right answer to this question, or to a changed one."""
+        """Return the correct decision for this question, or for the question with `changes`."""
         asked = replace(self, **changes)
         return decide(asked.port, asked.endpoints, asked.place, asked.behaviour)
 
     def instead(self, action: Action) -> Decision:
-        """Return the right answer with another Cluster list; decisions by policy Local stay."""
+        """Return the correct decision with `action` in place of the Cluster list. Decisions by policy Local stay."""
         right = self.answer()
         return replace(
             right,
@@ -77,7 +77,7 @@ Wrong = Callable[[Question], Decision]
 
 
 def deciding(wrong: Wrong) -> Callable[..., Decision]:
-    """Return a function like `decide` that calls a function of one question."""
+    """Return a function with the signature of `decide` that passes its arguments to `wrong` as a `Question`."""
 
     def decide_wrongly(
         port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour
@@ -88,7 +88,7 @@ def deciding(wrong: Wrong) -> Callable[..., Decision]:
 
 
 def proxy_deciding(wrong: Wrong, *, about: Callable[[Question], bool] = lambda _: True) -> Callable[..., ServiceProxy]:
-    """Return a proxy that decides wrongly; to questions not `about` this its answer is right."""
+    """Return a proxy that decides wrongly if `about` is true for the question, and correctly otherwise."""
     decided = deciding(lambda asked: wrong(asked) if about(asked) else asked.answer())
     return partial(ServiceProxy, state=partial(State, decide=decided))
 
@@ -96,7 +96,7 @@ def proxy_deciding(wrong: Wrong, *, about: Callable[[Question], bool] = lambda _
 def faults_in(
     mutants: list[Mutant], *, about: Callable[[Question], bool] = lambda _: True
 ) -> Callable[..., Callable[[Wrong], Wrong]]:
-    """Return a decorator that adds a mutant of a wrong decision; to questions not `about` this its answer is right."""
+    """Return a decorator that adds a mutant that decides wrongly if `about` is true for the question."""
 
     def fault(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
         def register(wrong: Wrong) -> Wrong:
@@ -118,7 +118,7 @@ def without_hints(endpoints: Iterable[Endpoint], *, zones: bool = True, nodes: b
 
 
 def address(endpoint: Endpoint) -> tuple[str, int]:
-    """Return what tells an endpoint from others, in whatever order they come."""
+    """Return a sort key that identifies an endpoint independently of the order of endpoints."""
     return endpoint[:2]
 
 

@@ -19,7 +19,7 @@ LATER = 0.3  # seconds
 
 
 def _late(resource: str, kind: str, plan: Planner) -> Callable[..., EndpointSliceController]:
-    """Return a controller with this planner that receives these events late, but reports that it is up to date."""
+    """Return a controller with planner `plan` that receives some events late, but reports that it is up to date."""
 
     def lateness(event: Event) -> float:
         return LATER if (event.resource, event.type) == (resource, kind) else 0.0

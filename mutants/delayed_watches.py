@@ -1,6 +1,6 @@
-"""Watches that deliver changes late: in order within a resource, in any order between resources.
+"""Watches that deliver changes late. The order is kept within a resource, but not between resources.
 
-Kubernetes components watch each resource separately, so a change of one may overtake an earlier change of another.
+Kubernetes components watch each resource separately, so a change may overtake an earlier change of another resource.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Sink = Callable[[Event], None]
 
 
 class LateClient(Wrapped):
-    """A client with late watches; with `resync` they repeat all objects at this interval in seconds.
+    """A client whose watches are late. If `resync` is set, they repeat all objects at this interval in seconds.
 
-    Objects that exist when a watch begins come at once. With `by_object`, objects do not wait for others.
+    Objects that exist when a watch begins arrive immediately. With `by_object`, each object is delayed separately.
     """
 
     def __init__(self, client: Client, lateness: Lateness, *, resync: float = 0.0, by_object: bool = False) -> None:
@@ -35,7 +35,7 @@ class LateClient(Wrapped):
         self._watches: list[_LateWatch] = []
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
-        """Do as `Client.subscribe`, later."""
+        """Subscribe like `Client.subscribe`, but deliver events late."""
         watch = _LateWatch(sink, self._lateness, self._resync, self._by_object)
         self._watches.append(watch)
         watch.begin(self._client.subscribe(resources, watch.receive))
@@ -62,7 +62,7 @@ class _LateWatch:
         self._thread = threading.Thread(target=self._run, name="late-watch", daemon=True)
 
     def begin(self, subscription: Subscription) -> None:
-        """From now on events come late."""
+        """Start to delay events."""
         self._subscription = subscription
         self._begun = True
         self._thread.start()
@@ -81,7 +81,7 @@ class _LateWatch:
             return self._handed_on == self._numbers
 
     def receive(self, event: Event) -> None:
-        """Keep an event until it is due. In the writer's thread."""
+        """Keep an event until it is due. Runs in the writer's thread."""
         with self._changed:
             self._numbers += 1
             due = 0.0

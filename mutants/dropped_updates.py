@@ -16,13 +16,13 @@ SILENT = f"{NO_ANSWER}|{REFUSED}"
 ANY = f"{REACHED}|{SILENT}"
 
 Telling = Callable[[Object, Object], Object]
-"""Returns the object to deliver, given the one delivered before."""
+"""Returns the object to deliver. The arguments are the new object and the object delivered before."""
 
 
 def proxy_hears(
     mutants: list[Mutant], name: str, sentence: str, *, symptom: str = REACHED, provenance: str = ""
 ) -> Callable[[Filter], Filter]:
-    """Make a mutant from a filter of a proxy's events."""
+    """Create a mutant from a filter for the events of a proxy."""
 
     def register(through: Filter) -> Filter:
         mutants.append(Mutant(name, sentence, provenance, symptom, proxy=proxy_hearing(through)))
@@ -34,7 +34,7 @@ def proxy_hears(
 def proxy_is_told(
     mutants: list[Mutant], resource: str, name: str, sentence: str, **options: Any
 ) -> Callable[[Telling], Telling]:
-    """Make a mutant of a proxy that receives changed objects of a resource."""
+    """Create a mutant whose proxy receives modified objects of a resource."""
 
     def register(tell: Telling) -> Telling:
         proxy_hears(mutants, name, sentence, **options)(told(resource, tell))
@@ -44,7 +44,7 @@ def proxy_is_told(
 
 
 def controller_is_told(mutants: list[Mutant], name: str, sentence: str) -> Callable[[Telling], Telling]:
-    """Make a mutant of a controller that receives changed Services."""
+    """Create a mutant whose controller receives modified Services."""
 
     def register(tell: Telling) -> Telling:
         controller = controller_hearing(told("services", tell))

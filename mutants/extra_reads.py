@@ -22,11 +22,11 @@ def _get_node(client: Client, name: str) -> None:
 
 
 def _make_nothing(event: Event) -> None:
-    """Take an event, and do nothing."""
+    """Ignore an event."""
 
 
 def _hinted(obj: Object) -> list[Object]:
-    """Return the endpoints of a slice that have hints; other objects have none."""
+    """Return the endpoints with hints if the object is a slice, or an empty list."""
     return [each for each in obj.get("endpoints") or () if each.get("hints")]
 
 
@@ -46,7 +46,7 @@ class _ReadsAtHints(Wrapped):
 
 
 class _GetsNodes(_ReadsAtHints):
-    """Before it writes hints it gets the Node of each endpoint that has some."""
+    """Reads the Node of each endpoint with hints before it writes these hints."""
 
     def _read(self, hinted: Sequence[Object]) -> None:
         for each in hinted:

@@ -65,7 +65,7 @@ class _ClosesBehindTheHeir(ServiceProxy):
         return events
 
     def _lacks_an_heir(self, events: Sequence[Event | None]) -> bool:
-        """Whether Services lose health check node ports by these events, and no other Service gets one of them."""
+        """Return whether `events` remove health check node ports from Services, and no Service receives these ports."""
         lost, gained = set(), set()
         for event in events:
             if event is None or event.resource != "services" or not event.object:
@@ -111,7 +111,7 @@ def _leaving(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
 
 
 class _Answering(ServiceProxy):
-    """A proxy whose answers to /healthz and /livez are changed: `change` gets the path and the right answer."""
+    """A proxy with modified responses to /healthz and /livez. `change` receives the path and the correct response."""
 
     def __init__(self, *arguments: Any, change: Callable[[str, Response], Response], **options: Any) -> None:
         super().__init__(*arguments, **options)

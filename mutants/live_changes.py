@@ -39,7 +39,7 @@ def _ingress(service: Object) -> list[Object]:
 
 
 def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return ports by their names; "" for one without."""
+    """Return the ports by name. The name of an unnamed port is ""."""
     return {each.get("name") or "": each for each in ports}
 
 
@@ -115,7 +115,7 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
 def _for_proxy(name: str, service: Object) -> Object:
-    """Return a Service that is for the proxy of this name alone; "" is for the usual one."""
+    """Return a Service for the proxy called `name` only. The name "" is that of the default proxy."""
     labels = {key: value for key, value in (service["metadata"].get("labels") or {}).items() if key != PROXY_NAME}
     if name:
         labels[PROXY_NAME] = name

@@ -26,7 +26,7 @@ _of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
 
 
 def service_of(obj: Object) -> str:
-    """Return the name of the Service that a slice is of; "" if of none."""
+    """Return the name of the Service that owns a slice, or "" if there is none."""
     return str(obj["metadata"]["labels"].get(SERVICE_LABEL, ""))
 
 
@@ -84,11 +84,11 @@ def relabelled_slices_are_of_both(sink: Sink) -> Sink:
 
 
 Change = Callable[[Object, Object], Object]
-"""Returns the endpoint to deliver, given the one delivered before for its address in the slice."""
+"""Returns the endpoint to deliver. The second argument is the endpoint delivered before for this address."""
 
 
 def _of_endpoints(name: str, sentence: str, **options: Any) -> Callable[[Change], Change]:
-    """Make a mutant of a proxy that receives a changed endpoint if it knows the address."""
+    """Create a mutant whose proxy receives a modified endpoint if it already knows the endpoint's address."""
 
     def register(change: Change) -> Change:
         def tell(obj: Object, before: Object) -> Object:

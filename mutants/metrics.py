@@ -75,7 +75,7 @@ class _Proxy(ServiceProxy):
 
 
 def _relabelled(name: str, label: str, values: Mapping[str, str]) -> Callable[[], Callable[[Samples], Samples]]:
-    """Change a label of samples whose name has this suffix; samples that become equal are added."""
+    """Change a label of samples whose name has this suffix. Samples with equal labels are then summed."""
 
     def change(samples: Samples) -> Samples:
         found: dict[str, Sample] = {}
@@ -119,7 +119,7 @@ def _only_growing() -> Callable[[Samples], Samples]:
 
 
 class _CountsAtFirstSight(_Controller):
-    """Always counts a Service by its first value."""
+    """Always counts a Service under its first value."""
 
     def _follow(self, key: Key, plan: Plan) -> None:
         if key not in self._plans_seen:
@@ -132,7 +132,7 @@ class _CountsAtFirstSight(_Controller):
 
 
 class _CountsAnnotated(_Controller):
-    """Keeps counting a Service as before when it gets the annotation."""
+    """Keeps the count of a Service unchanged when the Service receives the annotation."""
 
     def __init__(self, client: Client, **options: Any) -> None:
         self._before: dict[Key, Mechanism] = {}

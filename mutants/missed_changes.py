@@ -1,4 +1,4 @@
-"""Proxies that miss changes: after very many, in quick succession, or during an outage."""
+"""Proxies that miss changes: after very many changes, in quick succession, or during an outage."""
 
 from __future__ import annotations
 

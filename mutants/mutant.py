@@ -1,7 +1,7 @@
 """A mutant: a component of the reference with one fault, which the suite must find.
 
-A suite that never ran against a faulty implementation proves nothing when it passes. So each requirement names mutants
-that it kills, and a test checks this. A benign variant has no fault: it is unusual, but correct.
+If a suite has never run against a faulty implementation, its success proves nothing. So each requirement names mutants
+that it kills, and a test checks these claims. A benign variant has no fault: it is unusual, but correct.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _PARTS = frozenset({"proxy", "controller", "api_server", "pod_locators", "dns", 
 class Mutant:
     """One fault: its name in kebab case, a sentence that describes it, and the real bug that it repeats, if any.
 
-    `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are factories of the
-    components, one of which is not the reference's own. `kinds` are validation rules of the API server.
+    `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are factories of
+    components, at least one of which differs from the reference. `kinds` are validation rules of the API server.
 
     A benign variant names the features that it `lacks`, and the requirements that it leaves `unmet` because they do not
     bind all implementations.

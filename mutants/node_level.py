@@ -1,4 +1,4 @@
-"""Components with one fault each in node-level topology after the text of KEP-3015 of 2022."""
+"""Components with one fault each in node-level topology, as described in the KEP-3015 text of 2022."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _approach(wrong: str, right: str) -> Callable[..., Plan]:
 
 
 def _loosely(told: NodeLevel) -> NodeLevel:
-    """One node more in five."""
+    """Allow one more node without an endpoint, or 20 percentage points more if the limit is a percentage."""
     if told.missing is None:
         return told
     return replace(told, missing=replace(told.missing, most=told.missing.most + (20 if told.missing.percent else 1)))
@@ -96,7 +96,7 @@ def _each_one(pods: Sequence[Object]) -> list[bool]:
 
 
 def _for_all(told: NodeLevel) -> NodeLevel:
-    """Every Service counts as annotated."""
+    """Treat every Service as annotated."""
     return NodeLevel("automatic", missing=None, daemon_set=False) if told.approach == "manual" else told
 
 
@@ -116,7 +116,7 @@ def _remembering(client: Any, **options: Any) -> EndpointSliceController:
 
 
 def _nodes_alone(*others: Any, **options: Any) -> Plan:
-    """As `plan_service`, without the zone hints of endpoints that have node hints, where these come from the gate."""
+    """Plan like `plan_service`, but remove the zone hints of endpoints with node hints that the gate adds."""
 
     def bared(each: Object) -> Object:
         endpoints = [
@@ -203,7 +203,7 @@ def _unforgiving(asked: Question) -> Decision:
 
 
 def _annotated(asked: Question) -> Decision:
-    """Before 1.30, as zone hints: only with the annotation."""
+    """Before 1.30, use node hints like zone hints, only with the annotation."""
     needed = asked.behaviour.annotation != "unused" and not asked.port.topology_annotation
     return asked.answer(behaviour=replace(asked.behaviour, node_hints=False)) if needed else asked.answer()
 

@@ -1,7 +1,7 @@
-"""Correct proxies that differ from kube-proxy as other implementations do.
+"""Correct proxies that differ from kube-proxy in the same ways as other implementations.
 
-Each stands for proxies in real use. No document forbids the difference, so the variant passes all requirements of its
-features except those (`unmet`) about kube-proxy's own behaviour, which the API leaves open.
+Each variant represents proxies in real use. No document forbids the difference. So the variant passes all requirements
+of its features except those in `unmet`, which describe behaviour of kube-proxy that the API leaves open.
 """
 
 from __future__ import annotations

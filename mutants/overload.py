@@ -36,7 +36,7 @@ def _sheds(_: Family, chain: Chain) -> Chain:
 
 
 def _spills(_: Family, chain: Chain) -> Chain:
-    """Choose the second of two endpoints only under heavy traffic, and remember no client."""
+    """Select the second of two endpoints only under heavy traffic, without session affinity."""
     if chain.name != f"affinity-2-{OWN_CHAIN}":
         return chain
     (draw, identity), (translate, drop) = chain.rules[:2], chain.rules[-2:]
@@ -47,7 +47,7 @@ def _spills(_: Family, chain: Chain) -> Chain:
 
 
 def _one_more(asked: Question) -> Decision:
-    """Decide for the one endpoint of the zone, and add another one for heavy traffic."""
+    """Decide for the only endpoint of the zone, and add a second endpoint for heavy traffic."""
     right = asked.answer()
     others = [each for each in asked.ready if asked.place.zone not in each.zone_hints]
     match right.cluster_ip:

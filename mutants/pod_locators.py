@@ -19,7 +19,7 @@ Wanted = Callable[[Object, Object | None], Object]
 
 
 class _Wanting(Locations):
-    """Wants other fields of a locator: `want` gets the right fields and those that it has."""
+    """Wants other fields of a locator: `want` receives the correct fields and the current fields."""
 
     def __init__(self, want: Wanted) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def _locator_believes_what_it_says(right: Object, there: Object | None) -> Objec
 
 
 class _Restless(_Wanting):
-    """Every event of a pod is a change to it, and where nothing is new it turns the addresses round."""
+    """Treats every event of a pod as a change, and reverses the addresses if nothing changed."""
 
     def __init__(self) -> None:
         super().__init__(_turned)

@@ -40,7 +40,7 @@ Read = Callable[[list[Endpoint], list[Endpoint]], list[Endpoint]]
 
 
 class _Otherwise(State):
-    """Decides on other endpoints, made of all entries of a service port's slices and those of the first port's."""
+    """Decides on other endpoints, derived from the slice entries of a service port and of the first port."""
 
     def __init__(self, *arguments: Any, read: Read) -> None:
         super().__init__(*arguments)
@@ -181,7 +181,7 @@ _register(
 
 
 class _OnceReady(State):
-    """Treats an endpoint that was ready once as ready while it is in its slice."""
+    """Treats an endpoint that was once ready as ready until it is removed from its slice."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -300,7 +300,7 @@ _register(
 
 
 class _ZoneAtTheStart(State):
-    """Follows the zone of its node, if that has one when the proxy starts."""
+    """Follows changes of its node's zone only if the node has a zone when the proxy starts."""
 
     _without = False
 

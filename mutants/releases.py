@@ -21,7 +21,7 @@ MUTANTS: list[Mutant] = []
 
 Endpoint = Object
 Rehint = Callable[[Endpoint, Object | None], Endpoint]
-"""Returns the endpoint to write instead, given the endpoint that is about to be written and its present hints."""
+"""Returns the endpoint to write. The arguments are the planned endpoint and its current hints."""
 
 
 def _controller_of(always: Features, client: Any, *, features: Features, **options: Any) -> EndpointSliceController:
@@ -33,20 +33,20 @@ def _proxy_of(always: Features, *arguments: Any, features: Features, **options: 
 
 
 def _field_first(service: Object, *others: Any, **options: Any) -> Plan:
-    """As `plan_service`, without the annotations of a Service that has the field."""
+    """Plan like `plan_service`, but ignore the annotations of a Service that has the field."""
     if "trafficDistribution" in service["spec"]:
         service = {**service, "metadata": {**service["metadata"], "annotations": {}}}
     return plan_service(service, *others, **options)
 
 
 def _field_first_from_1_30(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
-    """As `plan_service` up to 1.29; from then on the field comes first."""
+    """Plan like `plan_service` up to 1.29. From 1.30 on, the field takes precedence."""
     plan = _field_first if features.at_least(30) else plan_service
     return plan(service, *others, features=features, **options)
 
 
 def _close_is_same_node(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
-    """As `plan_service`; in releases that know PreferSameNode, PreferClose means the same."""
+    """Plan like `plan_service`, but treat PreferClose as PreferSameNode in releases that know PreferSameNode."""
     spec = service["spec"]
     if spec.get("trafficDistribution") == "PreferClose" and features.enabled("PreferSameTrafficDistribution"):
         service = {**service, "spec": {**spec, "trafficDistribution": "PreferSameNode"}}
@@ -54,7 +54,7 @@ def _close_is_same_node(service: Object, *others: Any, features: Features, **opt
 
 
 def _rehints(rehint: Rehint, *, of: Callable[[Plan], bool]) -> Callable[..., EndpointSliceController]:
-    """Return a controller that changes the hints of endpoints already in slices, in the plans that are chosen."""
+    """Return a controller that changes the hints of existing endpoints, in plans for which `of` is true."""
 
     def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **options: Any) -> Plan:
         existing = list(existing)
@@ -108,14 +108,14 @@ def _annotated(service: Object, annotations: Object) -> Object:
 
 
 def _one_spelling(service: Object, *others: Any, **options: Any) -> Plan:
-    """As `plan_service`, for "Auto" alone."""
+    """Plan like `plan_service`, but accept only the spelling "Auto"."""
     annotations = service["metadata"].get("annotations") or {}
     known = {key: value for key, value in annotations.items() if value != "auto"}
     return plan_service(_annotated(service, known), *others, **options)
 
 
 def _newer_name(service: Object, *others: Any, **options: Any) -> Plan:
-    """As `plan_service`, without the annotation's older name."""
+    """Plan like `plan_service`, but ignore the older name of the annotation."""
     annotations = service["metadata"].get("annotations") or {}
     known = {key: value for key, value in annotations.items() if key != AWARE_HINTS}
     return plan_service(_annotated(service, known), *others, **options)

@@ -1,7 +1,7 @@
 """Proxies with a wrong distribution of connections: the fault is in rates, not in the set of endpoints.
 
-An endpoint's share is its part of the slots, so an endpoint can have several. The reference's own table would lose that
-at a change, because it keeps slots by endpoint; these tables keep the rendered slots.
+An endpoint's share is its fraction of the slots, so an endpoint can have several slots. The reference's table would
+lose duplicate slots at a change, because it keeps one slot per endpoint. These tables keep the rendered slots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOBODY = 1  # a port on which no pod listens
 MUTANTS: list[Mutant] = []
 
 Place = Callable[[RuleAction | None, RuleAction], RuleAction]
-"""Returns the slots of a service address, from those that it has and those that were rendered."""
+"""Returns the slots of a service address. The arguments are its current slots and the rendered slots."""
 
 
 def _as_rendered(_: RuleAction | None, wanted: RuleAction) -> RuleAction:
@@ -32,7 +32,7 @@ def _as_rendered(_: RuleAction | None, wanted: RuleAction) -> RuleAction:
 
 
 class AsRendered(State):
-    """The slots are those that were rendered, in that order, repeated ones too, unless they are placed otherwise."""
+    """Uses the rendered slots in their order, including duplicates, unless `Place` arranges them otherwise."""
 
     def __init__(self, *arguments: Any, place: Place = _as_rendered, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -96,7 +96,7 @@ def favours_its_own_node(asked: Question) -> Decision:
 
 
 def _refusing(asked: Question, times: int) -> Decision:
-    """Return the right answer with a port of nobody's so many times beside each endpoint."""
+    """Return the correct decision, plus an unused port `times` times for each endpoint."""
 
     def refused(action: Action) -> Action:
         match action:
@@ -118,7 +118,7 @@ def refuses_three_quarters(asked: Question) -> Decision:
 
 
 def _piled_up(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
-    """At each change, the endpoints that stay keep all slots that they had, and get one more."""
+    """At each change, let the remaining endpoints keep all their slots, and add one more slot for each."""
     if not isinstance(current, tuple) or not isinstance(wanted, tuple):
         return wanted
     if set(current) == set(wanted):

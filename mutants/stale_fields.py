@@ -21,7 +21,7 @@ MUTANTS: list[Mutant] = []
 ANY = f"{REACHED}|{NO_ANSWER}|{REFUSED}|never"
 
 Path = Sequence[str]
-"""The keys of a field; "*" stands for each entry of a list, by what the entry is known by."""
+"""The keys of a field. "*" represents each entry of a list, which is identified by its key fields."""
 
 _KEYS: Mapping[str, Callable[[Object], Any]] = {
     "ports": lambda port: port.get("name"),
@@ -32,7 +32,7 @@ Value = tuple[bool, Any]
 """Whether a field exists, and its value."""
 
 Choose = Callable[[list[Value], Value], Value]
-"""Chooses among the values that a field has had, oldest first, and the one that it has now."""
+"""Returns the value to use. The arguments are the earlier values of a field, oldest first, and the current value."""
 
 
 def _first(seen: list[Value], now: Value) -> Value:
@@ -44,7 +44,7 @@ def _first_given(seen: list[Value], now: Value) -> Value:
 
 
 def _never_again(seen: list[Value], now: Value) -> Value:
-    """An earlier value is never used again."""
+    """Never return to an earlier value."""
     return seen[-1] if now in seen else now
 
 

@@ -68,7 +68,7 @@ class _RefusesStoredValues(Services):
 
 
 class _DropsZoneHintsToo(EndpointSlices):
-    """Removes all hints, where only those for nodes are behind the gate."""
+    """Removes all hints, although the gate covers only node hints."""
 
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         super().prepare_for_create(obj, features)

@@ -36,14 +36,14 @@ def _with_keys(asked: Question, *keys: str) -> Decision:
 
 
 def _matched(asked: Question, *keys: str) -> tuple[Endpoint, ...]:
-    """Return the endpoints for traffic without policy Local if these were the keys."""
+    """Return the endpoints for traffic without policy Local as if the Service had these keys."""
     port = replace(asked.port, topology_keys=keys, internal_local=False)
     action = asked.answer(port=port).cluster_ip
     return action.endpoints if isinstance(action, Forward) else ()
 
 
 def _sets(asked: Question) -> list[tuple[Endpoint, ...]]:
-    """Return the endpoints that match each key but *; those that terminate only where no ready one matches any."""
+    """Return the endpoints that match each key except *. Terminating endpoints are a fallback for ready endpoints."""
     keys = [each for each in asked.port.topology_keys if each != ANY]
     sets = [_matched(asked, key) for key in keys]
     ready = [tuple(each for each in found if each.ready) for found in sets]
@@ -249,7 +249,7 @@ class _IgnoresOtherNodes(State):
 
 
 class _Settling(State):
-    """Never goes back to a key before the one that decided last."""
+    """Never goes back to a key that precedes the last used key."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self._settle))
@@ -341,7 +341,7 @@ _proxy(
 
 
 def _api_fault(name: str, sentence: str) -> Callable[[type[Strategy]], type[Strategy]]:
-    """Make a mutant of the rules of Services."""
+    """Create a mutant of the validation rules of Services."""
 
     def register(kind: type[Strategy]) -> type[Strategy]:
         MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, kinds=lambda: (kind(),)))
@@ -355,7 +355,7 @@ def _keys(obj: Object) -> list[str]:
 
 
 def _lenient(sentence: str, name: str, forgiven: Callable[[FieldError], bool]) -> None:
-    """Make a mutant that allows this error in topology keys."""
+    """Create a mutant that ignores this validation error in topology keys."""
 
     class Lenient(Services):
         def validate(self, obj: Object, features: Features) -> list[FieldError]:

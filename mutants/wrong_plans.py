@@ -1,4 +1,4 @@
-"""Makes EndpointSlice controllers with wrong plans: each fault is a function in place of `plan_service`."""
+"""Builds EndpointSlice controllers with wrong plans. Each fault is a function that replaces `plan_service`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from reference.endpointslice.plan import Plan, plan_service
 Pods = Iterable[Object]
 Nodes = Mapping[str, Object]
 Planner = Callable[..., Plan]
-"""A function called as `plan_service`."""
+"""A function with the signature of `plan_service`."""
 
 Write = Callable[[Object, Object], Object]
-"""Returns the endpoint to write instead, given the Service and the endpoint that is about to be written."""
+"""Returns the endpoint to write. The arguments are the Service and the planned endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PlanFaults:
     def misplans(
         self, name: str, sentence: str, provenance: str = "", symptom: str = WRITTEN
     ) -> Callable[[Planner], Planner]:
-        """Make a mutant of a planner."""
+        """Create a mutant from a planner."""
 
         def register(plan: Planner) -> Planner:
             controller = partial(EndpointSliceController, plan=self.about(plan))
@@ -54,7 +54,7 @@ class PlanFaults:
     def remembers(
         self, name: str, sentence: str, provenance: str = ""
     ) -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
-        """Make a mutant of a function that makes a planner with a memory of its own for each controller."""
+        """Create a mutant from a factory of planners. Each controller has its own planner with its own memory."""
 
         def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
             def controller(client: Client, **options: Any) -> EndpointSliceController:
@@ -66,7 +66,7 @@ class PlanFaults:
         return register
 
     def miswrites(self, name: str, sentence: str, provenance: str = "") -> Callable[[Write], Write]:
-        """Make a mutant of a function that writes other endpoints."""
+        """Create a mutant from a function that changes the endpoints to write."""
 
         def register(write: Write) -> Write:
             def plan(service: Object, *others: Any, **options: Any) -> Plan:
@@ -82,7 +82,7 @@ class PlanFaults:
 
 
 def rewritten(plan: Plan, change: Callable[[Object], Object]) -> Plan:
-    """Return the plan with `change` made to each slice that it writes."""
+    """Return the plan with `change` applied to each slice that the plan writes."""
     return replace(plan, create=tuple(map(change, plan.create)), update=tuple(map(change, plan.update)))
 
 
@@ -93,7 +93,7 @@ def with_spec(service: Object, **spec: Any) -> Object:
 
 
 def distribution_of(service: Object) -> str:
-    """Return its trafficDistribution, or ""."""
+    """Return the trafficDistribution of the Service, or ""."""
     return str(service["spec"].get("trafficDistribution") or "")
 
 

@@ -1,4 +1,4 @@
 """A plain implementation of every component that the KEPs touch.
 
-It imports neither the harness that runs it nor the suite that judges it.
+The reference imports neither the harness that runs it nor the conformance suite that tests it.
 """

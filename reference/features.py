@@ -1,7 +1,7 @@
 """Kubernetes versions and feature gates: the defaults of each release.
 
-Every reference component takes a `Features` and reads gates by name, so version skew is two components with two values
-in one process. The table has the gates that this project tests, and when each changed.
+Every reference component takes a `Features` and reads gates by name. For version skew, two components in one process
+are created with different `Features`. The table lists the gates that this project tests, and when each gate changed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Reading = Literal["kep", "released"]
 class Gate:
     """The minor versions in which a gate appeared, was on by default, was locked, and was removed.
 
-    `on_request`: setting a removed gate enables its behaviour again, in each release since it appeared. So a whole KEP
-    can run beside later releases.
+    If `on_request`, setting the gate after its removal enables its behaviour again, in all releases since the gate
+    appeared. So a KEP can be combined with later releases.
     """
 
     introduced: int
@@ -40,7 +40,7 @@ GATES: Mapping[str, Gate] = {
     "ProxyTerminatingEndpoints": Gate(22, on_by_default=26, locked=28),
     "ServiceTrafficDistribution": Gate(30, on_by_default=31, locked=33),
     "PreferSameTrafficDistribution": Gate(33, on_by_default=34, locked=35),
-    "NodeLevelTopology": Gate(26, removed=26, on_request=True),  # never released; the text is of the time of 1.26
+    "NodeLevelTopology": Gate(26, removed=26, on_request=True),  # never released; KEP text from the time of 1.26
 }
 
 
@@ -60,7 +60,7 @@ def parse_version(text: str) -> Version:
 class Features:
     """A Kubernetes version and the gates set on top of its defaults. Raises `ValueError` if one does not exist.
 
-    `follows`: which behaviour holds where a KEP text and released Kubernetes contradict each other.
+    `follows` selects the behaviour to use if a KEP text and released Kubernetes contradict each other.
     """
 
     version: Version = NEWEST
@@ -83,7 +83,7 @@ class Features:
         object.__setattr__(self, "asked_for", frozenset(given_up))
 
     def enabled(self, name: str) -> bool:
-        """Return whether the behaviour behind gate `name` is on: by the gate itself, by default, or for good."""
+        """Return whether the behaviour of gate `name` is on: by the gate itself, by default, or permanently."""
         if name in self.gates:
             return self.gates[name]
         gate, minor = GATES[name], self.version[1]

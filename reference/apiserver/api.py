@@ -1,6 +1,6 @@
 """The API server as an object in this process, for controllers, proxies and tests.
 
-`reference.apiserver.server` serves the same registry over HTTPS; both show the same objects and events.
+`reference.apiserver.server` serves the same registry over HTTPS, with the same objects and events.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 class ApiServer:
     """A Kubernetes API server in memory; thread-safe. It is a `reference.client.Client` with further verbs.
 
-    `service_cidrs`: at most one for each IP family, the default family first. `window`: the minimum number of changes
-    of each resource that are remembered, for watches that resume and for pages of lists.
+    `service_cidrs` has at most one CIDR for each IP family, the default family first. `window` is the minimum number of
+    changes to remember for each resource, for watches that resume and for pages of lists.
 
-    `predecessor`: an API server that this one replaces, at another version or with other gates. It keeps the objects,
-    resource versions, kinds and allocated addresses (`service_cidrs` and `window` are the predecessor's); the
-    predecessor then answers 503. Fields that this version does not have are not served. They stay stored until it
-    writes the object, so a later server that has them serves them again (KEP-4444, manual test of the rollback).
-    Watches cannot resume across the replacement, as with a server that has just started: they get 410.
+    `predecessor` is an API server that the new server replaces, at another version or with other gates. The new server
+    takes over its objects, resource versions, kinds, allocated addresses, `service_cidrs` and `window`; the predecessor
+    then answers 503. Fields that the new version lacks are not served. They stay stored until the object is written, so
+    a later server that has the fields serves them again (KEP-4444, manual test of the rollback). Watches cannot resume
+    across the replacement: they receive 410, as from a server that has just started.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ApiServer:
         self.registry.add(strategy)
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
-        """Return an object. It is shared: copy it before changing it."""
+        """Return an object. The object is shared, so copy it before changing it."""
         return self.registry.get(resource, namespace, name).object
 
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Object]:
@@ -93,7 +93,7 @@ class ApiServer:
         return patches.patch(self.registry, target, content_type, writes.private(patch), Call()).object
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
-        """Delete an object. One with a grace period (a pod on a node) is only marked, until a delete with grace 0."""
+        """Delete an object. With a grace period (pods on nodes) it is only marked, until a delete with grace 0."""
         deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Call())
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:

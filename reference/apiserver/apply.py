@@ -1,8 +1,8 @@
 """Server-side apply: a client sends all fields that it wants, the server merges them and records the owner of each.
 
-Beyond a merge patch (KEP-555): a field that another manager owns with another value is a conflict, unless forced; a
-field that this manager applied before and now leaves out is removed, unless another manager owns it; lists merge by
-key.
+Server-side apply (KEP-555) extends merge patches in three ways. A different value for a field of another manager is a
+conflict, unless the apply is forced. A field that this manager applied before and now leaves out is removed, unless
+another manager owns it. Lists merge by key.
 """
 
 from __future__ import annotations
@@ -127,13 +127,13 @@ def _merge_list(live: list[Any], config: list[Any], names: tuple[str, ...], rule
 
 
 def _without(obj: Object, paths: Iterable[FieldPath], rules: ListRules) -> Object:
-    for path in sorted(paths, key=len):  # an item goes before its fields, by which it is found
+    for path in sorted(paths, key=len):  # an item is removed before its fields, because its key fields identify it
         _remove(obj, path, (), rules)
     return obj
 
 
 def _remove(node: Any, path: FieldPath, names: tuple[str, ...], rules: ListRules) -> None:
-    """Remove one field, and the objects above it that become empty."""
+    """Remove one field, and the enclosing objects that become empty."""
     element, rest = path[0], path[1:]
     if isinstance(node, list):
         _remove_item(node, element, rest, names, rules)

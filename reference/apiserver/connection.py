@@ -1,8 +1,9 @@
-"""Connections whose clients send ordinary requests: each is answered in the read that completed it.
+"""Connections with ordinary requests. Each request is answered in the read call that completes it.
 
-aiohttp handles all of HTTP, with a task and a dozen objects for each request. Nearly all requests are plain: complete,
-of known length, without special headers. Those are handled here. At the first other one (a watch, chunks, an upgrade, a
-large body, unusual syntax) the connection moves to aiohttp, with everything not answered yet, and stays there.
+aiohttp handles all of HTTP, but needs a task and a dozen objects for each request. Nearly all requests are plain: they
+are complete, and have a known length and no special headers. This module handles plain requests. At the first other
+request (a watch, chunks, an upgrade, a large body, unusual syntax) the connection moves permanently to aiohttp, with
+all unanswered data.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _NAME = re.compile(r"[A-Za-z0-9-]+")
 class Connection(asyncio.BufferedProtocol):
     """One connection while all its requests are plain.
 
-    `answer` returns None for a request that is not plain. `others` makes the protocol for those. `connections` holds
-    the open connections that are plain.
+    `answer` returns None for a request that is not plain. `others` creates the protocol for such requests.
+    `connections` holds the open plain connections.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._leave()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return the buffer to read into; by default asyncio allocates and shrinks 256 KiB for each read."""
+        """Return the buffer to read into. Without it, asyncio allocates and shrinks 256 KiB for each read."""
         return self._buffer
 
     def end_if_silent(self, since: float) -> None:
@@ -73,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection at once: `close` would wait for the client's half of the TLS shutdown."""
+        """Close the connection immediately. `close` would wait for the client's half of the TLS shutdown."""
         if self._transport is not None:
             abort(self._transport)
 
@@ -123,9 +124,9 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def abort(transport: asyncio.Transport) -> None:
-    """Close a connection at once.
+    """Close a connection immediately.
 
-    A transport that was closed twice no longer has its TLS protocol; early releases of Python 3.11 fail on that.
+    A transport that was closed twice has lost its TLS protocol, on which early releases of Python 3.11 fail.
     """
     with contextlib.suppress(AttributeError):
         transport.abort()
@@ -148,7 +149,7 @@ class Head:
 
 
 def parse(head: bytes) -> Head | None:
-    """Parse the head of a plain request; None for any other."""
+    """Parse the head of a plain request. Return None for any other request."""
     first, _, lines = head.partition(b"\r\n")
     wanted, fields = _REQUEST_LINE.fullmatch(first), _fields(lines)
     if wanted is None or fields is None:

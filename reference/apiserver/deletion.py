@@ -1,7 +1,7 @@
-"""Deletion: immediate, graceful, or when the last finalizer is gone; and namespaces with their contents.
+"""Deletion: immediate, graceful, or after the last finalizer is removed. Also deletes namespaces with their contents.
 
-A graceful deletion only marks the object: `deletionTimestamp` is when it should be gone, and the component that runs it
-(for a pod: the kubelet) deletes it again with a grace period of 0.
+A graceful deletion only marks the object: `deletionTimestamp` is the time at which it should be gone. The component
+that runs the object (for a pod, the kubelet) then deletes it again with a grace period of 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PERMANENT = ("default", "kube-system")
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """The options of a deletion; `grace` in seconds, None for the kind's own."""
+    """The options of a deletion. `grace` is in seconds; None means the default of the kind."""
 
     grace: int | None = None
     uid: str = ""
@@ -31,7 +31,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The object as it is now or last was, and whether it still exists (grace period or finalizers)."""
+    """The current or last state of the object, and whether it still exists (grace period or finalizers)."""
 
     stored: Stored
     remains: bool
@@ -58,7 +58,7 @@ def delete_collection(
 
 
 def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
-    """Remove an object: free its addresses, and remove its namespace if that was waiting for it."""
+    """Remove an object and free its addresses. Remove its namespace if the namespace was waiting for the object."""
     registry.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.plural, obj)
     if namespace := obj["metadata"].get("namespace"):

@@ -1,6 +1,6 @@
 """Discovery documents: /version, /api, /apis, and the resources of each group and version.
 
-The aggregated form, which clients request first since Kubernetes 1.26, is not served; clients fall back to these.
+The aggregated form, which clients request first since Kubernetes 1.26, is not served, so clients fall back to these.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Discovery:
         return {**head, "resources": resources}
 
     def _groups(self) -> dict[str, dict[str, list[Strategy]]]:
-        """Return the kinds by group and version, including the second groups that serve some kinds."""
+        """Return the kinds by group and version. Some kinds (for example Events) are served in two groups."""
         found: dict[str, dict[str, list[Strategy]]] = {"": {"v1": []}}
         for strategy in self._registry.strategies.values():
             places: tuple[Resource | View, ...] = (strategy.resource, *strategy.views)

@@ -1,7 +1,7 @@
 """Answers each request at once, except watches, requests forwarded to pods and kubelets, and the large OpenAPI
 documents.
 
-It does not depend on the connection: aiohttp and `connection` both call it.
+The dispatcher does not depend on the type of connection: aiohttp and `connection` both call it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Dispatcher:
         self._users = users
 
     def answer(self, asked: HttpRequest) -> Response | None:
-        """Return the answer, errors included. None: the request is answered later, and recorded then."""
+        """Return the answer, which may be an error. None means that the request is answered and recorded later."""
         if asked.streams or asked.path.startswith("/openapi/") or pod_location.wanted(asked.path):
             return None
         try:
             answer = self._answer(asked)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client is told and the server goes on
+        except Exception as error:  # noqa: BLE001 - the client receives an error, and the server continues
             answer = failure(error, asked)
         self.record(asked, answer.code)
         return answer
@@ -60,7 +60,7 @@ class Dispatcher:
         )
 
     def authenticate(self, asked: HttpRequest) -> User:
-        """Return the user of a request; health checks need none. Raises `ApiError` (401)."""
+        """Return the user of a request. Health checks need no user. Raises `ApiError` (401)."""
         return ADMIN if asked.path in HEALTH else self._users.authenticate(asked.headers.get("authorization", ""))
 
     def resource_request(self, asked: HttpRequest, user: User) -> Request:
@@ -96,7 +96,7 @@ class Dispatcher:
 
 
 def failure(error: Exception, asked: HttpRequest) -> Response:
-    """Return the answer to a request that failed; an error that is not part of the API is logged."""
+    """Return the answer to a failed request. Errors other than API errors are logged."""
     if isinstance(error, ApiError):
         return _json(error.code, error.status)
     _log.error("%s %s", asked.method, asked.path, exc_info=error)

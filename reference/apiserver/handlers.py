@@ -1,6 +1,6 @@
 """The verbs of the API over HTTP: from a routed request to the bytes of its answer.
 
-Nothing here blocks: the request body is complete, and the registry answers at once.
+Handlers never block, because the request body is complete and the registry answers immediately.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer: a status code, a body in the form that the client accepts, and texts for `Warning` headers."""
+    """An answer: a status code, a body in a form that the client accepts, and texts for `Warning` headers."""
 
     code: int
     body: bytes
@@ -72,7 +72,7 @@ class Response:
 
 
 def handle(registry: Registry, request: Request) -> Response:
-    """Answer any request but a watch. Raises `ApiError`."""
+    """Answer any request except a watch. Raises `ApiError`."""
     if request.method == "POST" and request.route.subresource == "eviction":
         return _evict(registry, request)
     route, resource = request.route, request.route.strategy.resource

@@ -34,7 +34,7 @@ from reference.client import ApiError
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _CHUNK = 256 * 1024
 _GRACE = 0.005
-"""Seconds for watches to end cleanly when the server stops; then their connections are closed."""
+"""Seconds for watches to end cleanly when the server stops. After that time their connections are closed."""
 
 
 class HttpFrontend:
@@ -209,7 +209,7 @@ def _watch_query(asked: Request) -> WatchQuery:
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Join lines into writes of a good size: single objects are slow, and all at once needs their memory twice."""
+    """Join lines into medium-sized writes: single lines are slow, and joining all lines doubles the memory."""
     gathered: list[bytes] = []
     size = 0
     for line in lines:

@@ -28,9 +28,9 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request, as evidence: `query` as sent, `accept` and `user_agent` from the headers.
+    """A record of one request, as evidence: `query` as sent, `accept` and `user_agent` from the headers.
 
-    `at` is when it was answered (monotonic seconds); `code` is the status code, 0 for streams.
+    `at` is the time of the answer (monotonic seconds). `code` is the status code, or 0 for streams.
     """
 
     method: str

@@ -1,9 +1,9 @@
 """A TCP port that can stop listening and start again, and stays reserved in between.
 
-A server that is away refuses connections, and comes back at the same address. Closing the socket would free the port
-for others, and nobody could open it again in another network namespace without privileges. So the socket is kept:
-shutting down its reading side ends listening on Linux and resets connections that wait to be accepted; it stays bound,
-and can listen again.
+A server that is down refuses connections, and returns at the same address. Closing the socket would free the port for
+other programs, and opening it again in another network namespace would need privileges. So the socket is kept. On
+Linux, shutting down its reading side stops listening and resets connections that wait to be accepted. The socket stays
+bound, and can listen again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LOOPBACK = "127.0.0.1"
 _STILL_BOUND = frozenset({errno.EINVAL, errno.EACCES})  # EACCES: a low port, and no privilege to bind it once more
 _BACKLOG = 512
 _TURNS = 100
-"""Of the event loop, at most: a transport needs a few to see that its connection has ended, and to close."""
+"""The maximum number of event loop turns to wait. A transport needs a few turns to notice a hang-up and close."""
 
 
 class _Listener(socket.socket):
-    """Records the sockets that it accepts: asyncio does not show connections whose handshake is not complete."""
+    """Records the sockets that it accepts, because asyncio hides connections whose handshake is incomplete."""
 
     __slots__ = ("_accepted", "done")
 
@@ -43,7 +43,7 @@ class _Listener(socket.socket):
 
 
 class ListeningPort:
-    """The port of one bound TCP socket, which it owns. For use in one event loop."""
+    """The port of one bound TCP socket. Owns the socket, and is used in one event loop."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -78,7 +78,7 @@ class ListeningPort:
                 raise
 
     async def hang_up(self) -> None:
-        """Close accepted connections that are still open, in any state; when this returns the sockets are closed."""
+        """Close accepted connections that are still open, in any state. The sockets are closed when this returns."""
         for each in self._open():
             with contextlib.suppress(OSError):  # the client was quicker
                 each.shutdown(socket.SHUT_RDWR)
@@ -96,7 +96,7 @@ class ListeningPort:
 
 
 def free_loopback() -> socket.socket:
-    """Return a socket bound to a free port of loopback by number, so that the kernel keeps it reserved at rest."""
+    """Return a socket bound to a free loopback port by number, which the kernel then reserves while it is at rest."""
     with socket.socket() as first:
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         first.bind((LOOPBACK, 0))

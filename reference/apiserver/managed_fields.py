@@ -1,7 +1,7 @@
 """`metadata.managedFields`, the owners of fields for server-side apply.
 
-Owners are tracked from the first apply of an object on. Other objects have no managedFields, and cost nothing. At the
-first apply all present fields belong to `before-first-apply`, as in old clusters.
+Owners are tracked from the first apply of an object on. Other objects have no managedFields and no overhead. At the
+first apply, all existing fields are assigned to the manager `before-first-apply`, as in old clusters.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read(entries: Any) -> list[Owner]:
 
 
 def write(owners: Iterable[Owner]) -> list[Object]:
-    """Return managedFields; owners without fields are left out."""
+    """Return managedFields. Owners without fields are left out."""
     return [
         {
             "manager": each.manager,
@@ -79,7 +79,7 @@ def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[F
 
 
 def track(new: Object, old: Object, manager: str, *, subresource: str = "") -> None:
-    """Record in `new` that `manager` wrote what differs from `old`, if owners of this object are tracked."""
+    """Record `manager` in `new` as the owner of all changes from `old`, if owners of this object are tracked."""
     before = old["metadata"].get("managedFields")
     if not before:
         new["metadata"].pop("managedFields", None)

@@ -1,7 +1,7 @@
-"""Media types: what a client accepts, and what it sent.
+"""The media types that a client accepts and sends.
 
-Answers are JSON: objects, Tables (for kubectl) or metadata only. A client that prefers protobuf also accepts JSON
-(`application/vnd.kubernetes.protobuf, */*`) and gets it; request bodies in protobuf are read.
+Answers are JSON: objects, Tables (for kubectl) or metadata only. Clients that prefer protobuf also accept JSON
+(`application/vnd.kubernetes.protobuf, */*`), so they receive JSON. Request bodies may be protobuf.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from reference.apiserver import protobuf, status
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 READABLE = (JSON, YAML)
 MAX_DEPTH = 100
-"""Nesting depth; objects of the Kubernetes API have some twenty levels."""
+"""The maximum nesting depth. Objects of the Kubernetes API have some twenty levels."""
 
 MAX_YAML_BYTES = 256 * 1024
-"""Parsing YAML takes a hundred times as long as JSON, and people write it by hand."""
+"""The maximum size of a YAML body. Parsing YAML takes a hundred times as long as JSON, and files are hand-written."""
 
 _YAML_NAMES = frozenset({YAML, "application/x-yaml", "text/yaml"})
 
@@ -46,7 +46,7 @@ class Answer:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> Answer | None:
-    """Return the first acceptable media type that this server can write; None if there is none."""
+    """Return the first acceptable media type that this server can write, or None if there is none."""
     for entry in (accept or "*/*").split(","):
         media, parameters = parse(entry)
         version, form = parameters.get("v", "v1"), _FORMS.get(parameters.get("as", ""))
@@ -97,13 +97,13 @@ _TOO_DEEP = f"exceeded max depth: objects and lists are nested more than {MAX_DE
 
 
 def _within(value: Any) -> Iterable[Any]:
-    """Objects and lists in an object or a list."""
+    """Return the objects and lists directly inside an object or a list."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return (each for each in inside if isinstance(each, dict | list))
 
 
 def decode(body: bytes, content_type: str) -> Any:
-    """Return the value of a request body; an empty content type is JSON. Raises `ApiError`: 400, 415."""
+    """Return the value of a request body. An empty content type means JSON. Raises `ApiError`: 400, 415."""
     media = parse(content_type)[0]
     try:
         if media in {JSON, ""} or media.endswith("+json"):

@@ -1,7 +1,7 @@
 """The rules for merging lists inside objects: by a key, as a set, or not at all.
 
-In Kubernetes they are tags of the Go types (`patchMergeKey`, `listMapKey`). Strategic merge patches, server-side apply
-and the OpenAPI documents use this table. Lists that are not in it are replaced.
+In Kubernetes these rules are tags of the Go types (`patchMergeKey`, `listMapKey`). Strategic merge patches, server-side
+apply and the OpenAPI documents use the table in this module. Lists without a rule are replaced.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 class ListRule:
     """The rule of one list. `merge_key` is for strategic merge patches, `map_keys` are for server-side apply.
 
-    With neither it is a list of plain values that merges as a set. `retain_keys`: a strategic patch lists in
-    `$retainKeys` the fields of an item that stay.
+    A list with neither is a list of plain values that merges as a set. If `retain_keys`, a strategic patch lists the
+    fields of an item that stay in `$retainKeys`.
     """
 
     merge_key: str = ""
@@ -26,7 +26,7 @@ class ListRule:
 
 
 ListRules = Mapping[tuple[str, ...], ListRule]
-"""By path of field names; items of lists add nothing to the path."""
+"""The rules of lists by path of field names. List items have no element in the path."""
 
 
 def _keyed(key: str, *map_keys: str, retain_keys: bool = False, **defaults: str) -> ListRule:
@@ -79,5 +79,5 @@ _RULES: Mapping[str, ListRules] = {
 
 
 def list_rules(kind: str) -> ListRules:
-    """Return the rules for a kind; a kind without its own has those of metadata."""
+    """Return the rules for a kind. A kind without special rules has the rules of metadata."""
     return {**_METADATA, **_RULES.get(kind, {})}

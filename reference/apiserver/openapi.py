@@ -1,8 +1,8 @@
-"""OpenAPI documents of all that is served: what kubectl needs to check a manifest and to explain a field, and more.
+"""OpenAPI documents of all served kinds, for example for kubectl to validate manifests and to explain fields.
 
-Fields, types and descriptions are read from the models of the `kubernetes` package, which were made from Kubernetes'
-own document; merge keys come from `merge_rules`. Importing the models takes about half a second, so it happens at the
-first request.
+Fields, types and descriptions are read from the models of the `kubernetes` package, which are generated from
+Kubernetes' OpenAPI document. Merge keys come from `merge_rules`. The models are imported at the first
+request, because the import takes about half a second.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LONGEST_KEY = {"api": 2, "apis": 3}  # of the documents of version 3, in parts 
 _importing = threading.Lock()
 
 Release = tuple[Version, frozenset[str]]
-"""A version, and the gates that are asked for although it does not have them any more."""
+"""A version, and the gates that are requested although this version does not have them any more."""
 
 _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
     "Service": {
@@ -58,7 +58,7 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
         }
     }
 }
-"""Fields that versioned_fields had once and the models have no longer, by kind and path."""
+"""Fields of `versioned_fields` that the models no longer have, by kind and path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def document(registry: Registry, path: str, accept: str) -> Document:
     """Return the document at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Slow at first: not for the event loop."""
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
-    with _importing:  # the first import of the models by two threads at once is no good
+    with _importing:  # two threads must not import the models at the same time
         match path.strip("/").split("/"):
             case ["openapi", "v2"] if _PROTO_V2 in accept:
                 return Document(_v2_proto(served, release), f"application/com.github.{_PROTO_V2}.v1.0+protobuf")
@@ -155,7 +155,7 @@ def _info(release: Release) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """An operation, and the kind that it is for; None for one of the server."""
+    """An operation and its kind. The kind of a server operation is None."""
 
     operation: Operation
     of: Served | None = None
@@ -225,7 +225,7 @@ def _operation_v3(described: _Described, models: _Models) -> Object:
         "responses": {str(operation.code): {"description": "OK", **content}},
     }
     if schema is not None:
-        # A list of operations is the one patch that is no object.
+        # A list of operations is the only patch that is not an object.
         several: Object = {"type": "array", "items": {"type": "object"}}
         bodies = {each: {"schema": several if each == patches.JSON else schema} for each in _media_of(operation)}
         made["requestBody"] = {"content": bodies, "required": _needs_body(operation)}

@@ -1,6 +1,6 @@
 """An OpenAPI version 2 document as protobuf, the only form in which kubectl reads it.
 
-The messages are those of gnostic's OpenAPIv2.proto; only the fields that our documents use are here, by their numbers.
+The messages are defined in gnostic's OpenAPIv2.proto. Only the fields that our documents use are implemented.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _operation(operation: Object) -> bytes:
 
 
 def _parameter(parameter: Object) -> bytes:
-    """Message `Parameter`: with a schema it is the body, else a `NonBodyParameter` of the path or the query."""
+    """Encode message `Parameter`: the body if it has a schema, or else a `NonBodyParameter` of the path or query."""
     required = _varint(1 << 3) + _varint(1) if parameter.get("required") else b""
     place, name = parameter["in"], parameter["name"]
     if place == "body":
@@ -84,7 +84,7 @@ def _schema(schema: Object) -> bytes:
 
 
 def _extensions(field: int, source: Mapping[str, Any]) -> bytes:
-    """Fields that begin with `x-`, whose values gnostic encodes as YAML."""
+    """Encode the fields that begin with `x-`, whose values gnostic encodes as YAML."""
     return b"".join(
         _named(field, name, _text(2, yaml.safe_dump(value))) for name, value in source.items() if name.startswith("x-")
     )

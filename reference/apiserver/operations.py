@@ -1,6 +1,6 @@
 """The operations of the server: paths, methods, parameters and bodies.
 
-For OpenAPI; a test compares this table with what the server answers.
+The OpenAPI documents use this table. A test compares it with the answers of the server.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _reads_and_updates(path: str, of: str) -> Iterator[Operation]:
 
 
 def of_server(prefixes: list[str]) -> Iterator[Operation]:
-    """Yield the operations that belong to no kind; `prefixes` are those of the kinds, like `/apis/GROUP/VERSION`."""
+    """Yield the operations that belong to no kind. `prefixes` are those of all kinds, like `/apis/GROUP/VERSION`."""
     groups = {each.rpartition("/")[0] for each in prefixes if each.startswith("/apis/")}
     for path in ("/api", "/apis", *sorted(groups), *prefixes, "/version", "/openapi/v2", "/openapi/v3"):
         yield Operation(path, "get", "discover")

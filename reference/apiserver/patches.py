@@ -23,10 +23,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 MAX_OPERATIONS = 10_000
-"""The most operations of a JSON patch, as in kube-apiserver."""
+"""The maximum number of operations in a JSON patch, as in kube-apiserver."""
 
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""The most bytes that the copies of a JSON patch may add, as in kube-apiserver."""
+"""The maximum number of bytes that the copy operations of a JSON patch may add, as in kube-apiserver."""
 
 PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
@@ -67,7 +67,7 @@ def apply_patch(obj: Object, content_type: str, patch: Any, rules: ListRules) ->
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386: null removes, objects merge, everything else replaces."""
+    """Merge by RFC 7386: null removes a field, objects merge, and all other values replace the target."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}

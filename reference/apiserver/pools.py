@@ -1,8 +1,8 @@
 """Pools of cluster IPs and node ports.
 
-A freed address is not reused while others are free: rules, conntrack entries and caches for it may remain, and a test
-that reaches the old Service at the new Service's address proves nothing. A kind's strategy decides what an object
-needs.
+A freed address is not reused while other addresses are free. Rules, conntrack entries and caches for the old address
+may remain, and a test that reaches the old Service at the new Service's address proves nothing. The strategy of a kind
+decides which addresses and ports an object needs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ExhaustedError(Exception):
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, allocated in order; freed ones only when nothing else is left, oldest first."""
+    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, the oldest first."""
 
     def __init__(self, first: int, last: int, *, start: int | None = None) -> None:
         self.first, self.last = first, last
@@ -43,7 +43,7 @@ class NumberPool:
         return self.first <= number <= self.last
 
     def take(self, number: int) -> bool:
-        """Take a certain number; False if it is taken."""
+        """Take a given number. Return False if the number is already taken."""
         if number in self._taken:
             return False
         self._freed.pop(number, None)
@@ -74,7 +74,7 @@ class NumberPool:
 class AddressPool:
     """The usable addresses of a CIDR, without the network address and, for IPv4, the broadcast address.
 
-    The lowest sixteenth (16 to 256 addresses, KEP-3070) is used for explicit requests until the rest is used up.
+    The lowest sixteenth (16 to 256 addresses, KEP-3070) is reserved for explicit requests until the rest is used up.
     """
 
     def __init__(self, cidr: str) -> None:
@@ -89,7 +89,7 @@ class AddressPool:
         return f"IPv{self.network.version}"
 
     def take(self, address: str) -> str:
-        """Take an address, "" for any. Raises `ExhaustedError`, or `ValueError` with Kubernetes' words."""
+        """Take an address; "" takes any. Raises `ExhaustedError`, or `ValueError` with the message of Kubernetes."""
         if not address:
             return str(self._address(self._numbers.take_any()))
         wanted = ipaddress.ip_address(address)
@@ -125,7 +125,7 @@ class Ledger(Protocol):
 
 
 class Pools:
-    """The pools of a cluster; not thread-safe, the store's lock protects them."""
+    """The pools of a cluster. They are not thread-safe; the store's lock protects them."""
 
     def __init__(self, service_cidrs: Sequence[str]) -> None:
         pools = [AddressPool(each) for each in service_cidrs]
@@ -210,7 +210,7 @@ class _Ledger:
         port["nodePort"] = self._port_of[port["port"]] = asked
 
     def _shared_node_port(self, ports: list[dict[str, Any]], number: int) -> int:
-        """Return the node port that TCP and UDP of one service port number share; 0 for none yet."""
+        """Return the node port that TCP and UDP share for one service port number, or 0 if there is none yet."""
         named = (each["nodePort"] for each in ports if each["port"] == number and each.get("nodePort"))
         return self._port_of.get(number) or next(named, 0)
 

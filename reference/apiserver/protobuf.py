@@ -1,6 +1,6 @@
-"""Reads objects that clients send as protobuf: Go clients prefer it since Kubernetes 1.32, kubectl included.
+"""Reads objects that clients send as protobuf. Go clients, including kubectl, prefer protobuf since Kubernetes 1.32.
 
-Answers are JSON, which these clients read as well. Kubernetes' envelope is four bytes and a message `Unknown`, whose
+Answers are JSON, which these clients also read. Kubernetes' envelope has four bytes and a message `Unknown`, whose
 field 1 names the kind and whose field 2 is the object. `wire.json` describes the fields;
 `tests/reference/apiserver/wire_table.py` generates it.
 """

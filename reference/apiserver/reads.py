@@ -1,7 +1,7 @@
 """Lists: selection, pages with continue tokens, and older revisions.
 
-A continue token holds the revision of the first page and the last key that was sent; the server keeps no state for it.
-Pages of one list are consistent while the store remembers that revision; after that the token is Expired.
+A continue token contains the revision of the first page and the last key that was sent, so the server keeps no state.
+Pages of one list are consistent while the store remembers that revision. After that the token is Expired.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reference.client import Key, key_of
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The parameters of a list besides the selection; `limit` 0 is no limit."""
+    """The parameters of a list besides the selection. A `limit` of 0 means no limit."""
 
     limit: int = 0
     continue_token: str = ""
@@ -66,7 +66,7 @@ def parse_revision(text: str) -> int:
 
 
 def _start(registry: Registry, query: Query) -> tuple[Key | None, int | None]:
-    """Return the key to start after and the revision to read; None for the newest."""
+    """Return the key to start after, and the revision to read (None: the newest)."""
     current = registry.store.revision
     if query.continue_token:
         if query.resource_version not in {"", "0"}:

@@ -1,7 +1,7 @@
 """The registry: the store, the strategy of each kind and the pools of one API server.
 
-Code that reads and then writes holds `store.lock` over both; a write takes some tens of microseconds, so finer locking
-gains nothing.
+Code that reads and then writes holds `store.lock` during both operations. A write takes some tens of microseconds, so
+finer locking would not help.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMESPACES = "namespaces"
 
 @dataclass(slots=True)
 class Call:
-    """The parameters of a write besides the object; `warnings` collects texts for the client."""
+    """The parameters of a write besides the object. `warnings` collects warnings for the client."""
 
     dry_run: bool = False
     manager: str = "unknown"
@@ -31,13 +31,13 @@ class Call:
     validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
     """The treatment of unknown fields: they are dropped, dropped with a warning, or the write is refused."""
     applied: bool = False
-    """True for a server-side apply, which brings managedFields of its own."""
+    """True for a server-side apply, which computes managedFields itself."""
     warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that a request addresses; `view` if it is addressed under a second group and version."""
+    """The object that a request addresses. `view` is set if the request uses a second group and version."""
 
     resource: str
     namespace: str
@@ -54,7 +54,7 @@ class Registry:
         self.pools = pools
 
     def hand_over(self, features: Features) -> Registry:
-        """Return the registry of the next server, at another release or with other gates; this one stops."""
+        """Return the registry of the next server, at another release or with other gates. This registry stops."""
         store = self.store.hand_over(_served(self.strategies, features))
         return Registry(self.strategies.values(), features, store=store, pools=self.pools)
 
@@ -108,7 +108,7 @@ class Registry:
         )
 
     def release(self, strategy: Strategy, obj: Object) -> None:
-        """Free what a removed object held of the pools."""
+        """Free all allocations of a removed object."""
         held = strategy.allocations(obj, None)
         if held != Allocations():
             self.pools.release(obj, held)

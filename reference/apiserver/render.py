@@ -32,7 +32,7 @@ class Renderer:
 
     @property
     def form(self) -> tuple[str, Answer, str]:
-        """Renderers of a resource with equal forms write the same."""
+        """Renderers of a resource with equal forms write equal output."""
         return self.route.api_version, self.answer, self.include
 
     @property
@@ -44,7 +44,7 @@ class Renderer:
         return stored.json if self.plain else orjson.dumps(self._value(stored))
 
     def page_json(self, page: Page) -> bytes:
-        """Return a list. Stored JSON is only joined: a list of thousands needs no encoding."""
+        """Return a list. Stored JSON is joined, so a list of thousands of objects needs no encoding."""
         if not self.plain:
             return orjson.dumps(self._page(page))
         head = orjson.dumps({**self._list_head(), "metadata": _list_metadata(page)})

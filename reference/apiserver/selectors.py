@@ -1,7 +1,7 @@
 """Label and field selectors, parsed into tests of one object.
 
-A selector is parsed once and tested on every object and event, so it becomes a list of small functions. Syntax and the
-meaning of absent keys are those of apimachinery's labels and fields packages.
+A selector is parsed once and tested on every object and event, so it is converted to a list of small functions. Syntax
+and the meaning of absent keys are the same as in apimachinery's labels and fields packages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Selection:
     labels: tuple[Test, ...] = ()
     fields: tuple[Callable[[Object], bool], ...] = ()
     source: tuple[str, str] = ("", "")
-    """The texts of the two selectors: selections with equal namespaces and texts select the same."""
+    """The texts of the two selectors. Selections with equal namespaces and texts select the same objects."""
 
     @property
     def everything(self) -> bool:

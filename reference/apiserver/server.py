@@ -1,7 +1,7 @@
 """The API server over HTTPS, for clients outside this process: kubectl, client libraries, real proxies.
 
-It listens on loopback, and on sockets that a caller made elsewhere, for example in a network namespace. It has its own
-thread and event loop; a writer in another thread only queues its change.
+The server listens on loopback, and on sockets that a caller created elsewhere, for example in a network namespace. It
+has its own thread and event loop. A writer in another thread only queues its change.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class HttpServer:
         self._users.revoke(token)
 
     def replace(self, api: ApiServer | None) -> None:
-        """Serve `api` from now on, at the same ports, with the same certificate and token; None: be away.
+        """Serve `api` from now on, at the same ports, with the same certificate and token. None stops serving.
 
-        All watches and connections end. While the server is away nothing listens, so connections are refused; the ports
-        stay reserved. It takes some milliseconds.
+        All watches and connections end. Without an `api` nothing listens, so connections are refused, but the ports
+        stay reserved. The replacement takes some milliseconds.
         """
         if self.thread.is_alive():
             self._call(self._replace(api))
@@ -121,7 +121,7 @@ class HttpServer:
         return list(self._log)
 
     def end_watches(self) -> None:
-        """End every watch, as a server does that restarts; clients are expected to watch again."""
+        """End every watch, as a restarting server does. Clients are expected to watch again."""
         if (frontend := self._frontend) is not None:
             self._loop.call_soon_threadsafe(frontend.hub.end_all)
 
@@ -195,7 +195,7 @@ class HttpServer:
 
 
 def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
-    """Load them from a file in memory; a file on disk would remain after `kill -9`."""
+    """Load key and certificates from a file in memory. A file on disk would remain after `kill -9`."""
     with open(os.memfd_create("tls"), "wb") as file:  # noqa: PTH123  it has no path
         file.write(key_and_certificates)
         file.flush()

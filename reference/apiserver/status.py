@@ -1,6 +1,6 @@
-"""The Status objects of Kubernetes' refusals.
+"""The Status objects of errors.
 
-Clients decide by `reason` and `code`, people read `message`. Both are those of the released server.
+Clients evaluate `reason` and `code`, and people read `message`. All are the same as in the released server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from reference.client import ApiError, Object
 
 
 def failure(code: int, reason: str, message: str, details: Object | None = None) -> ApiError:
-    """Return a refusal as an exception; `details` names the object and the causes."""
+    """Return an error as an exception. `details` names the object and the causes."""
     status: Object = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -78,7 +78,7 @@ def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
 
 
 def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422 with one cause for each invalid field."""
+    """Return the 422 error with one cause for each invalid field."""
     texts = [str(each) for each in errors]
     shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = {

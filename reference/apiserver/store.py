@@ -1,13 +1,13 @@
 """Objects, one revision counter, and the recent changes of every resource.
 
-Stored objects are shared and immutable: a write stores a new dict. So readers need no copy, a watch event is a
+Stored objects are shared and immutable, and a write stores a new dict. So readers need no copy, a watch event is a
 reference, and an object is encoded at most once for all watchers.
 
-The changes of each resource are a bounded list. It serves resumed watches, and, read backwards, lists at an older
-revision for continue tokens. Older revisions are 410 Expired.
+Each resource has a bounded list of changes. It serves resumed watches. Read backwards, it also serves lists at an older
+revision for continue tokens. Requests for older revisions receive 410 Expired.
 
-A store outlives its server. The next one may be of a release that lacks some fields; they stay stored beside the served
-object until that server writes it.
+A store outlives its server. The next server's release may lack some fields. These fields stay stored beside the served
+object until that server writes the object.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reference.apiserver import status
 from reference.client import Key, Object, key_of
 
 Served = Callable[[Object], Object]
-"""Returns an object without the fields that a release lacks; the object itself if it lacks none."""
+"""Returns an object without the fields that a release lacks, or the object itself if it has no such fields."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -58,14 +58,14 @@ class Stored:
 
     @property
     def hides(self) -> bool:
-        """True if more is stored than this release has."""
+        """True if fields are stored that this release lacks."""
         return False
 
 
 class Abridged(Stored):
-    """An object that another release stored; `object` has only this release's fields, and is made on first use.
+    """An object that another release stored. `object` has only this release's fields, and is created on first use.
 
-    So thousands of slices are taken over in milliseconds; copying them all takes a second.
+    So thousands of slices are taken over in milliseconds, while copying all slices would take a second.
     """
 
     __slots__ = ("_full", "_known", "_served")
@@ -92,7 +92,7 @@ class Abridged(Stored):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. `new` is the object after it; for DELETED its last state, with the revision of the deletion."""
+    """One write. `new` is the object after the write; for DELETED, its last state with the deletion's revision."""
 
     type: ChangeType
     resource: str
@@ -124,7 +124,7 @@ class Store:
         self._tables = {resource: _Table() for resource in resources}
 
     def hand_over(self, served: Mapping[str, Served]) -> Store:
-        """Return the store of the next server, with the same objects and revisions, and without history.
+        """Return the store of the next server, with the same objects and revisions, but without history.
 
         `served` drops the fields that the next release lacks, by resource. This store then answers 503.
         """
@@ -145,7 +145,7 @@ class Store:
         return self._tables[resource].objects.get(key)
 
     def keys(self, resource: str) -> Collection[Key]:
-        """Return the keys of the objects of a resource; a live view, for use under the lock."""
+        """Return a live view of the keys of a resource's objects, for use under the lock."""
         return self._tables[resource].objects.keys()
 
     def items(self, resource: str) -> list[Stored]:

@@ -102,7 +102,7 @@ def _remove_values(result: Object, patch: Object) -> None:
 
 
 def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:
-    """Sort lists in the order that the patch names; unnamed items follow in their order."""
+    """Sort lists by the order that the patch specifies. Items without a specified order follow, in their old order."""
     for name, wanted in patch.items():
         if not name.startswith(_ORDER):
             continue

@@ -1,8 +1,8 @@
-"""Watches over HTTP: from changes in the store to lines for each client.
+"""Watches over HTTP: converts changes in the store to lines for each client.
 
-A writer only queues its change, whatever the number of clients. The server's thread takes the queue in one go, makes
-each line once, and sends it to the clients that selected the object, a burst as one write. Events wait in a
-connection's buffer until the client reads them; a client that leaves too many unread is disconnected.
+A writer only queues its change, independently of the number of clients. The server's thread takes the whole queue,
+creates each line once, and sends it to all clients that selected the object; a burst is sent as one write. Events wait
+in a connection's buffer until the client reads them. A client with too many unread events is disconnected.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class WatchQuery:
 class Watcher:
     """One client's watch: its selection and its connection. Only the server's thread uses it.
 
-    Lines go straight to the transport, as chunks of HTTP/1.1: a task and a buffer for each client would cost more than
-    the rest of a delivery.
+    Lines are written directly to the transport, as chunks of HTTP/1.1, because a task and a buffer for each client
+    would cost more than the rest of a delivery.
     """
 
     def __init__(self, selection: Selection, renderer: Renderer, since: int, transport: asyncio.Transport) -> None:
         self.selection, self.renderer, self.since = selection, renderer, since
         self.sees = (selection.namespace, selection.source, renderer.form)
-        """Watchers for which this is equal see the same lines."""
+        """Watchers with equal values receive equal lines."""
         self.ended = asyncio.Event()
         self._transport = transport
         self._started = False
@@ -59,7 +59,7 @@ class Watcher:
         self._early_size = 0
 
     def start(self) -> None:
-        """Send lines as they come from now on; first those that came while the initial state was sent."""
+        """Send the lines that arrived while the initial state was sent, and then all further lines immediately."""
         self._started = True
         early, self._early = b"".join(self._early), []
         if early:
@@ -84,14 +84,14 @@ class Watcher:
 
 
 class Lines:
-    """The lines of some changes of a resource, made once for all watchers with the same selection and form."""
+    """The lines of some changes of a resource, created once for all watchers with the same selection and form."""
 
     def __init__(self, changes: list[Change]) -> None:
         self._changes = changes
         self._made: dict[object, bytes] = {}
 
     def of(self, watcher: Watcher) -> bytes:
-        """Return the lines for a watcher, without changes that it does not select or has seen."""
+        """Return the lines for a watcher, without changes that the watcher does not select or has already received."""
         if watcher.since >= self._changes[0].revision:  # it began amid these, which no other did
             return self._make(watcher)
         made = self._made.get(watcher.sees)
@@ -210,7 +210,7 @@ def error_line(error: ApiError) -> bytes:
 
 
 def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
-    """Return a change as a client with a selection sees it; b"" if not at all.
+    """Return a change as seen by a client with a selection, or b"" if the client does not see the change.
 
     An object that moves out of the selection is DELETED.
     """

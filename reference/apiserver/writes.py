@@ -2,8 +2,8 @@
 
     decode → identity → default → prepare → validate → allocate → store
 
-Strategies have what is special to a kind. Here is what all kinds share: names, uids, resourceVersions, generation, dry
-runs, and that an update without a change is no write.
+Strategies contain the rules of each kind. This module handles common aspects: names, uids, resourceVersions,
+generation, dry runs, and skipping the write of an update without a change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reference.apiserver.store import Stored
 from reference.client import Object, key_of
 from reference.objects.timestamps import timestamp
 
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, nothing that reads like another (apimachinery's rand)
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no characters that look alike (apimachinery's rand)
 _MAX_PREFIX = 58  # a generated name is at most 63 characters
 _ATTEMPTS = 8
 _SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
@@ -161,7 +161,7 @@ def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call
 
 
 def _present(registry: Registry, resource: str, obj: Object) -> Stored:
-    """Return the stored object that `obj` replaces, if `obj` was made from that version."""
+    """Return the stored object that `obj` replaces, if `obj` is based on its current version."""
     meta = obj["metadata"]
     if not meta.get("name"):
         raise status.bad_request("name must be provided")
@@ -194,7 +194,7 @@ def _refuse(strategy: Strategy, obj: Object, errors: list[FieldError]) -> None:
 
 
 def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, call: Call) -> Stored:
-    if new == old.object and not old.hides:  # what this release does not know is lost in any write
+    if new == old.object and not old.hides:  # any write loses the fields that this release does not know
         return old
     ledger = _allocate(registry, strategy, new, old.object)
     if call.dry_run:
@@ -211,7 +211,7 @@ def _share(new: Object, old: Object) -> None:
     """Reuse the fields of `old` that are equal instead of copies; stored objects are immutable (except metadata, which
     gets a resourceVersion).
 
-    The store remembers thousands of versions; without this the garbage collector would walk them all again and again.
+    The store remembers thousands of versions. With copies, the garbage collector would repeatedly walk all of them.
     """
     for name, value in old.items():
         if name != "metadata" and name in new and same(new[name], value):

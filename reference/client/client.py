@@ -1,7 +1,7 @@
 """The part of an API server that components need, as a protocol.
 
-Controllers and proxies take a `Client`. The in-memory API server is one, without HTTP, so a watch event costs a queue
-operation. Objects are Kubernetes JSON as plain dicts. All readers share them: copy before changing.
+Controllers and proxies take a `Client`. The in-memory API server is a `Client` without HTTP, so a watch event costs
+only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share objects, so copy before changing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 Object = dict[str, Any]
-Key = tuple[str, str]  # namespace ("" for what has none) and name
+Key = tuple[str, str]  # namespace ("" for cluster-scoped objects) and name
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
 
 
@@ -25,7 +25,7 @@ class Event:
 
 
 class ApiError(Exception):
-    """A refusal of the API server; `status` is the Kubernetes Status object."""
+    """An error of the API server. `status` is the Kubernetes Status object."""
 
     def __init__(self, status: Object) -> None:
         super().__init__(status.get("message", ""))
@@ -43,7 +43,7 @@ class ApiError(Exception):
 
 
 class Subscription(Protocol):
-    """A running watch; no event is delivered after `close` has returned."""
+    """A running watch. No event is delivered after `close` has returned."""
 
     def close(self) -> None: ...
 
@@ -66,10 +66,10 @@ class Client(Protocol):
     def delete(self, resource: str, namespace: str, name: str) -> None: ...
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
-        """Deliver the present state as ADDED events, then one SYNCED event, then each change, in order.
+        """Deliver the current state as ADDED events, then one SYNCED event, then each change, in order.
 
-        `sink` runs in the writer's thread while the store is locked: it may only queue the event. So when a write has
-        returned, its event is in every subscriber's queue.
+        `sink` runs in the writer's thread while the store is locked, so `sink` must only queue the event. When a write
+        has returned, its event is in every subscriber's queue.
         """
         ...
 

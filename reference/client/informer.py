@@ -1,8 +1,8 @@
-"""A client that survives restarts of its API server, and catches up with what it missed.
+"""A client that survives restarts of its API server, and catches up with missed changes.
 
-Components in this process keep one `Informer`. While it has no server every call fails like a refused connection. When
-it has one again, each subscription gets the differences since its last event, like a Kubernetes controller that lists
-after a broken watch.
+Components in this process keep one `Informer`. While the `Informer` has no server, every call fails like a refused
+connection. After it is connected to a server again, each subscription receives the differences since its last event,
+like a Kubernetes controller that lists after a broken watch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Informer:
 
     def __init__(self, server: Client | None = None) -> None:
         self._server = server
-        self._lock = threading.RLock()  # held by every call, so that none is under way once `disconnect` returned
+        self._lock = threading.RLock()  # held by every call, so no call is in progress after `disconnect` has returned
         self._watches: list[_Watch] = []
 
     @property
@@ -30,14 +30,14 @@ class Informer:
         return self._server is not None
 
     def connect(self, server: Client) -> None:
-        """Use `server` from now on; when this returns, subscribers have all events that they missed."""
+        """Use `server` from now on. When this returns, subscribers have received all missed events."""
         with self._lock:
             self._server = server
             for watch in self._watches:
                 watch.begin(server)
 
     def disconnect(self) -> None:
-        """Lose the server: when this returns no call is in progress, and no event comes until `connect`."""
+        """Disconnect from the server. When this returns, no call is in progress; no event arrives until `connect`."""
         with self._lock:
             self._server = None
             for watch in self._watches:
@@ -64,7 +64,7 @@ class Informer:
             server.delete(resource, namespace, name)
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> _Watch:
-        """See `Client.subscribe`; without a server the first events come after `connect`."""
+        """See `Client.subscribe`. Without a server, the first events arrive after `connect`."""
         with self._lock:
             watch = _Watch(self, tuple(resources), sink)
             self._watches.append(watch)
@@ -95,14 +95,14 @@ class _Watch:
         self._resources = resources
         self._sink = sink
         self._known: dict[Key, Object] = {}
-        self._listed: dict[Key, Object] | None = {}  # what a list in progress has brought; None once it is complete
+        self._listed: dict[Key, Object] | None = {}  # the objects of a list in progress; None once the list is complete
         self._subscription: Subscription | None = None
 
     def close(self) -> None:
         self._informer.forget(self)
 
     def begin(self, server: Client) -> None:
-        """List, and watch from there."""
+        """List the objects, and watch from the revision of the list."""
         self._listed = {}
         self._subscription = server.subscribe(self._resources, self._receive)
 

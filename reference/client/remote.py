@@ -1,8 +1,8 @@
 """A `Client` of an API server in another process: lists and watches over HTTPS, shared by all components here.
 
-Each resource has one watch connection for all proxies, because all nodes of an embedded cluster watch the same. A watch
-that ends resumes where it was, or lists again if the API server was away or no longer has that revision; subscribers
-then get the differences.
+Each resource has one watch connection for all proxies, because all nodes of an embedded cluster watch the same objects.
+A watch that ends resumes at its last revision. If the API server was down or no longer has that revision, the client
+lists again, and subscribers receive the differences.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RemoteClient:
         self._tls = ssl.create_default_context(cadata=ca)
         self._requests = threading.Lock()  # one at a time, on one connection
         self._connection: http.client.HTTPSConnection | None = None
-        self._lock = threading.RLock()  # of all below; held while events are handed on, so that they are in order
+        self._lock = threading.RLock()  # for all attributes below; held during delivery, which keeps events in order
         self._reflectors: dict[str, _Reflector] = {}
         self._subscriptions: list[_Subscription] = []
 
@@ -65,7 +65,7 @@ class RemoteClient:
         self._ask("DELETE", _path(resource, namespace, name))
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> _Subscription:
-        """See `Client.subscribe`; events arrive soon after a write, not before it returns."""
+        """See `Client.subscribe`. Events may arrive shortly after the write has returned, not before."""
         with self._lock:
             subscription = _Subscription(self, frozenset(resources), sink)
             self._subscriptions.append(subscription)
@@ -82,9 +82,9 @@ class RemoteClient:
                 self._subscriptions.remove(subscription)
 
     def caught_up(self) -> bool:
-        """Return whether subscribers have all events of what was written before this call.
+        """Return whether subscribers have received the events of all writes before this call.
 
-        Compares with a list of each resource. True while the server is away.
+        Compares with a list of each resource. True while the server is unreachable.
         """
         with self._lock:
             names = list(self._reflectors)
@@ -239,7 +239,7 @@ class _Reflector:
         while not self._stopping.is_set():
             try:
                 self._follow()
-            except (OSError, ValueError, AttributeError, http.client.HTTPException):  # away, or ended under a reader
+            except (OSError, ValueError, AttributeError, http.client.HTTPException):  # unreachable, or stopped
                 self._stopping.wait(_PAUSE)
 
     def _follow(self) -> None:
@@ -272,7 +272,7 @@ class _Reflector:
         while line := answer.readline():
             event = orjson.loads(line)
             if event["type"] == "ERROR":
-                self._revision = ""  # too old: begin with a list
+                self._revision = ""  # too old: start with a list
                 raise OSError(f"watch of {self.resource}: {event['object'].get('message')}")
             self._revision = _revision(event["object"])
             if event["type"] in _TYPES:

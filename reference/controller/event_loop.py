@@ -1,7 +1,7 @@
 """The event loop of a controller: one thread that reads events, and works when there are none.
 
 Events go into an unbounded queue, so a writer never waits for a controller. The thread reads all queued events before
-it works on the next object, so an object that changes five times at once is worked on once.
+it processes the next object, so an object that changes five times in a burst is processed once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ logger = logging.getLogger(__name__)
 class EventLoop:
     """Calls `take_in` with each event, and `work` once all queued events are read, in its own thread.
 
-    `take_in` fills `queues`, `work` works on one object of each. Call `start` once and `stop` at the end, from one
-    thread; `caught_up` from any.
+    `take_in` fills `queues`, and `work` processes one object from each queue. Call `start` once and `stop` at the end,
+    from one thread. Any thread may call `caught_up`.
 
-    No object ends the thread: an event that cannot be read is logged and skipped; work that fails is retried after a
-    pause.
+    Errors do not end the thread. An unreadable event is logged and skipped, and failed work is retried after a pause.
     """
 
     def __init__(
@@ -39,21 +38,21 @@ class EventLoop:
         work: Callable[[], None],
         queues: Sequence[WorkQueue],
     ) -> None:
-        """`name` is that of the thread."""
+        """`name` is the name of the thread."""
         self.has_state = False
-        """True if the initial state is taken in; only the thread sets it."""
+        """True after the initial state was read. Only the thread sets this attribute."""
         self._take_in_event = take_in
         self._work = work
         self._queues = queues
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._delivered = 0
         self._taken_in = 0
-        self._broken_off = 0  # times that work broke off in a row
+        self._broken_off = 0  # number of consecutive failures of `work`
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self, client: Client, resources: Collection[str]) -> None:
-        """Begin to watch and to work; returns at once. Raises `RuntimeError` when called again."""
+        """Start to watch and to work, and return immediately. Raises `RuntimeError` when called again."""
         self._thread.start()
         self._subscription = client.subscribe(resources, self._deliver)
 
@@ -113,7 +112,7 @@ class EventLoop:
         return True
 
     def _patience(self) -> float | None:
-        """Return the seconds until there is work without another event; None if never."""
+        """Return the seconds until work is due without a further event, or None if no work is scheduled."""
         if not self.has_state:
             return None
         if self._broken_off:
@@ -124,13 +123,13 @@ class EventLoop:
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _take_in(self, event: Event) -> None:
-        """Read one event. It is counted last, so that `caught_up` is not true before its work is queued."""
+        """Read one event. The event is counted last, so `caught_up` is not true before its work is queued."""
         try:
             self._take_in_event(event)
         except Exception:
             metadata = event.object.get("metadata") or {}
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             logger.exception("%s: %s %s cannot be read and is left out", self._thread.name, event.resource, name)
-        if event.type == "SYNCED":  # also when an API server is back that was away
+        if event.type == "SYNCED":  # also when an API server is available again
             self.has_state = True
         self._taken_in += 1

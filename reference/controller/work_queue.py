@@ -1,6 +1,6 @@
-"""The objects that a controller has to work on, and when: keys coalesce, failures are retried later.
+"""The queue of objects that a controller has to process. Equal keys are merged, and failures are retried later.
 
-Time is passed in. Only the controller's thread changes it; any thread may read `is_idle`.
+Time is passed as an argument. Only the controller's thread changes a queue; any thread may read `is_idle`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def is_retriable(error: ApiError | OSError) -> bool:
 
 
 class WorkQueue:
-    """A FIFO queue. A key is in it once, however often it is added."""
+    """A FIFO queue. It contains each key at most once."""
 
     def __init__(self) -> None:
         self._ready: dict[Key, None] = {}
         self._later: list[tuple[float, Key]] = []
-        self._due: dict[Key, float] = {}  # what `_later` really holds; other entries in it are out of date
+        self._due: dict[Key, float] = {}  # the valid entries of `_later`; other entries are outdated
         self._failures: dict[Key, int] = {}
         self._unfinished: set[Key] = set()
 
@@ -80,9 +80,9 @@ class WorkQueue:
     def retry(self, key: Key, now: float, *, retriable: bool) -> None:
         """Retry failed work on `key` later, at most 15 times in a row.
 
-        Retriable failures (a conflict, an unreachable server) can go away by themselves: they are retried soon, and the
-        queue is not idle until then. Others need a change elsewhere, which adds the key again: they are retried late,
-        as in Kubernetes, and the queue counts as idle.
+        Retriable failures (a conflict, an unreachable server) can disappear by themselves. They are retried soon, and
+        the queue is not idle until then. Other failures need another change, whose event adds the key again. They are
+        retried late, as in Kubernetes, and the queue counts as idle.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

@@ -1,6 +1,6 @@
 """The cluster as the DNS server has seen it: Services, their slices, and the nodes of pods.
 
-One thread uses an index; it has no locks.
+An index has no locks, so only one thread may use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reference.objects.topology_keys import Labels
 
 
 class ClusterIndex:
-    """Services, their endpoints, and the nodes of pods. `topology`: whether `topologyKeys` are used."""
+    """Services, their endpoints, and the nodes of pods. `topologyKeys` are used if `topology` is true."""
 
     def __init__(self, *, topology: bool = True) -> None:
         self.topology = topology
@@ -23,7 +23,7 @@ class ClusterIndex:
         self._slices: dict[Key, dict[str, Object]] = {}
         self._owner: dict[Key, Key] = {}  # the Service of each slice
         self._locators: dict[Key, tuple[tuple[str, ...], Labels | None]] = {}
-        self._pods_at: dict[str, dict[Key, None]] = {}  # several, where pods share the address of their node
+        self._pods_at: dict[str, dict[Key, None]] = {}  # several if pods share the address of their node
         self._take: Mapping[str, Callable[[Object, bool], None]] = {
             "services": self._take_service,
             "endpointslices": self._take_slice,
@@ -35,7 +35,7 @@ class ClusterIndex:
         self._take[event.resource](event.object, event.type == "DELETED")
 
     def has_namespace(self, namespace: str) -> bool:
-        """Return whether a namespace has a Service; always for "", the parent of all namespaces."""
+        """Return whether a namespace has a Service. Always true for "", the parent of all namespaces."""
         return not namespace or any(key[0] == namespace for key in self._services)
 
     def labels_at(self, address: str) -> Labels | None:

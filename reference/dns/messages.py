@@ -24,7 +24,7 @@ import dns.rdtypes.IN.AAAA
 import dns.renderer
 import dns.rrset
 
-SMALLEST_UDP = 512  # RFC 1035, 2.3.4: what a client takes that does not say
+SMALLEST_UDP = 512  # RFC 1035, 2.3.4: the limit of clients that do not specify a size
 _HEADER = struct.Struct("!HHHHHH")
 _QUESTION_END = 4  # type and class
 
@@ -33,8 +33,8 @@ _QUESTION_END = 4  # type and class
 class Query:
     """A well-formed question: its name and type, and the fixed parts of its answer.
 
-    `head` and `tail` are an answer without records: header, question as asked, and EDNS. `limit` is the UDP datagram
-    size of the client.
+    `head` and `tail` form an answer without records: header, original question, and EDNS. `limit` is the maximum UDP
+    datagram size of the client.
     """
 
     name: dns.name.Name
@@ -48,7 +48,7 @@ class Query:
 class Body:
     """The records of an answer as bytes.
 
-    `size` is that of one record if all answers have one size and any order is right, as for addresses.
+    If all records have equal size and any order is correct, as for addresses, `size` is the size of one record.
     """
 
     rcode: int = dns.rcode.NOERROR
@@ -66,7 +66,7 @@ def read(packet: bytes, *, largest: int) -> Query | bytes | None:
 
     `largest` is the largest UDP datagram that this server sends and accepts.
     """
-    if len(packet) < _HEADER.size or packet[2] & 0x80:  # an answer: never answered, or two servers go on for ever
+    if len(packet) < _HEADER.size or packet[2] & 0x80:  # an answer must not be answered, or two servers would loop
         return None
     try:
         query = dns.message.from_wire(packet, ignore_trailing=True)
@@ -99,7 +99,7 @@ def refuse(query: Query) -> bytes:
 
 
 def reply(query: Query, body: Body, *, over_tcp: bool) -> bytes:
-    """Return the answer without its id; if records do not fit, as many as fit and the TC bit (RFC 2181, 9)."""
+    """Return the answer without its id. If not all records fit, send some and set the TC bit (RFC 2181, 9)."""
     room = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
     if needed + len(body.answers) + len(body.further) <= room:

@@ -27,7 +27,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A name with only names below it: `svc` (""), or a Kubernetes namespace."""
+    """A name without records that has names below it: `svc` (""), or a Kubernetes namespace."""
 
     namespace: str
 
@@ -41,7 +41,7 @@ class OfService:
 
 @dataclass(frozen=True, slots=True)
 class OfPort:
-    """A named port of a Service, or all of a protocol (`port` is "")."""
+    """A named port of a Service, or all ports of a protocol (`port` is "")."""
 
     key: Key
     port: str
@@ -60,7 +60,7 @@ Subject = Apex | SchemaVersion | Branch | OfService | OfPort | OfEndpoint
 
 
 def subject(labels: Sequence[str]) -> Subject | None:
-    """Parse a name; None if it cannot exist. `labels` are those before the zone, in lower case."""
+    """Parse a name, or return None if it cannot exist. `labels` are the DNS labels before the zone, in lower case."""
     found: Subject | None = None
     match tuple(labels):
         case ():

@@ -1,4 +1,4 @@
-"""Reads what DNS needs from Kubernetes objects: Services, EndpointSlices and PodLocators."""
+"""Reads the data that DNS needs from Services, EndpointSlices and PodLocators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The pod and address of an endpoint, by which its node is found."""
+    """The pod and address of an endpoint, which are used to find its node."""
 
     pod: Key | None
     address: str
@@ -32,7 +32,7 @@ def canonical(address: str) -> str:
 
 
 def service_key(endpoint_slice: Object) -> Key | None:
-    """Return the Service of a slice; None if it names none."""
+    """Return the key of the Service of a slice, or None if the slice names no Service."""
     name = (endpoint_slice["metadata"].get("labels") or {}).get(SERVICE_LABEL)
     return (endpoint_slice["metadata"].get("namespace") or "", name) if name else None
 
@@ -42,7 +42,7 @@ def is_headless(service: Object) -> bool:
 
 
 def topology_keys(service: Object) -> tuple[str, ...]:
-    """Return `spec.topologyKeys` of a headless Service; for others the proxy uses them, not DNS."""
+    """Return `spec.topologyKeys` of a headless Service. For other Services only the proxy uses topology keys."""
     return tuple(service["spec"].get("topologyKeys") or ()) if is_headless(service) else ()
 
 
@@ -59,7 +59,7 @@ def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family,
 
 
 def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, Endpoint]]:
-    """Yield the ready endpoints of slices, each address once, without node labels."""
+    """Yield the ready endpoints of slices without node labels, once for each address."""
     seen: set[str] = set()
     for each in slices:
         family: Family | None = next((family for family in FAMILIES if each["addressType"] == family), None)
@@ -82,7 +82,7 @@ def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, E
 
 
 def read_locator(locator: Object) -> tuple[tuple[str, ...], Labels | None]:
-    """Return the addresses of a pod, and the labels of its node; None if it is on no node."""
+    """Return the addresses of a pod and the labels of its node, or None if the pod has no node."""
     ips = tuple(canonical(each["ip"]) for each in locator.get("ips") or ())
     return ips, frozenset((locator.get("nodeLabels") or {}).items()) if locator.get("nodeName") else None
 

@@ -1,7 +1,7 @@
 """The records at a name (addresses, ports with their targets, or another name), as a function of a Service.
 
-The client matters in one case only: its node selects the endpoints of a headless Service (KEP-536, DNS server changes).
-A name of a single endpoint means the same for every client.
+Records depend on the client in only one case: for a headless Service, the client's node selects the endpoints (KEP-536,
+DNS server changes). The name of a single endpoint has the same records for every client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FAMILY_OF: Mapping[str, Family] = {"A": "IPv4", "AAAA": "IPv6"}
 
 
 class _OnNode(Protocol):
-    """An object on a node; `labels` are those of the node, none if unknown."""
+    """An object on a node. `labels` are the labels of the node, or empty if unknown."""
 
     @property
     def labels(self) -> Labels: ...
@@ -57,7 +57,7 @@ class Service:
     cluster_ips: Mapping[Family, str] | None = None
     endpoints: Mapping[Family, Sequence[Endpoint]] | None = None
     alias: str = ""
-    """The name that an ExternalName Service stands for."""
+    """The target name of an ExternalName Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ Record = Address | Target | Alias
 def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Located]) -> Sequence[Located]:
     """Return the endpoints for a client on a node with these labels, in their order; possibly none.
 
-    A client whose node is unknown (None) gets all, and so does each client of a Service without keys.
+    If the client's node is unknown (None) or the Service has no keys, all endpoints are returned.
     """
     if not keys or client is None:
         return endpoints
@@ -97,7 +97,7 @@ def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Locat
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The records at a name, empty if it has only others; `further` are addresses of the targets, by their host."""
+    """The records at a name, if any of the wanted type. `further` are addresses of the targets, by their host."""
 
     records: tuple[Record, ...] = ()
     further: tuple[tuple[str, Address], ...] = ()
@@ -135,14 +135,14 @@ def _addresses(service: Service, wanted: str, client: Labels | None) -> list[str
 
 
 def _selected(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
-    """Select endpoints; each family by itself, as in a proxy."""
+    """Select endpoints separately for each family, as in a proxy."""
     return select(service.keys, client, (service.endpoints or {}).get(family, ()))
 
 
 def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Found | None:
     """Return SRV records of a port, of all ports of a protocol (`port` is ""), or of all; None without such a port.
 
-    Ports exist for every client alike, so the name exists where no endpoint is near, too.
+    Ports do not depend on the client, so the name exists even if no endpoint is selected for the client.
     """
     if not any(_fits(each, port, protocol) for each in _all_ports(service)):
         return None

@@ -1,4 +1,4 @@
-"""Answers a packet from a client address with a packet. No socket, no thread, no clock."""
+"""Answers a packet from a client address with a packet, without using sockets, threads or clocks."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from reference.dns.resolver import Resolver
 from reference.features import Features
 
 RESOURCES = ("services", "endpointslices")
-POD_LOCATORS = "podlocators"  # what says where clients are, for topologyKeys
-_AT_ONCE = 64  # datagrams of one socket before the others have their turn
+POD_LOCATORS = "podlocators"  # give the location of clients, for topologyKeys
+_AT_ONCE = 64  # maximum number of datagrams from one socket before other sockets are served
 _MOST_DATAGRAM = 65535
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class _Connection:
         self._ended = False
 
     def go_on(self, events: int) -> int:
-        """Read and write without blocking; returns the events to wait for, 0 at the end. Raises `OSError`."""
+        """Read and write without blocking. Return the events to wait for, or 0 at the end. Raises `OSError`."""
         if events & selectors.EVENT_READ:
             data = self.sock.recv(_CHUNK)
             self._ended = not data
@@ -59,7 +59,7 @@ class _Connection:
             with contextlib.suppress(BlockingIOError):
                 del self._unsent[: self.sock.send(self._unsent)]
         if self._unsent:
-            # A client that does not read its answers is not read from until it does.
+            # Stop reading queries from a client until it reads its answers.
             return selectors.EVENT_WRITE
         return 0 if self._ended else selectors.EVENT_READ
 
@@ -110,7 +110,7 @@ class DnsServer:
         self._stopped = False
 
     def start(self) -> None:
-        """Begin to watch; queries wait until the initial state is known. Returns at once."""
+        """Start to watch, and return immediately. Queries wait until the initial state is known."""
         self._thread.start()
         self._subscription = self._client.subscribe(self._resources, self._deliver)
 

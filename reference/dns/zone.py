@@ -31,7 +31,7 @@ RRsets = list[dns.rrset.RRset]
 
 
 class _Records(NamedTuple):
-    """The records at a name, additional ones, or addresses of the name itself, of one family."""
+    """The records at a name with additional records, or the addresses of the name itself in one family."""
 
     answers: RRsets
     further: Sequence[dns.rrset.RRset] = ()

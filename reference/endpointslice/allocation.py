@@ -1,13 +1,13 @@
 """Allocates endpoints to zones under the heuristic of KEP-2433, or refuses because there are too few.
 
-The overload of a zone is the excess of its CPU share over its endpoint share. Released Kubernetes has one threshold: 20
-%, which a zone may reach. The KEP has two: hints are added only below 20 %, and stay until 30 % is reached, so that a
-Service near the limit does not flap.
+The overload of a zone is the excess of its CPU share over its endpoint share. Released Kubernetes has one threshold: a
+zone may reach 20 %. The KEP has two thresholds: hints are added only below 20 %, and are removed at 30 %, which keeps a
+Service near the limit from flapping.
 
-All numbers are integers, with `--follow released` too. kube-controller-manager uses floating point, and so sometimes
-refuses where a zone would reach exactly 20 %: 6 endpoints over 40, 30 and 30 % of the CPU need 2.4, 1.8 and 1.8 of
-them, and 2.4 / 1.2 comes out above 2. `floating_point_refuses` finds these cases, for explanations; the two differ in
-no others, and no requirement has one.
+All numbers are integers, also with `--follow released`. kube-controller-manager uses floating point, and so it
+sometimes refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the
+CPU, they should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only
+in such cases, which `floating_point_refuses` finds for explanations. No requirement contains such a case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reference.features import Features
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The overload in percent that limits a zone, and whether a zone may reach it."""
+    """The maximum overload of a zone in percent, and whether a zone may reach this maximum."""
 
     percent: int
     may_be_reached: bool
@@ -37,8 +37,8 @@ class Threshold:
 class Rules:
     """The differences between a controller of the KEP and one of a release.
 
-    `evens_out`: no zone stays below its minimum while another has spare endpoints, even if that rewrites slices that
-    were right by themselves; and endpoints of zones without ready nodes go to others.
+    With `evens_out`, no zone stays below its minimum while another zone has spare endpoints, even if this means
+    rewriting slices that were valid. Endpoints of zones without ready nodes are then assigned to other zones.
     """
 
     to_add: Threshold
@@ -75,7 +75,7 @@ def rules(features: Features) -> Rules:
 
 
 def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold) -> Allocation | Refusal:
-    """Allocate `endpoints` to zones, or return why that is impossible without overload."""
+    """Allocate `endpoints` to zones, or return the reason why each allocation would overload a zone."""
     if isinstance(shares, Refusal):
         return shares
     zones = len(shares.weights)

@@ -1,8 +1,8 @@
 """The conditions on a Service that report the state of its `trafficDistribution`.
 
-Source: KEP-4444, Status Reporting, which proposes them as an expansion; no release writes them. Accepted: the value is
-known and used. Programmed: the stored slices carry its hints. Honored: every node's proxy has them in its kernel.
-Conditions of other implementations, whose names begin with a domain, are kept.
+Source: KEP-4444, Status Reporting, which proposes the conditions as an expansion. No release writes them. `Accepted`
+means that the value is known and used, `Programmed` that the stored slices contain its hints, and `Honored` that every
+node's proxy has these hints in its kernel. Conditions of other implementations have a domain prefix, and are kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def accepted(decided_by: Mechanism) -> Condition:
 
 
 def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[Object], failure: str) -> Condition:
-    """Return condition Programmed: whether all ready endpoints of `slices` have hints. `failure` is the sync's."""
+    """Return condition Programmed: whether all ready endpoints of `slices` have hints. `failure` is the sync error."""
     if is_accepted.status != "True":
         return Condition(PROGRAMMED, "False", "NotAccepted", is_accepted.message)
     if failure:
@@ -87,8 +87,8 @@ def honored(is_programmed: Condition, behind: Collection[str], silent: Collectio
 def merged(present: Sequence[Object], wanted: Sequence[Condition], *, generation: Any, now: str) -> list[Object] | None:
     """Return the Service's conditions with `wanted` in place of ours; None if nothing changes.
 
-    Conditions of other writers keep their place. `lastTransitionTime` changes with the status only. An object without
-    generation has no observedGeneration.
+    Conditions of other writers keep their position. `lastTransitionTime` changes only when the status changes. If the
+    object has no generation, its conditions have no observedGeneration.
     """
     old = {str(each.get("type")): each for each in present}
     ours = {each.type: _written(each, old.get(each.type), generation, now) for each in wanted}

@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 
 
 class SyncError(Exception):
-    """A sync did not reach what the Service asks for. `retriable`: the same sync can succeed later by itself.
+    """A sync could not do what the Service requests. If `retriable`, a later retry can succeed without other changes.
 
-    `topic` is equal for failures that share one Event; messages differ, because they name slices that do not exist yet.
+    Failures with equal `topic` share one Event. Their messages differ, because they name slices that do not exist yet.
     """
 
     def __init__(self, message: str, *, topic: str, retriable: bool) -> None:
@@ -65,8 +65,8 @@ class EndpointSliceController:
     ) -> None:
         """`heuristics` by value of `trafficDistribution`; None: the installed ones.
 
-        With `conditions` the status of Services reports the state of their value (KEP-4444, Status Reporting). With
-        gate NodeLevelTopology, `node_level` is how Services are chosen for it; None: manual.
+        With `conditions`, the controller reports the state of `trafficDistribution` in the status of each Service
+        (KEP-4444, Status Reporting). `node_level` is used with gate NodeLevelTopology; None selects manual.
         """
         self.registry = CollectorRegistry()
         self._client = client
@@ -113,9 +113,9 @@ class EndpointSliceController:
     def synced(self) -> bool:
         """Return whether every event so far is processed, and its slices and conditions are written.
 
-        A failed sync that can succeed on retry (a conflict, an unreachable server) counts as not processed. One that
-        needs another change first (a pod's Node is missing, the API server refuses the slice) counts as processed,
-        because that change is an event of its own.
+        A failed sync that can succeed on retry (a conflict, an unreachable server) counts as not processed. A failed
+        sync that first needs another change (a pod's Node is missing, the API server refuses the slice) counts as
+        processed, because the other change will arrive as an event.
         """
         if not self._loop.caught_up():
             return False

@@ -1,9 +1,9 @@
 """Hints in proportion to CPU, for all endpoints of one address family: the heuristic of the topology annotation.
 
-Each zone gets its share of the endpoints, its own ones first. Slices with valid hints stay unchanged; only slices that
-are written anyway get new allocations, in order of slices and endpoints, so equal input gives equal hints. Source:
-KEP-2433, EndpointSlice Controller. The steps are those of released Kubernetes; the KEP adds that no zone stays below
-its minimum (see `allocation.Rules`).
+Each zone receives its share of the endpoints, starting with the endpoints in the zone. Slices with valid hints stay
+unchanged. Only slices that are written anyway receive new allocations, in the order of slices and endpoints, so the
+result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are those of released Kubernetes. The KEP
+adds that no zone stays below its minimum (see `allocation.Rules`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from reference.objects.endpoints import is_ready
 class CpuOutcome:
     """The outcome of the heuristic for one family with this number of endpoints.
 
-    `zones` counts the endpoints hinted for each zone; `refusal` is why there are none. `had_hints`: the slices carried
-    hints before.
+    `zones` counts the endpoints hinted for each zone. `refusal` is the reason why there are no hints. `had_hints` is
+    true if the slices had hints before.
     """
 
     endpoints: int
@@ -36,7 +36,7 @@ class CpuOutcome:
 
 @dataclass(slots=True)
 class _Open:
-    """A slice that is written anyway: the hinted zone of each endpoint, None for those without hint."""
+    """A slice that is written anyway: the hinted zone of each endpoint, or None if the endpoint has no hint."""
 
     draft: Draft
     zones: list[str | None]
@@ -44,7 +44,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _State:
-    """The number of endpoints allocated to each zone, the slices that stay, and the open ones."""
+    """The number of endpoints allocated to each zone, the slices that stay unchanged, and the open slices."""
 
     standing: list[Draft] = field(default_factory=list)
     open: list[_Open] = field(default_factory=list)
@@ -54,7 +54,7 @@ class _State:
 def hint_by_cpu(
     drafts: Sequence[Draft], existing: Iterable[Object], shares: ZoneShares | Refusal, rules: Rules
 ) -> CpuOutcome:
-    """Set hints on the endpoints of all `drafts`, which are those of one family, or remove all.
+    """Set hints on the endpoints of all `drafts` of one family, or remove all hints.
 
     `existing` are the family's stored slices; whether they carry hints decides which threshold applies.
     """
@@ -72,7 +72,7 @@ def hint_by_cpu(
 
 
 def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) -> bool:
-    """Return whether a sync under other `shares` could change hints: too few somewhere, or possible now."""
+    """Return whether a sync with new `shares` could change hints: a zone has too few, or hints became possible."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
     if isinstance(found, Refusal) or not hinted:
@@ -110,7 +110,7 @@ def _own_zone(endpoint: Object, rules: Rules) -> str | None:
 
 
 def _hinted_zone(endpoint: Object) -> str | None:
-    """Return the one zone that `endpoint` is hinted for; None without hints; empty for hints of any other form."""
+    """Return the only zone in the hints of `endpoint`: None without hints, "" for hints of another form."""
     if "hints" not in endpoint:
         return None
     hints = endpoint["hints"] or {}
@@ -119,7 +119,7 @@ def _hinted_zone(endpoint: Object) -> str | None:
 
 
 def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: Rules) -> bool:
-    """Return whether a slice can stay, with all hints set and none too many; if so, add them to `counts`."""
+    """Return whether a slice can stay unchanged: all hints are set and no zone exceeds its share. Update `counts`."""
     mine: Counter[str] = Counter()
     for endpoint in draft.endpoints:
         zone = _hinted_zone(endpoint)
@@ -136,9 +136,9 @@ def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: R
 
 
 def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
-    """Return how many endpoints each zone gives and receives: one at a time, from the fullest zone to the emptiest.
+    """Return how many endpoints each zone gives and receives.
 
-    It stops when one more endpoint would make the surplus as large as the deficit was.
+    Endpoints move one by one from the fullest to the emptiest zone, until one more move would not improve the balance.
     """
     unit = allocation.unit
     over = {zone: counts[zone] * unit - portion.desired for zone, portion in allocation.portions.items()}
@@ -167,7 +167,7 @@ def _advance(heap: list[tuple[int, str]], amount: int, zone: str) -> None:
 
 
 def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
-    """Hint the first endpoints of giving zones for receiving ones, as far as open slices have any."""
+    """Change hints from giving zones to receiving zones, as far as open slices have endpoints to move."""
     gives, takes = moves
     receivers = sorted(takes)
     for each in state.open:
@@ -232,6 +232,6 @@ def _offer(holder: _Open, supply: dict[str, list[tuple[_Open, int]]]) -> None:
 
 
 def _reopen(state: _State) -> _Open:
-    """Open the next slice that was to stay. There is one: the minima are no more than there are endpoints."""
+    """Open the next slice that was to stay. One exists, because the minima do not exceed the number of endpoints."""
     draft = state.standing.pop(0)
     return _Open(draft, [_hinted_zone(each) for each in draft.endpoints])

@@ -1,7 +1,7 @@
 """The Services with hints by CPU: the outcome of their last sync, and what was reported to their users.
 
-So a node change costs a comparison of a few numbers for each, and a sync only where hints can change; and an Event is
-written when hints appear, disappear, or are refused for another reason, not at every sync.
+With this record, a node change compares only a few numbers for each Service, and causes a sync only if hints can
+change. An Event is written only when hints appear, disappear, or are refused for another reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENABLED = "Enabled"
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """News for the users of a Service: hints by CPU are enabled, or disabled and why."""
+    """A report for the users of a Service: hints by CPU are enabled, or are disabled for a reason."""
 
     enabled: bool
     message: str
@@ -41,9 +41,9 @@ class CpuServices:
         self._services: dict[Key, _Service] = {}
 
     def note(self, key: Key, plan: Plan, *, first_look: bool) -> list[Notice]:
-        """Record the outcome of a sync. Returns the news.
+        """Record the outcome of a sync. Return the notices to report.
 
-        Hints that existed before the first sync of this controller are no news.
+        Hints that existed before the first sync of this controller are not reported.
         """
         outcomes = {
             family: each.outcome for family, each in plan.families.items() if isinstance(each.outcome, CpuOutcome)

@@ -1,6 +1,6 @@
 """The endpoints that the slices of a Service should hold together, grouped by their ports.
 
-The desired state is a set for each address family and port set; `packing` distributes it over slices.
+The desired state is a set of endpoints for each address family and port set. `packing` distributes it over slices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOBODY: Identity = ((), "", "", "")
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A pod that the selector matches and that gets no endpoint, and why."""
+    """A pod that matches the selector but has no endpoint, with the reason."""
 
     pod: str
     why: Why
@@ -54,7 +54,7 @@ class Desired:
 
 @dataclass(slots=True)
 class _Result:
-    """The endpoint made of one pod, if any. `where` is the node's zone, None if there is no such node."""
+    """The endpoint for one pod, if any. `where` is the zone of its node, None if the node does not exist."""
 
     pod: Object
     where: str | None
@@ -67,16 +67,16 @@ class _Result:
 
 @dataclass(slots=True)
 class Memo:
-    """Results for unchanged pods. It saves work and never changes a result.
+    """A cache of results for unchanged pods.
 
-    Objects of a client are immutable, so the same object means the same endpoint while Service and zone are the same.
+    Objects of a client are immutable, so a pod object gives the same endpoint until its Service or zone changes.
     """
 
     service: Object | None = None
     results: dict[AddressType, dict[str, _Result]] = field(default_factory=dict)
 
     def take(self, service: Object, address_type: AddressType) -> dict[str, _Result]:
-        """Return the results of the last sync, by pod name; none for another Service."""
+        """Return the results of the last sync by pod name, or no results if the Service has changed."""
         if self.service is not service:
             if self.service is None or not _same_to_endpoints(self.service, service):
                 self.results.clear()
@@ -103,8 +103,8 @@ def desired_endpoints(
 ) -> Desired:
     """Return the endpoints of all `pods` in one family, grouped by port set.
 
-    A pod whose Node is missing is left out, unless the Service publishes addresses that are not ready: then it is kept
-    without a zone. A port set stays in the result when its last pod has no address of this family.
+    A pod whose Node is missing is left out. If the Service publishes addresses that are not ready, the pod is kept
+    without a zone instead. A port set stays in the result even if none of its pods has an address of this family.
     """
     memo = Memo() if memo is None else memo
     before, results = memo.take(service, address_type), memo.renew(address_type)
@@ -134,7 +134,7 @@ def _add(desired: Desired, result: _Result) -> None:
 
 
 def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
-    """Return a function from pod and zone to result. Ports are resolved once if no port has a named target."""
+    """Return a function from pod and zone to result. If no port has a named target, ports are resolved once."""
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
     common = _keyed([] if named else endpoint_ports(service, {}))

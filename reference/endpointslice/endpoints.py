@@ -1,6 +1,6 @@
-"""From pod to endpoint, for one Service and one address family.
+"""Converts pods to endpoints of one Service and one address family.
 
-`desired` decides which pods get an endpoint, `packing` in which slice, and `hints` with which hints. Endpoints are
+`desired` decides which pods have an endpoint, `packing` selects the slice, and `hints` sets the hints. Endpoints are
 EndpointSlice JSON without hints.
 """
 
@@ -47,9 +47,9 @@ def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -
 
 
 def identity(endpoint: Object) -> Identity:
-    """Return what identifies an endpoint: addresses, hostname and the pod; all else can change in place.
+    """Return the identity of an endpoint: its addresses, hostname and pod. All other fields can change in place.
 
-    Two pods with one address are two endpoints; the same pod in two slices is one.
+    Two pods that share an address are two endpoints. A pod that occurs in two slices is one endpoint.
     """
     target = endpoint.get("targetRef") or {}
     addresses = endpoint["addresses"]
@@ -62,7 +62,7 @@ def identity(endpoint: Object) -> Identity:
 
 
 def address_types(service: Object) -> tuple[AddressType, ...]:
-    """Return the families of `service`; without ipFamilies that of its cluster IP, and both if it is headless."""
+    """Return the IP families of `service`. Without ipFamilies, use the family of its cluster IP, both if headless."""
     families = service["spec"].get("ipFamilies") or ()
     named = tuple(family for family in ADDRESS_TYPES if family in families)
     if named:
@@ -73,7 +73,7 @@ def address_types(service: Object) -> tuple[AddressType, ...]:
 
 
 def endpoint_ports(service: Object, pod: Object) -> list[Object]:
-    """Return the ports of `service` on `pod`, in the Service's order; unresolved names are left out."""
+    """Return the ports of `service` on `pod`, in the Service's order. Unresolved port names are left out."""
     found = []
     for service_port in service["spec"].get("ports") or ():
         number = _target_port(service_port, pod)
@@ -117,7 +117,7 @@ def pod_addresses(pod: Object, address_type: AddressType) -> list[str]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Return whether the pod's Ready condition is True; no condition is not ready."""
+    """Return whether the pod's Ready condition is True. A pod without the condition is not ready."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready":
             return bool(condition.get("status") == "True")
@@ -125,7 +125,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def projection(pod: Object) -> tuple[object, ...]:
-    """Return the parts of a pod that slices depend on; an update that leaves them equal needs no sync."""
+    """Return the parts of a pod that slices depend on. An update that changes none of them needs no sync."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     return (
         metadata.get("uid"),
@@ -164,7 +164,7 @@ def _serving_containers(pod: Object) -> Iterable[Object]:
 
 @lru_cache(maxsize=65536)
 def _canonical(text: str) -> tuple[str, str]:
-    """Return the family and canonical text; ("", "") if invalid. Old clients wrote zeros before IPv4 parts."""
+    """Return the family and canonical text, or ("", "") if invalid. Old clients wrote IPv4 with leading zeros."""
     if "." in text and ":" not in text:
         text = ".".join(part.lstrip("0") or "0" for part in text.split("."))
     try:

@@ -1,6 +1,6 @@
 """Sets the hints of the selected mechanism on the slices of one family, before they are written.
 
-A slice whose hints are right is not changed.
+A slice whose hints are already correct is not changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """Return a function that sets hints as `decided_by` says. `zones` are the sums over `nodes`, if kept."""
+    """Return a function that sets hints by mechanism `decided_by`. `zones` is a table of `nodes`, if available."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares

@@ -28,7 +28,7 @@ class CpuHeuristic:
 class SamePlace:
     """`trafficDistribution` decides: ready endpoints are hinted for their own zone, and with `nodes` for their node.
 
-    `names_unknown_zone`: an endpoint without zone gets the empty zone name, as in releases before 1.33.
+    With `names_unknown_zone`, an endpoint without a zone is hinted for zone "", as in releases before 1.33.
     """
 
     value: str
@@ -47,7 +47,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class NoHints:
-    """No mechanism decides: hints are removed. `unknown` is the value of the field, if that is why."""
+    """No mechanism decides, so hints are removed. `unknown` is the value of the field if the value is unknown."""
 
     reason: str
     unknown: str = ""
@@ -59,7 +59,7 @@ Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
     """Return the mechanism that decides about hints for `service` in a controller with `features`.
 
-    `heuristics` are the values of plug-ins; only those with a domain count.
+    `heuristics` are the values of plug-ins. Values without a domain are ignored.
     """
     annotation, asked = topology_annotation(service, features)
     if asked in {"Auto", "auto"}:
@@ -81,9 +81,9 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
 
 def topology_annotation(service: Object, features: Features) -> tuple[str, str | None]:
-    """Return key and value of the topology annotation in force; None if the Service does not have it.
+    """Return key and value of the effective topology annotation, or None if the Service does not have it.
 
-    The old key hides the new one, which exists since 1.27.
+    The old key takes precedence over the new key, which exists since 1.27.
     """
     annotations = service["metadata"].get("annotations") or {}
     key = TOPOLOGY_MODE if features.at_least(27) and TOPOLOGY_AWARE_HINTS not in annotations else TOPOLOGY_AWARE_HINTS
@@ -91,7 +91,7 @@ def topology_annotation(service: Object, features: Features) -> tuple[str, str |
 
 
 def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:
-    """Return the hints that `endpoint` should have; None for none. Only ready endpoints have any."""
+    """Return the hints that `endpoint` should have, or None. Only ready endpoints have hints."""
     if isinstance(decided_by, SamePlace) and is_ready(endpoint):
         return _own_place(endpoint, decided_by)
     return None
@@ -108,14 +108,14 @@ def _own_place(endpoint: Object, decided_by: SamePlace) -> Object | None:
 
 
 def _by_annotation(annotation: str, features: Features) -> Mechanism:
-    """With the gate off the annotation still hides trafficDistribution, as in the releases that have both."""
+    """With the gate off, the annotation still overrides trafficDistribution, as in releases that have both."""
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but feature gate TopologyAwareHints is off")
     return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")
 
 
 def _takes_plugins(features: Features) -> bool:
-    """Return whether plug-ins are used; released API servers refuse such values."""
+    """Return whether plug-ins are used. Released API servers reject the values of plug-ins."""
     return features.follows == "kep" and features.enabled("ServiceTrafficDistribution")
 
 

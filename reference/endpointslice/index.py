@@ -1,8 +1,8 @@
-"""The cluster as the controller has seen it, arranged so that one event finds its Services without a search.
+"""The cluster as the controller has seen it, indexed to find the Services that an event affects without a search.
 
-A pod change must not look at every Service, nor a sync at every pod. So selectors and pods are bucketed by label, and
-the pods of each Service are updated event by event. Objects are the client's, and immutable. One thread uses an index;
-it has no locks.
+A pod change must not look at every Service, and a sync must not look at every pod. So selectors and pods are bucketed
+by label, and each event updates the pods of the affected Services. Objects come from the client and are immutable. An
+index has no locks, and only one thread uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Member = TypeVar("Member")
 class ClusterIndex:
     """Services, pods, nodes and managed slices, with the links between them.
 
-    `zones` sums up the nodes that count for a controller with `features`.
+    `zones` totals the nodes that are relevant to a controller with `features`.
     """
 
     def __init__(self, features: Features | None = None) -> None:
@@ -122,7 +122,7 @@ class ClusterIndex:
         return services
 
     def _take_node(self, key: Key, node: Object | None) -> Collection[Key]:
-        """Only existence and zone matter to endpoints; `zones` handles the rest for hints."""
+        """Handle a Node. Endpoints depend only on its existence and zone; `zones` handles the data for hints."""
         name = key[1]
         self.zones.put(name, node)
         old = self.nodes.pop(name, None)
@@ -138,12 +138,12 @@ class ClusterIndex:
 
 
 def _selector(service: Object | None) -> Mapping[str, str]:
-    """Return the selector; empty for Services that the controller skips."""
+    """Return the selector, which is empty for Services that the controller skips."""
     return service["spec"]["selector"] if service is not None and selects_pods(service) else {}
 
 
 def _says(service: Object) -> tuple[object, ...]:
-    """Return the parts of a Service that slices depend on; its status is not one."""
+    """Return the parts of a Service that slices depend on. They do not include its status."""
     metadata = service["metadata"]
     parts = ("uid", "deletionTimestamp", "labels", "annotations")
     return service["spec"], *(metadata.get(part) for part in parts)

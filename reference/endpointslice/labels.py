@@ -37,13 +37,13 @@ def is_headless(service: Object) -> bool:
 
 
 def is_managed(endpoint_slice: Object) -> bool:
-    """Return whether this controller manages the slice; others stay unchanged."""
+    """Return whether this controller manages the slice. Other slices stay unchanged."""
     labels = endpoint_slice["metadata"].get("labels") or {}
     return bool(labels.get(MANAGED_BY) == CONTROLLER)
 
 
 def service_name(endpoint_slice: Object) -> str:
-    """Return the Service that the slice belongs to; empty if it names none."""
+    """Return the name of the Service that the slice belongs to, or "" if the slice names no Service."""
     return str((endpoint_slice["metadata"].get("labels") or {}).get(SERVICE_NAME, ""))
 
 

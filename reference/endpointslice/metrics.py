@@ -1,6 +1,6 @@
 """The controller's metrics, named and labelled as in the release.
 
-Numbers are plain attributes and become samples on collection, so that a sync costs only a few additions. Source:
+Values are plain attributes that are converted to samples on collection, so a sync costs only a few additions. Source:
 `endpoint_slice_controller_*` of kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
 """
 
@@ -48,7 +48,7 @@ class Metrics(Collector):
         self._services: Counter[str] = Counter()
 
     def planned(self, key: Key, plan: Plan) -> None:
-        """Count what a plan wants of a Service's slices, whether it can be written or not."""
+        """Record the slices and endpoints that a plan wants for a Service, whether or not the writes succeed."""
         if not plan.families:
             return
         endpoints = slices = ideal = 0
@@ -65,7 +65,7 @@ class Metrics(Collector):
         self._changes[operation] += 1
 
     def applied(self, plan: Plan) -> None:
-        """Count the writes of a plan, one observation for each family, also of nothing."""
+        """Record the writes of a plan, with one observation for each family even if nothing is written."""
         if not plan.families:
             return
         labels = self._change_labels(plan.mechanism)
@@ -76,7 +76,7 @@ class Metrics(Collector):
             histogram.observe(family.changed_slices)
 
     def synced(self, result: Result) -> None:
-        """Count a sync. A stale one used slices that were not the newest."""
+        """Count a sync. A stale sync used outdated slices."""
         self._syncs[self._failure if result == "failure" else result] += 1
 
     def forget(self, key: Key) -> None:
@@ -85,7 +85,7 @@ class Metrics(Collector):
         self._distribute(key, "")
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics of the release; those without a value yet are left out, as in Kubernetes."""
+        """Yield the metrics of the release. Metrics without a value are left out, as in Kubernetes."""
         yield _histogram("endpoints_added_per_sync", "Number of endpoints added on each Service sync", self._added)
         yield _histogram(
             "endpoints_removed_per_sync", "Number of endpoints removed on each Service sync", self._removed
@@ -120,7 +120,7 @@ class Metrics(Collector):
             )
 
     def _distribute(self, key: Key, value: str) -> None:
-        """Count the Service under `value`, empty for none. A value that was ever counted stays, with 0."""
+        """Count the Service under `value`, or remove it if "". A value that is no longer used stays, with count 0."""
         before = self._distribution.get(key, "")
         if value == before:
             return
@@ -132,7 +132,7 @@ class Metrics(Collector):
             self._distribution[key] = value
 
     def _counted_as(self, mechanism: Mechanism) -> str:
-        """Releases with one value counted every other value too; later ones count the known values."""
+        """Return the label value. Releases with one known value also counted unknown values; later releases do not."""
         match mechanism:
             case SamePlace(value=value):
                 return value

@@ -1,8 +1,8 @@
 """Node-level topology of the KEP-3015 text of 2022: which Services it applies to, and its node hints.
 
-No release implements that text. It leaves open how Services are chosen, and compares approaches: Services opt in, the
-controller decides, or a mix. All are implemented, and the controller's configuration selects one. Node hints come on
-top of the hints of the mechanism (see `hints`), so a node without an endpoint behaves as without them.
+No release implements that text. It compares several approaches to choosing Services: Services opt in, the controller
+decides, or a mix. All approaches are implemented, and the controller's configuration selects one. Node hints are added
+to the hints of the mechanism (see `hints`), so they have no effect on nodes without an endpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reference.features import Features
 
 GATE = "NodeLevelTopology"
 ASKED = "Node"
-"""The value of the topology annotation by which a Service asks for it."""
+"""The value of the topology annotation by which a Service requests node-level topology."""
 
 NOT_SET = ("", "Disabled", "disabled")
 
@@ -45,9 +45,10 @@ class Missing:
 class NodeLevel:
     """The way a controller chooses Services (KEP-3015 of 2022, Choosing Services to Apply Node-Level Topology To).
 
-    manual: those whose topology annotation is `Node`. automatic: those whose endpoints meet all criteria. opt-in and
-    opt-out: the same, for Services with the annotation, or without. The criteria: nearly all nodes have an endpoint,
-    ready or not (`missing`, None if that is no criterion), and all pods belong to one DaemonSet.
+    `manual` chooses Services whose topology annotation is `Node`. `automatic` chooses Services whose endpoints meet all
+    criteria. `opt-in` and `opt-out` also check the criteria, but only for Services with or without the annotation. The
+    criteria are that nearly all nodes have an endpoint, ready or not (unless `missing` is None), and that all pods
+    belong to one DaemonSet.
     """
 
     approach: Approach = "manual"
@@ -56,7 +57,7 @@ class NodeLevel:
 
     @classmethod
     def parse(cls, text: str) -> NodeLevel:
-        """Parse "automatic", or with criteria in place of the default ones "opt-in:missing=10%,daemonset".
+        """Parse an approach like "automatic", optionally with criteria like "opt-in:missing=10%,daemonset".
 
         Raises `ValueError` with the syntax.
         """
@@ -76,7 +77,7 @@ class NodeLevel:
 
 
 class NodeHints:
-    """Node hints for one Service in one sync. `said` collects the reasons, for people."""
+    """Node hints for one Service in one sync. `said` collects the reasons as readable text."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class NodeHints:
         return not self._excluded and self._config.approach != "manual" and self._config.missing is not None
 
     def on_top_of(self, hint: Hinter) -> Hinter:
-        """Return a function that sets the hints of `hint`, and node hints on families that should have them."""
+        """Return a function that calls `hint`, and then adds node hints to the families that should have node hints."""
 
         def both(drafts: Sequence[Draft], existing: Sequence[Object]) -> Outcome:
             due = [draft.changed for draft in drafts]
@@ -123,7 +124,7 @@ class NodeHints:
         return not refusal
 
     def _refusal(self, endpoints: Sequence[Object]) -> str:
-        """Return why these endpoints get no node hints; empty if they do."""
+        """Return the reason why these endpoints receive no node hints, or "" if they receive node hints."""
         config = self._config
         if self._excluded or config.approach == "manual":
             return self._excluded
@@ -138,7 +139,7 @@ class NodeHints:
 
 
 def daemon_set_of(pod: Object) -> str:
-    """Return the uid of the DaemonSet that a pod belongs to; empty if none."""
+    """Return the uid of the DaemonSet that owns a pod, or "" if there is none."""
     for owner in pod["metadata"].get("ownerReferences") or ():
         if owner.get("kind") == "DaemonSet" and owner.get("apiVersion", "").startswith("apps/"):
             return str(owner.get("uid", ""))
@@ -146,7 +147,7 @@ def daemon_set_of(pod: Object) -> str:
 
 
 def _excluded(service: Object, features: Features, config: NodeLevel) -> str:
-    """Return why a Service is not considered; empty if it is."""
+    """Return the reason why a Service is not considered, or "" if the Service is considered."""
     key, value = topology_annotation(service, features)
     match config.approach:
         case "manual" if value != ASKED:
@@ -163,7 +164,7 @@ def _of(endpoint_slice: Object) -> list[Object]:
 
 
 def _without_node_hints(endpoints: list[Object]) -> list[Object]:
-    """Return the list without node hints; the list itself if it has none."""
+    """Return the endpoints without node hints. Return `endpoints` itself if there are no node hints."""
     if not any("forNodes" in (each.get("hints") or ()) for each in endpoints):
         return endpoints
     return [_with_hints(each, forNodes=None) for each in endpoints]
@@ -182,7 +183,7 @@ def _with_hints(endpoint: Object, **changes: object) -> Object:
 
 
 def _settle(draft: Draft, was_due: bool) -> None:
-    """Do not write a slice whose endpoints are as before."""
+    """Avoid the write of a slice whose endpoints have not changed."""
     if not was_due and draft.base is not None:
         draft.changed = draft.endpoints != _of(draft.base)
         if not draft.changed:

@@ -1,8 +1,8 @@
 """Distributes endpoints over slices, with as few writes as possible.
 
-A write of a slice is sent to every node of a cluster. So a slice is rewritten only when something in it changed. New
-endpoints go first into slices that are rewritten anyway, then into one slice with room for all that are left, and only
-then into new ones. Slices are never rebalanced. `hinters` sets hints afterwards.
+A write of a slice is sent to every node of a cluster, so a slice is rewritten only if its content changes. New
+endpoints are added first to slices that are rewritten anyway, then to a single slice with room for all the remaining
+endpoints, and last to new slices. Slices are never rebalanced. `hinters` sets hints afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reference.endpointslice.endpoints import Identity, identity
 
 @dataclass(slots=True)
 class Draft:
-    """A slice as it should become. `base` is the existing slice, None for a new one.
+    """The wanted content of a slice. `base` is the existing slice, or None for a new slice.
 
     While `changed` is false, `endpoints` is the list of `base` itself and must not be changed in place.
     """
@@ -28,7 +28,7 @@ class Draft:
     changed: bool = True
 
     def set_hints(self, wanted: Sequence[Object | None]) -> None:
-        """Set the hints of each endpoint, None for none. The slice is written only if that changes one."""
+        """Set the hints of each endpoint; None removes hints. The slice is written only if some hints change."""
         wrong = [
             number
             for number, (endpoint, hints) in enumerate(zip(self.endpoints, wanted, strict=True))
@@ -46,7 +46,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Packed:
-    """Drafts for all slices that stay or are new, and the existing slices that are empty now.
+    """Drafts for all kept and new slices, and the existing slices that are now empty.
 
     `added` and `removed` count endpoints.
     """
@@ -60,7 +60,7 @@ class Packed:
 def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packed:
     """Distribute the endpoints of one port group over its existing slices and new ones of at most `max_endpoints`.
 
-    A slice that already holds more keeps them, as in Kubernetes. The result does not depend on the order of pods.
+    A slice that already has more endpoints keeps them, as in Kubernetes. The order of pods does not affect the result.
     """
     packed = Packed()
     missing = dict(group.endpoints)
@@ -74,7 +74,7 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
 
 
 def same_beyond_hints(one: Object, other: Object) -> bool:
-    """Return whether two endpoints of one identity are equal in what the controller writes, except hints."""
+    """Return whether two endpoints of equal identity agree in all fields that the controller writes, except hints."""
     return bool(
         one.get("conditions") == other.get("conditions")
         and one.get("nodeName") == other.get("nodeName")
@@ -84,14 +84,14 @@ def same_beyond_hints(one: Object, other: Object) -> bool:
 
 
 def _same_target(one: Object | None, other: Object | None) -> bool:
-    """Compare targetRefs without resourceVersion, which old releases wrote: else every pod update is a write."""
+    """Compare targetRefs, ignoring the resourceVersion that old releases wrote, which changes with every pod update."""
     if one == other or one is None or other is None:
         return one == other
     return {**one, "resourceVersion": ""} == {**other, "resourceVersion": ""}
 
 
 def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packed) -> None:
-    """Move from `missing` the endpoints that `existing` holds already; its others are removed."""
+    """Take endpoints that `existing` already has out of `missing`, and remove all other endpoints of `existing`."""
     present: list[Object] = existing.get("endpoints") or []
     kept = []
     changed = False
@@ -133,7 +133,7 @@ def _place(drafts: list[Draft], rest: list[Object], ports: list[Object], max_end
 
 
 def _tightest(drafts: Sequence[Draft], count: int, max_endpoints: int) -> Draft | None:
-    """Return the unchanged slice that `count` more endpoints fill best; None if they fit in none."""
+    """Return the unchanged slice that `count` more endpoints fill best, or None if no slice has enough room."""
     fitting = [draft for draft in drafts if not draft.changed and len(draft.endpoints) + count <= max_endpoints]
     return max(fitting, key=lambda draft: len(draft.endpoints), default=None)
 

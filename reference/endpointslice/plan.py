@@ -1,7 +1,7 @@
 """The plan of one sync: which slices to create, update and delete, and why.
 
-Pure: a plan depends on the Service, its pods, the nodes and the existing slices. So everything that the controller
-decides can be tested as a table, and an applied plan must lead to an empty one.
+Planning is a pure function of the Service, its pods, the nodes and the existing slices. So tables of inputs can test
+all decisions of the controller. Once a plan has been applied, the next plan must be empty.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MAX_ENDPOINTS_PER_SLICE = 100
 class Family:
     """The plan for one address family. Numbers are those of the controller's metrics.
 
-    `slices` holds the endpoints of each slice after the plan; `ideal_slices` is the least number of slices. `outcome`
-    is that of a heuristic over the whole family.
+    `slices` holds the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of slices.
+    `outcome` is the outcome of a heuristic that works on the whole family.
     """
 
     slices: tuple[Sequence[Object], ...]
@@ -43,7 +43,7 @@ class Family:
 
     @property
     def refusal(self) -> str:
-        """The reason why a heuristic gave no hints, in a sentence; empty if it did, or if there is no heuristic."""
+        """The reason why a heuristic gave no hints, as a sentence. Empty if it gave hints, or without a heuristic."""
         match self.outcome:
             case Broken(message) | CpuOutcome(refusal=Refusal(message=message)):
                 return message
@@ -53,12 +53,12 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Writes in the order in which they are to be made, so that endpoints appear before others are removed.
+    """The writes to make, in this order: create, update, delete. So new endpoints appear before old ones are removed.
 
-    `create` holds new slices (generateName, no name), `update` existing ones with their resourceVersion, `delete` the
-    existing slices to delete. `left_out` names the pods without endpoint, `mechanism` is what decided about hints, and
-    `families` has the plan of each family. `node_level` has the reasons of node-level topology, and `counts_nodes` is
-    whether nodes without endpoints matter.
+    `create` holds new slices (with generateName, without name), `update` existing slices with their resourceVersion,
+    and `delete` existing slices. `left_out` lists the pods without an endpoint, `mechanism` has decided about hints,
+    and `families` has the plan of each family. `node_level` lists the reasons of node-level topology. `counts_nodes` is
+    true if nodes without endpoints matter.
     """
 
     create: tuple[Object, ...]
@@ -76,18 +76,18 @@ class Plan:
 
     @property
     def missing_nodes(self) -> tuple[LeftOut, ...]:
-        """Pods left out because their Node does not exist: the sync fails, and is retried."""
+        """Return the pods left out because their Node does not exist. The sync then fails and is retried."""
         return tuple(each for each in self.left_out if each.why == "NodeNotFound")
 
     @property
     def failure(self) -> str:
-        """A sentence about what the Service asks for and does not get; empty if it gets all."""
+        """Return a sentence about unfulfilled requests of the Service, or "" if there are none."""
         broken = (each.outcome.message for each in self.families.values() if isinstance(each.outcome, Broken))
         return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The reasons for the slices, in sentences for people."""
+        """Return the reasons for the content of the slices, as readable sentences."""
         sentences = {
             "Terminal": "pod {pod} has ended",
             "NoAddress": "pod {pod} has no IP yet",
@@ -119,11 +119,11 @@ def plan_service(
 ) -> Plan:
     """Return the plan for one Service.
 
-    `pods` are those that its selector matches, `nodes` all nodes by name, `existing` the slices with this controller's
-    managed-by label and the Service's name. Arguments are not changed, except `memo`, which a caller keeps for each
-    Service to be faster next time. `zones` sums up `nodes`, if the caller keeps that. `heuristics` are plug-ins by
-    value of `trafficDistribution`; `node_level` is how Services are chosen for node-level topology with its gate on,
-    None for manual.
+    `pods` are the pods that its selector matches, `nodes` all nodes by name, and `existing` the slices with this
+    controller's managed-by label and the Service's name. Only argument `memo` is changed: it is a cache that the caller
+    keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` are plug-ins by value of
+    `trafficDistribution`. `node_level` is the configuration of node-level topology, if its gate is on; None selects
+    manual.
     """
     left_out: dict[LeftOut, None] = {}
     heuristics = heuristics or {}
@@ -171,7 +171,7 @@ def plan_service(
 
 
 def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
-    """Return the plan for a deleted Service: its slices are deleted, those without an owner stay.
+    """Return the plan for a deleted Service. Its slices are deleted, except slices without an owner.
 
     In a full cluster the garbage collector does this.
     """
@@ -187,13 +187,13 @@ def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
 
 
 def selects_pods(service: Object) -> bool:
-    """Return whether the controller makes slices for `service`: not for ExternalName, not without a selector."""
+    """Return whether the controller manages slices for `service`: it has a selector, and is not an ExternalName."""
     spec = service["spec"]
     return spec.get("type") != "ExternalName" and bool(spec.get("selector"))
 
 
 def _divide(service: Object, existing: Iterable[Object]) -> tuple[dict[AddressType, list[Object]], list[Object]]:
-    """Return slices of this Service by family, and those of an earlier Service of the same name."""
+    """Return the slices of this Service by family, and the slices of an earlier Service with the same name."""
     owned: dict[AddressType, list[Object]] = {}
     foreign: list[Object] = []
     for each in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
@@ -241,14 +241,14 @@ def _family(packed: Packed, desired: Desired, max_endpoints: int, outcome: CpuOu
 
 
 def _reuse(packed: Packed) -> None:
-    """Use slices that would be deleted as new ones: one write instead of two."""
+    """Update slices that would be deleted instead of creating new slices. This saves a write."""
     for draft in packed.drafts:
         if draft.base is None and packed.spare:
             draft.base = packed.spare.pop(0)
 
 
 def _ensure_one(packed: Packed, labels: Mapping[str, str]) -> None:
-    """Keep one empty slice without ports for a family without endpoints, so that readers see that there are none."""
+    """Keep an empty slice without ports for a family without endpoints. It shows readers that there are none."""
     if packed.drafts:
         return
     spare = sorted(packed.spare, key=lambda each: not _is_placeholder(each, labels))

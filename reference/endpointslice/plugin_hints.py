@@ -1,8 +1,8 @@
 """Hints by a plug-in heuristic: its input, and the validation of its answer.
 
-A plug-in cannot harm the rest. If it fails or its answer is invalid, the family has no hints, its slices are right
-otherwise, and the sync reports the plug-in and the error. Answers that the API server would refuse are invalid, because
-it would refuse the endpoints with them (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
+A faulty plug-in affects only hints. If the plug-in fails or its answer is invalid, the slices of the family are correct
+but have no hints, and the sync reports the plug-in and the error. Hints that the API server would refuse are invalid,
+because it would refuse the whole slice (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST = {"zone": 63, "node": 253}
 
 
 class NodeView(Mapping[str, Node]):
-    """All nodes in the form for heuristics, each made when it is read: there may be thousands."""
+    """All nodes in the form that heuristics expect. Thousands may exist, so a node is converted only when accessed."""
 
     def __init__(self, nodes: Mapping[str, Object]) -> None:
         self._nodes = nodes
@@ -44,7 +44,7 @@ class NodeView(Mapping[str, Node]):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The reason why a heuristic gave no hints; the message names it."""
+    """The reason why a heuristic gave no hints. The message contains the name of the heuristic."""
 
     message: str
 
@@ -52,7 +52,7 @@ class Broken:
 def hint_by_plugin(
     drafts: Sequence[Draft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
 ) -> Broken | None:
-    """Set the hints of heuristic `value` on the endpoints of all `drafts`, which are those of one family."""
+    """Set the hints of heuristic `value` on the endpoints of all `drafts` of one family."""
     known = [_known(endpoint) for draft in drafts for endpoint in draft.endpoints]
     ready = [each for each in known if each is not None]
     try:
@@ -95,7 +95,7 @@ def _ask(
 
 
 def _written(hints: Hints) -> Object | None:
-    """Return hints as an EndpointSlice has them, None for none. Raises `TypeError`, `ValueError` if invalid."""
+    """Return hints in EndpointSlice form, or None if empty. Raises `TypeError` or `ValueError` if invalid."""
     found: Object = {}
     for key, kind, names in (("forZones", "zone", hints.zones), ("forNodes", "node", hints.nodes)):
         if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):

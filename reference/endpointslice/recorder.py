@@ -1,6 +1,6 @@
 """Events on Services, for users of the controller.
 
-Names and texts are those of Kubernetes' controller, so that alerts on them work here too.
+Names and texts are the same as in Kubernetes' controller, so existing alerts also work here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Writes Events. A lost Event is no failure."""
+    """Writes Events. A lost Event is not treated as a failure."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -27,7 +27,7 @@ class Recorder:
         self._write(service, "Warning", "FailedToUpdateEndpointSlices", text)
 
     def cpu_hints(self, service: Object, notice: Notice) -> None:
-        """Hints in proportion to CPU were added, removed, or refused."""
+        """Report that hints in proportion to CPU were added, removed, or refused."""
         if notice.enabled:
             self._write(service, "Normal", "TopologyAwareHintsEnabled", notice.message)
         else:

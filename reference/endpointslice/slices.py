@@ -1,7 +1,7 @@
 """The slices that this controller manages, including its own writes.
 
-A write is recorded here before its event arrives, so a sync never creates a slice twice and the echo of an own write
-causes no sync. Any other event means that somebody changed a managed slice, and causes one.
+A write is recorded here before its event arrives, so a sync never creates a slice twice, and the event of this
+controller's write causes no sync. Any other event means that another client changed a managed slice, and causes a sync.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _service(endpoint_slice: Object) -> Key:
 def _is_known(known: Object, new: Object) -> bool:
     """Return whether `new` is no newer than the known version of the slice.
 
-    One version can have two contents: an API server of another release drops the fields that it does not have.
+    The content of a resourceVersion can change, because an API server of another release drops fields that it lacks.
     """
     if known["metadata"]["uid"] != new["metadata"]["uid"]:
         return False

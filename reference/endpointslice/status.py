@@ -1,10 +1,10 @@
 """Writes the conditions of Services when they change.
 
-It works beside the syncs, in the same thread with its own queue: an acknowledgement of a proxy needs no look at pods.
-It judges by what the API server holds. Services that never had `trafficDistribution` are skipped, and so are those that
-lost it without a write of theirs: an API server of a release without the field serves them so, and a write would lose
-the stored value. Acknowledgements are processed in small batches, or each change of hints would cost as many writes as
-there are nodes.
+It uses the thread of the syncs but has its own queue, because processing an acknowledgement does not involve pods.
+Conditions are based on the objects that the API server stores. Services that never had `trafficDistribution` are
+skipped. Services that lost the field without being written are also skipped: an API server of a release without the
+field serves them in this form, and a write would lose the stored value. Acknowledgements are processed in small
+batches. Otherwise each change of hints would cost one write for each node.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class StatusKeeper:
-    """Conditions of all Services with a trafficDistribution. One thread uses it; any may read `is_idle`."""
+    """Conditions of all Services with a trafficDistribution. Used by one thread; any thread may read `is_idle`."""
 
     def __init__(self, client: Client, index: ClusterIndex, features: Features, heuristics: Collection[str]) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class StatusKeeper:
         self.work = WorkQueue()
 
     def take_in(self, event: Event) -> None:
-        """Queue the Services whose conditions the event may change; `synced` queues those of syncs."""
+        """Queue the Services whose conditions the event may change. `synced` queues Services after their syncs."""
         if event.type == "SYNCED":
             self._queue_all(at_once=True)
         elif event.resource == "leases":
@@ -129,7 +129,7 @@ class StatusKeeper:
         return [accepted, programmed, honored]
 
     def _value(self, service: Object) -> str:
-        """Return the field; empty for a controller that does not know it."""
+        """Return the value of the field, or "" if this controller's release does not have the field."""
         if not self._features.enabled("ServiceTrafficDistribution"):
             return ""
         return str(service["spec"].get("trafficDistribution") or "")
@@ -185,7 +185,7 @@ class _Acknowledgements:
         return now != before
 
     def missing(self, nodes: Collection[str], revision: int) -> tuple[list[str], list[str]]:
-        """Return the `nodes` that acknowledged less than `revision`, and those that never acknowledged anything."""
+        """Return the `nodes` that acknowledged less than `revision`, and the nodes that never acknowledged anything."""
         said = self._revisions
         behind = [node for node in nodes if said.get(node, revision) < revision]
         return behind, [node for node in nodes if node not in said]

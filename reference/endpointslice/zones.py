@@ -1,8 +1,8 @@
 """The CPU of a cluster by zone, updated node by node.
 
-The heuristic of the topology annotation needs nothing else of the nodes. Thousands of nodes update their status every
-few seconds, and hardly any update changes a sum, so sums are kept. Source: KEP-2433, Assumptions; for which nodes
-releases count, `kube-controller-manager` 1.21 and newer.
+The heuristic of the topology annotation needs no other data of nodes. Thousands of nodes update their status every few
+seconds, and hardly any update changes a total, so the totals are kept. Sources: KEP-2433, Assumptions, and
+`kube-controller-manager` 1.21 and newer for the nodes that releases count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why there are no hints. `why` is for programs; `message`, with the numbers, is for people."""
+    """The reason why there are no hints: machine-readable in `why`, and as text with numbers in `message`."""
 
     why: Why
     message: str
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ZoneShares:
-    """The weight of each zone, in milli-CPU or in nodes. At least two zones, sorted by name."""
+    """The weight of each zone, in milli-CPU or in nodes. There are at least two zones, sorted by name."""
 
     weights: Mapping[str, int]
     total: int
@@ -61,7 +61,7 @@ class _Zone:
 
 
 class ZoneTable:
-    """The nodes that count, summed up by zone. `version` grows whenever `shares` may have changed."""
+    """Totals by zone of the nodes that count. `version` increases whenever `shares` may have changed."""
 
     def __init__(self, features: Features, nodes: Mapping[str, Object] | None = None) -> None:
         self.version = 0
@@ -90,10 +90,10 @@ class ZoneTable:
 
     @property
     def shares(self) -> ZoneShares | Refusal:
-        """The weight of each zone, or why there is none.
+        """Return the weight of each zone, or the reason why there are no weights.
 
-        Every node that counts must have a zone. By the KEP, if the CPU of one node is unknown, each node counts as one
-        core. Releases refuse then, and give the same reason for a single zone.
+        Every node that counts must have a zone. If the CPU of a node is unknown, the KEP counts each node as one core.
+        Releases refuse hints in this case, and give the same reason if there is only one zone.
         """
         if self._shares is None:
             self._shares = self._weigh()
@@ -128,7 +128,7 @@ class ZoneTable:
 
 
 def counts(node: Object, features: Features) -> bool:
-    """Return whether a node counts: it is ready, and since 1.23 no control plane node."""
+    """Return whether a node counts: it must be ready and, since 1.23, must not be a control plane node."""
     if features.at_least(23) and not _CONTROL_PLANE.isdisjoint(node["metadata"].get("labels") or {}):
         return False
     conditions = (node.get("status") or {}).get("conditions") or ()

@@ -1,6 +1,6 @@
 """The input and output of a heuristic, independent of the Kubernetes API.
 
-A heuristic never sees an EndpointSlice: how endpoints are distributed over slices must not matter to it.
+A heuristic never sees an EndpointSlice, because its result must not depend on the distribution over slices.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class HeuristicError(Exception):
-    """A heuristic could not be loaded, raised an error, or gave an invalid answer. The message names it."""
+    """A heuristic could not be loaded, failed, or returned an invalid answer. The message contains its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Heuristic(Protocol):
     """Decides which clients should use each endpoint."""
 
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
-        """Return the hints of each of `endpoints`, all ready ones of a Service in one address family.
+        """Return the hints of each of `endpoints`, which are all ready endpoints of a Service in one address family.
 
-        If an endpoint is left out it gets none, and proxies ignore the hints of all. This must be a pure function: it
-        is called again only when an argument changes. An exception, hints for unknown endpoints, or names that no zone
-        or node can have leave the family without hints.
+        An endpoint that is left out receives no hints, and proxies then ignore all hints of the family. This must be a
+        pure function, because it is called again only when an argument changes. An exception, hints for unknown
+        endpoints, or invalid names of zones or nodes leave the family without hints.
         """
         ...

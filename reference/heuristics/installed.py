@@ -1,7 +1,7 @@
 """Heuristics of installed packages, found by their entry points.
 
-Lookup reads the metadata of every installed package, and loading imports the heuristic. Both happen when the first
-Service asks for such a value, because a controller must start in milliseconds.
+Lookup reads the metadata of every installed package, and loading imports the heuristic. Lookup and loading happen when
+the first Service requests such a value, because a controller must start in milliseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An example: a zone without endpoints uses those of one other zone, instead of those of all zones.
+"""An example heuristic: a zone without endpoints uses the endpoints of one other zone instead of all zones.
 
-With PreferSameZone the clients of such a zone use every endpoint of the Service. Here they use the next zone in the
-order of names, wrapping around: one zone, known beforehand, whose endpoints can be sized for it.
+With PreferSameZone, clients in a zone without endpoints use all endpoints of the Service. With this heuristic, they use
+the next zone in the order of names, wrapping around. So the capacity of the next zone can be planned in advance.
 """
 
 from __future__ import annotations

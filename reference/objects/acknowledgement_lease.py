@@ -1,7 +1,7 @@
 """The Lease by which a node's proxy acknowledges changes: its name and content.
 
-Proxies write it and controllers read it, in any versions, so it is a contract. Other proxies may write one too. Source:
-KEP-4444, Status Reporting, wants users to be informed; the form is this project's.
+Proxies write the Lease and controllers read it, possibly in different versions, so its form is a contract. Other
+proxies may also write it. KEP-4444, Status Reporting, requires that users are informed; this project chose the form.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Selects the endpoints that topology keys leave for a client (KEP-536), for proxies and DNS servers.
 
-Keys are names of node labels, in order of preference. The first key counts for which some endpoint is on a node with
-the same value as the client's node. A key that the client's node does not have matches no endpoint, and an endpoint
-whose node is unknown matches no key. `*` matches every endpoint; without it the keys are a hard requirement, and no
-endpoint may be left.
+Keys are names of node labels, in order of preference. The first key that matches an endpoint is used. An endpoint
+matches a key if its node and the client's node have equal values for the key. A key that the client's node lacks
+matches no endpoint, and an endpoint whose node is unknown matches no key. `*` matches every endpoint. Without `*` the
+keys are a hard requirement, and possibly no endpoint remains.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ T = TypeVar("T")
 def first_match(
     keys: Sequence[str], mine: Labels, endpoints: Sequence[T], labels: Callable[[T], Labels]
 ) -> tuple[str, tuple[T, ...]]:
-    """Return the first key that endpoints match, and all that match it; "" and none if there is no match.
+    """Return the first key that matches, and all endpoints that match it, or "" and [] if no key matches.
 
-    `mine` are the labels of the client's node, `labels` returns those of an endpoint's node.
+    `mine` are the labels of the client's node. `labels` returns the labels of an endpoint's node.
     """
     own = dict(mine)
     for key in keys:

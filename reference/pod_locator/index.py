@@ -1,7 +1,7 @@
-"""Pods, nodes and PodLocators as the controller has seen them, so that one event finds its locators.
+"""Pods, nodes and PodLocators as the controller has seen them, indexed to find the locators that an event affects.
 
-KEP-536 asks for little churn. Most events are irrelevant: a pod's conditions change often, and a node reports every few
-seconds. They are recognized by the fields that they leave unchanged.
+KEP-536 requests little churn. Most events are irrelevant, because a pod's conditions change often, and a node reports
+its status every few seconds. An event is ignored if it changes no relevant field.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reference.pod_locator.location import addresses, labels, location, node_nam
 
 
 class Locations:
-    """The nodes of pods, and their locators. One thread uses it; it has no locks."""
+    """The nodes and locators of pods. The index has no locks, so only one thread may use it."""
 
     def __init__(self) -> None:
         self._pods: dict[Key, Object] = {}
@@ -74,7 +74,7 @@ class Locations:
         return self._by_node.get(name, ())
 
     def _take_locator(self, locator: Object, gone: bool) -> Collection[Key]:
-        """Handle somebody else's write, or the echo of an own one, which may be older than the known state."""
+        """Handle a write of another client, or an event of this controller's writes, which may be outdated."""
         key, known = key_of(locator), self._locators.get(key_of(locator))
         if locator["metadata"]["uid"] in self._deleted:
             if gone:

@@ -1,8 +1,8 @@
 """The content of a pod's PodLocator, as a function of the pod and its Node (KEP-536, New PodLocator controller).
 
-It depends on the two objects alone and not on their history: a restarted controller writes nothing that a running one
-would not have written. So a pod whose Node does not exist has no node name, whether the Node was deleted (as in the
-KEP) or is not created yet (which the KEP does not mention).
+The content depends only on these two objects and not on their history, so a restart of the controller causes no
+additional writes. A pod whose Node does not exist has no node name, whether the Node was deleted (as in the KEP) or was
+not created yet (a case that the KEP does not mention).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def location(pod: Object, node: Object | None) -> Object:
-    """Return the fields `ips`, `nodeName` and `nodeLabels`; `node` is the pod's Node, None if it does not exist.
+    """Return the fields `ips`, `nodeName` and `nodeLabels`. `node` is the pod's Node, or None if it does not exist.
 
-    A pod that has ended has no addresses: its network gives them to other pods.
+    A pod that has ended has no addresses, because its addresses may be assigned to other pods.
     """
     ips = [] if pod.get("status", {}).get("phase") in _ENDED else [{"ip": each} for each in addresses(pod)]
     if node is None:

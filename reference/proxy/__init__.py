@@ -1,4 +1,4 @@
-"""The service proxy of one node: decides, renders rules, and keeps them in the kernel."""
+"""The service proxy of one node. It makes decisions, renders rules, and keeps the kernel's rules up to date."""
 
 from reference.proxy.proxy import ServiceProxy
 

@@ -1,8 +1,8 @@
-"""Acknowledges changes that are in this node's kernel, by a Lease, in its own thread.
+"""Acknowledges changes that are in this node's kernel by writing a Lease. Uses its own thread.
 
-KEP-4444 wants to inform users when their choice is in force, and only proxies know. So each proxy writes the resource
-version up to which its kernel is up to date, and the controller that writes the status of Services reads them all. Only
-slices with hints cause a write, at most every 50 ms. A slow or unreachable API server blocks this thread only.
+KEP-4444 wants to inform users when their choice is in effect, which only the proxies know. So each proxy writes the
+resource version up to which its kernel is current. The controller that writes the status of Services reads all these
+Leases. Only slices with hints cause a write, at most every 50 ms. A slow API server blocks only this thread.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Acknowledgement:
             self._stopping.wait(PAUSE_SECONDS if written else RETRY_SECONDS)
 
     def _write(self, revision: int) -> bool:
-        """Write the Lease; returns whether that worked. After a failure it is read again."""
+        """Write the Lease, and return whether the write succeeded. After a failure, the Lease is read again."""
         try:
             lease = self._lease or self._read()
             spec = {**(lease.get("spec") or {}), "holderIdentity": self._node, "renewTime": micro_timestamp()}

@@ -1,8 +1,8 @@
-"""The chains that select an endpoint: one for each number of endpoints, and for each duration of session affinity.
+"""The chains that select an endpoint. Each number of endpoints and each affinity timeout has its own chain.
 
-With session affinity the kernel remembers clients: a rule adds the selected endpoint to map `affinity`, unless the
-client has one there, whose timeout is then renewed; the connection goes to the endpoint in the map. So two concurrent
-first packets agree. If the client's endpoint has left, the client is deleted from the map and gets another one.
+With session affinity, the kernel remembers clients in map `affinity`. A rule adds the client and the selected endpoint
+to the map, or renews the timeout of an existing element. The connection then goes to the endpoint in the map, so two
+concurrent first packets agree. If this endpoint has left, the client is deleted from the map and gets a new endpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def action_chain(family: Family, mark: int) -> Chain:
-    """Return the chain of a mark that forwards: it selects an endpoint, and translates to it."""
+    """Return the chain of a mark that forwards. The chain selects an endpoint, and translates to its address."""
     parts, drop = Mark.of(mark), Rule("drop", nft.verdict(Verdict.DROP))
     select, translate = _select(parts), _translate(family)
     if not parts.seconds:
@@ -54,7 +54,7 @@ def ranges_chain(family: Family, ranges: SourceRanges) -> Chain:
 
 
 def ranges_name(ranges: SourceRanges) -> str:
-    """Return the name of the chain of these CIDRs; all names have one length."""
+    """Return the name of the chain of these CIDRs. All names have equal length."""
     return f"ranges-{crc32(' '.join(ranges).encode()):08x}"
 
 

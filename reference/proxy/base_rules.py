@@ -2,10 +2,10 @@
 
 A test loads the expressions and compares the output of `nft` with the text.
 
-All chains that decide are of type nat, so only a connection's first packet reaches them. Drop and reject verdicts work
-there, in prerouting and output, and leave no conntrack entry, because an entry is confirmed only when its packet gets
-through. That needs Linux 5.9 (reject in prerouting). A packet whose endpoint is not found is dropped: if it passed, its
-entry would keep the client's port away from the Service for 30 seconds.
+All chains that make decisions are of type nat, so they see only the first packet of a connection. Drop and reject
+verdicts work in these chains, in prerouting and output (since Linux 5.9). They leave no conntrack entry, because an
+entry is confirmed only when its packet passes. A packet whose endpoint is not found is dropped. If the packet passed,
+its conntrack entry would keep the client's port from reaching the Service for 30 seconds.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ TABLE = "trafficdist"
 FAMILY_WORD = {"IPv4": "ip", "IPv6": "ip6"}
 
 MOST_CLIENTS = 1 << 20
-"""The most clients, of all Services together, that are remembered; others get no session affinity."""
+"""The maximum number of clients with session affinity, over all Services. Further clients have no affinity."""
 
 MOST_TAGS = 1 << 20
-"""The most pairs of a service address and an endpoint whose UDP connections are deleted when the endpoint leaves."""
+"""The maximum number of tags (pairs of a service address and an endpoint with UDP connections) that are recorded."""
 
-# nft's own numbers of its data types (include/datatype.h), which it needs to print a set.
+# The numbers that nft uses for data types (include/datatype.h). nft needs these numbers to print a set.
 MARK, VERDICT = 19, 0xFFFFFF00
 _ADDRESS = {"IPv4": 7, "IPv6": 8}
 _PROTOCOL, _PORT = 12, 13
@@ -43,7 +43,7 @@ _ORIGINAL_DESTINATION = {"IPv4": uapi.NFT_CT_DST_IP, "IPv6": uapi.NFT_CT_DST_IP6
 class SetSpec:
     """A named set or map: its type as nft text, its types as nft's numbers, its lengths in bytes.
 
-    With a `size` rules fill it, and its elements may expire.
+    A set or map with a `size` is filled by rules, and its elements may expire.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain with its rules; a base chain if it has a hook."""
+    """A chain with its rules. A chain with a hook is a base chain."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -116,7 +116,7 @@ def set_specs(family: Family) -> tuple[SetSpec, ...]:
 
 @cache
 def fixed_chains(family: Family) -> tuple[Chain, ...]:
-    """Return the chains that always exist, each after those that it jumps to."""
+    """Return the chains that always exist. Each chain comes after the chains that it jumps to."""
     return (
         Chain("drop-chain", (Rule("drop", nft.verdict(Verdict.DROP)),)),
         Chain("reject-chain", _reject(family)),
@@ -195,7 +195,7 @@ def _by_service(family: Family) -> Rule:
 
 
 def _by_ranges(family: Family) -> Rule:
-    """Send packets to service addresses with source ranges to the chains of those, before all else."""
+    """Send packets to service addresses with source ranges to the chains of these ranges, before all other rules."""
     first = nft.FIRST_REGISTER
     return Rule(
         f"{FAMILY_WORD[family]} daddr . meta l4proto . th dport vmap @ranges",
@@ -298,8 +298,8 @@ def _awaited() -> tuple[Rule, ...]:
 def _masquerading(family: Family) -> tuple[Rule, ...]:
     """Masquerade where answers would otherwise not come back through this node.
 
-    In order: an endpoint that reached itself: yes; this node and its pods, whose answers come through here anyway: no;
-    clients whose address must be kept: no; pods of other nodes: yes; all others: yes.
+    The rules masquerade an endpoint that connects to itself. They then skip this node and its pods, whose replies pass
+    through this node anyway, and clients whose address must be preserved. They masquerade all other clients.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)

@@ -1,12 +1,12 @@
 """Elements of the kernel's maps, and the changes from one action of a service address to another.
 
-Changes come in two parts, because one packet does two lookups, which may see two generations of the ruleset:
+Changes have two parts, because each packet makes two lookups, which may see two generations of the ruleset:
 
-- first: additions, replacements in place, counts, removed service addresses. Atomic, and every index that a packet may
-  have selected a moment ago still has an endpoint;
-- later: the endpoints beyond a count that shrank. Nothing selects them any more.
+- `first` has additions, replacements in place, counts, and removed service addresses. It is applied atomically. Every
+  index that a packet selected before this change still has an endpoint;
+- `later` deletes the endpoints beyond a count that shrank. No packet selects these endpoints any more.
 
-Growing needs no second part: a packet that sees the new count sees the new endpoint, as generations only go forward.
+Growing needs no second part: a packet that sees the new count also sees the new endpoint.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ Element = MarkElement | EndpointElement | IdentityElement | HairpinElement | Ran
 
 @dataclass(slots=True)
 class Changes:
-    """Elements to delete and to add, in two transactions. An element both deleted and added is replaced.
+    """Elements to delete and to add, in two transactions. An element that is deleted and added is replaced.
 
-    `stale` are UDP connections that now go to a wrong endpoint.
+    `stale` lists UDP connections whose current endpoint has become wrong.
     """
 
     first_delete: list[Element] = field(default_factory=list)

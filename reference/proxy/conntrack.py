@@ -1,13 +1,13 @@
 """Deletes conntrack entries that would send UDP to a wrong endpoint.
 
-The rules see only the first packet of a connection, and UDP has no visible end. A client that goes on sending stays
-with its endpoint after that left the Service, and one whose first packet came before the rules is never translated. TCP
-needs no help: a new SYN replaces an entry of an ended connection.
+The rules see only the first packet of a connection, and UDP has no visible end. A client that keeps sending stays with
+its endpoint after the endpoint has left the Service. A client whose first packet arrived before the rules is never
+translated. TCP needs no such deletions, because a new SYN replaces the entry of a closed connection.
 
-Linux 6.8 and newer delete by a filter. That takes half a millisecond, or ten with 50,000 connections in all network
-namespaces, which share one table and block each other; it is free where this namespace has none. Otherwise, and when
-there is much to delete, the table is dumped and searched here. That costs 16 ms even for an empty table: the kernel
-locks each of 262,144 buckets. So `Kernel` only deletes connections that the rules have recorded.
+Linux 6.8 and newer can delete by a filter. This takes 0.5 ms, or 10 ms with 50,000 connections in all network
+namespaces, which share one table and block each other. It costs nothing if this namespace has no connections. On older
+kernels, and for many deletions, the table is dumped and searched here. A dump takes 16 ms even for an empty table,
+because the kernel locks 262,144 buckets. So `Kernel` only deletes connections that the rules have recorded.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from reference.proxy.netlink import KernelError, answers, attributes, nested, pa
 from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
 
 MOST_FILTERS = 3
-"""From this number on one dump is as fast as a filter for each (Linux 6.18, processor time). Deletions by a filter wait
-for each other in all network namespaces, dumps do not."""
+"""From this number of deletions on, a dump is as fast as filters (Linux 6.18, CPU time). Deletions by a filter wait
+for each other across all network namespaces, but dumps do not."""
 
 MOST_SPARING_FILTERS = 24
-"""The same where an answer may be on its way. Only a filter spares those for certain, because it checks and deletes at
-once: a client may send between a dump and the deletions."""
+"""The same limit for connections that may await an answer. Only a filter reliably spares these, because it checks and
+deletes atomically. Between a dump and the deletions, a client may send again."""
 
 MOST_AT_ONCE = 5_000
-"""With more entries two dumps of UDP are faster than one of all protocols."""
+"""With more entries than this, two dumps of UDP are faster than one dump of all protocols."""
 
 Allowed = Mapping[ServiceAddress, Iterable[Endpoint] | None]
 Endpoints = Callable[[ServiceAddress], frozenset[Endpoint] | None]
 
 
 class Conntrack:
-    """One netlink socket to connection tracking, in the netns of the thread that makes it; usable from any thread.
+    """One netlink socket to connection tracking, in the netns of the thread that creates it. Any thread may use it.
 
     Its methods raise `KernelError`.
     """
@@ -52,9 +52,9 @@ class Conntrack:
         self._can_filter = True
 
     def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
-        """Delete these connections; without `awaited` those stay whose answer may be on its way.
+        """Delete these connections. Without `awaited`, connections that may still await an answer stay.
 
-        `endpoints` returns the present endpoints of a service, None if it is gone. Connections to those stay.
+        `endpoints` returns a service's current endpoints (None if it is gone). Connections to these endpoints stay.
         """
         if not stale or not self.entries():
             return
@@ -78,9 +78,9 @@ class Conntrack:
                 self._delete(family, flow)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
-        """Delete the UDP connections to these services that do not go to an allowed endpoint; None: it is gone.
+        """Delete the UDP connections to these services that do not go to an allowed endpoint (None: service is gone).
 
-        Returns those to these services that stay.
+        Returns the remaining connections to these services.
         """
         packed = {
             _sent(family, each): _packed(family, each, to)
@@ -105,7 +105,7 @@ class Conntrack:
         return 1
 
     def flows(self, families: Sequence[Family]) -> Iterator[tuple[Family, Flow]]:
-        """Yield all UDP connections; few of them in one dump, which then costs what the empty buckets cost."""
+        """Yield all UDP connections. A small table is read in one dump, whose cost is that of the empty buckets."""
         entries = self.entries()
         if not entries:
             return
@@ -132,7 +132,7 @@ class Conntrack:
             pass
 
     def _ask(self, kind: int, flags: int, family: Family | None, body: bytes) -> Iterator[memoryview]:
-        """Send one request; yields the bodies of its answers. Version 1: the family restricts deletions. None: both."""
+        """Send one request; yields the bodies of its answers. In version 1, `family` restricts deletions."""
         self._sequence += 1
         body = struct.pack(">BBH", NFPROTO[family] if family else socket.AF_UNSPEC, 1, 0) + body
         self._socket.send(
@@ -164,5 +164,5 @@ def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint]
 
 
 def _still(stale: Stale, now: frozenset[Endpoint] | None) -> bool:
-    """Return whether a connection is still wrong: an endpoint that left may have come back."""
+    """Return whether a connection is still wrong. An endpoint that left may have come back."""
     return now is not None if stale.untranslated else stale.endpoint not in (now or ())

@@ -1,25 +1,25 @@
-"""The decision of one node for one service port: forward to these endpoints, drop, or reject, and why.
+"""The decision of one node for one service port: forward to these endpoints, drop, or reject, with the reason.
 
-This is all of topology-aware routing, as a function over values. It follows kube-proxy's CategorizeEndpoints: the hints
-of the *ready* endpoints choose one mode for the node, all-or-nothing (KEP-2433, KEP-4444, KEP-3015); a list that would
-be empty falls back to endpoints that terminate and still serve (KEP-1669); the Local list of a traffic policy is never
-filtered by hints (KEP-2086).
+This module implements all of topology-aware routing as a pure function. It follows kube-proxy's CategorizeEndpoints.
+The hints of the *ready* endpoints select one mode for the node, all-or-nothing (KEP-2433, KEP-4444, KEP-3015). A list
+that would be empty falls back to endpoints that terminate and still serve (KEP-1669). The Local list of a traffic
+policy is never filtered by hints (KEP-2086).
 
-Neither `spec.trafficDistribution` nor an endpoint's own zone and node decide: only hints do. The node's name counts for
-the Local lists alone.
+`spec.trafficDistribution` and an endpoint's own zone and node have no influence on the mode; only hints have. The node
+of an endpoint is used only for the Local lists.
 
 Topology keys (KEP-536), with gate ServiceTopology, replace hints where a Service has any. The order is:
 
-1. A traffic policy Local. Its traffic goes to the Local list, which neither keys nor hints filter. KEP-536 excludes
-   keys beside externalTrafficPolicy Local; the later internalTrafficPolicy is treated alike.
-2. Topology keys: a requirement, and connections fail where it cannot be met. All endpoints of the deciding key are
-   equal ("we will randomly pick one by default").
-3. Hints: a preference. They and trafficDistribution are ignored on a Service with topology keys.
+1. A traffic policy Local. Its traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids
+   keys together with externalTrafficPolicy Local. The later internalTrafficPolicy is treated in the same way.
+2. Topology keys. They are a requirement, so connections fail if no key matches. All endpoints of the first matching
+   key are used equally ("we will randomly pick one by default").
+3. Hints. They are a preference. Hints and trafficDistribution are ignored on a Service with topology keys.
 
-An endpoint that terminates and still serves meets a key only where no ready one meets any.
+An endpoint that terminates and still serves matches a key only if no ready endpoint matches any key.
 
-That order is a reading of the texts. Released kube-proxy used nothing else while the gate was on: neither
-internalTrafficPolicy nor hints, also for Services without keys.
+The KEPs do not state this order explicitly; it is our interpretation. While the gate was on, released kube-proxy used
+only topology keys. It ignored internalTrafficPolicy and hints, also for Services without keys.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Mode = Literal["", "PreferSameNode", "PreferSameZone", "TopologyKeys"]
 
 
 class Endpoint(NamedTuple):
-    """One endpoint address and port. A tuple, because a slice of 100 is read again at each event."""
+    """One endpoint address and port. A tuple for speed, because each event re-reads a slice of up to 100 endpoints."""
 
     address: str
     port: int
@@ -52,10 +52,10 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    """One port of one Service, with its addresses of one IP family. `node_port` is 0 where there is none.
+    """One port of one Service, with its addresses of one IP family. Without a node port, `node_port` is 0.
 
-    `affinity_seconds` is how long an idle client keeps its endpoint; 0 without session affinity. `source_ranges` are
-    the CIDRs of the clients that may use its load balancer IPs; empty: all.
+    `affinity_seconds` is how long an idle client keeps its endpoint, or 0 without session affinity. `source_ranges` are
+    the CIDRs of the clients that may use the load balancer IPs; if empty, all clients may use them.
     """
 
     namespace: str
@@ -81,7 +81,7 @@ class ServicePort:
 
     @property
     def addresses(self) -> str:
-        """The addresses of the service port by kind, for people."""
+        """The addresses of the service port by kind, as readable text."""
         kinds = (
             ("cluster IP", self.cluster_ips),
             ("node port", (str(self.node_port),) if self.node_port else ()),
@@ -98,7 +98,7 @@ class ServicePort:
 class Place:
     """The node of the proxy: its name, and the value of its zone label ("" without one).
 
-    `labels` are all those of the node; only set if the Service has topology keys.
+    `labels` are all labels of the node. They are only set if the Service has topology keys.
     """
 
     node: str
@@ -147,7 +147,7 @@ NEWEST = Behaviour.of(Features())
 class Forward:
     """Each new connection goes to a random one of these endpoints. Never empty.
 
-    `local`: a traffic policy Local applies, so all of them are on this node.
+    If `local` is true, a traffic policy Local applies, so all endpoints are on this node.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -164,7 +164,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The client is refused: TCP reset, ICMP port unreachable."""
+    """The client receives a rejection (TCP reset or ICMP port unreachable)."""
 
     reason: str
 
@@ -177,8 +177,8 @@ class Decision:
     """The actions of a node for one service port.
 
     `cluster_ip` is for traffic to the cluster IP. `outside` and `inside` are for traffic to node port, load balancer
-    IPs and external IPs, from outside the cluster and from its pods and this node; None without such addresses. Pods of
-    other nodes count as outside at this node's ports.
+    IPs and external IPs: `outside` from clients outside the cluster, `inside` from pods and this node. Both are None if
+    there are no such addresses. For node ports, pods of other nodes count as outside.
     """
 
     mode: Mode
@@ -195,7 +195,7 @@ class Decision:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The decision in sentences for people."""
+        """The decision as readable sentences."""
         lines = [f"cluster IP: {describe(self.cluster_ip)}"]
         if self.outside is not None and self.inside is not None:
             lines.append(f"external addresses, from outside: {describe(self.outside)}")
@@ -248,7 +248,7 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
 
 
 def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
-    """Return one endpoint for each address and port; a local one wins."""
+    """Return one endpoint for each address and port. Endpoints on this node take precedence."""
     endpoints = list(endpoints)
     if len({each.address for each in endpoints}) == len(endpoints):
         return endpoints
@@ -271,7 +271,7 @@ def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
 
 
 def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour: Behaviour) -> tuple[Mode, str]:
-    """Choose the mode from the hints of the ready endpoints; returns it with the reason."""
+    """Choose the mode from the hints of the ready endpoints. Return the mode and the reason."""
     if not ready or behaviour.keys_alone:
         return "", f"hints not used: {'gate ServiceTopology is on' if ready else 'no endpoint is ready'}"
     set_aside = []
@@ -291,7 +291,7 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
 
 
 def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str:
-    """Return why a release before KEP-4444 does not use zone hints at all; "" if it does."""
+    """Return the reason why a release before KEP-4444 ignores zone hints, or "" if the release uses zone hints."""
     value = port.topology_annotation
     wanted = ("auto", "Auto")
     if not behaviour.zone_hints:
@@ -306,7 +306,7 @@ def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str
 
 
 def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str]], mine: str) -> str:
-    """Return why hints of one kind cannot decide here; "" if they can. The fallback is for all endpoints or none."""
+    """Return the reason to ignore hints of one kind for all endpoints on this node, or "" if the hints are used."""
     if not all(hints):
         return f"endpoint {ready[hints.index(frozenset())].address} has no {kind} hint"
     if not any(mine in each for each in hints):
@@ -317,7 +317,7 @@ def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str
 def _keyed_list(
     port: ServicePort, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], place: Place
 ) -> Forward | Reject:
-    """Return the endpoints that the topology keys of a Service leave: its Cluster list."""
+    """Return the Cluster list of a Service with topology keys: the endpoints that the keys select."""
     for usable, state in ((ready, "ready"), (terminating, "terminating, still serving")):
         key, chosen = first_match(port.topology_keys, place.labels, usable, lambda each: each.labels)
         if chosen:

@@ -1,7 +1,7 @@
-"""Packs elements of maps and sets: one bytes template for each kind, filled in with keys and data.
+"""Packs elements of maps and sets by filling keys and data into a bytes template for each kind of element.
 
-A full load spends most of its time here. A key or a value is a concatenation, each field padded to 4 bytes: addresses
-and ports in network byte order, marks in host byte order, as nft does it.
+A full load spends most of its time here. A key or a value is a concatenation of fields that are padded to 4 bytes. As
+in nft, addresses and ports are in network byte order, and marks are in host byte order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reference.proxy.netlink import attribute, attributes, nested, number
 from reference.proxy.ruleset import Endpoint, ServiceAddress
 
 MOST_BYTES = 0xFFFF - 4
-"""The most bytes in one list of elements: the length of an attribute has 16 bits."""
+"""The maximum size in bytes of one list of elements. The length field of an attribute has 16 bits."""
 
 Parts = dict[int, bytes]
 """The attributes of one element, by kind."""
@@ -51,7 +51,7 @@ class Packer:
         self._last: tuple[ServiceAddress | None, bytes] = None, b""
 
     def pack(self, element: Element) -> bytes:
-        """Pack one element. By type tests, because pattern matching takes longer than the packing."""
+        """Pack one element. Type tests are used because pattern matching would take longer than the packing."""
         if isinstance(element, EndpointElement):
             service, slot, (address, port) = element
             head, between = self._endpoint_heads
@@ -72,7 +72,7 @@ class Packer:
     def endpoints(self, service: ServiceAddress, first: int, endpoints: Iterable[Endpoint]) -> list[bytes]:
         """Pack the elements of map `endpoints` of one service address, with slots from `first` on.
 
-        For a full load: making an `EndpointElement` of each only to pack it would double the time.
+        This is for full loads: creating an `EndpointElement` for each endpoint would double the time.
         """
         head, between = self._endpoint_heads
         head += self.service(service)
@@ -83,7 +83,7 @@ class Packer:
         ]
 
     def service(self, service: ServiceAddress) -> bytes:
-        """Pack the key of map `services`. The last one is cached: its endpoints come in a row."""
+        """Pack the key of map `services`. The last key is cached, because a service's endpoints are consecutive."""
         last, packed = self._last
         if service is not last:
             address = socket.inet_pton(self._family, service.address)
@@ -113,9 +113,9 @@ def _goto_element(key: bytes, chain: str) -> bytes:
 def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
     """Read all elements of a set or map with their attributes; `dump` returns the bodies of one pass over them.
 
-    A pass over a hash table that has just grown is incomplete: the kernel moves the elements in a work queue while a
-    long answer comes in parts, and so returns some elements twice and others not at all, without NLM_F_DUMP_INTR
-    (6.18). Passes are repeated until one has nothing new. So elements come several times, the latest last.
+    A pass over a hash table that has just grown is incomplete. The kernel moves elements in a work queue while it sends
+    a long answer in parts. It then returns some elements twice and skips others, without NLM_F_DUMP_INTR (6.18). So
+    passes are repeated until a pass finds no new element, and elements occur several times, the latest version last.
     """
     found: list[Parts] = []
     known: set[bytes] = set()
@@ -135,11 +135,11 @@ def _elements(body: bytes) -> Iterator[Parts]:
 
 
 def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
-    """Return the elements of map `affinity` packed to be added again, with the time left.
+    """Return the elements of map `affinity`, packed with their remaining time to be added again.
 
-    Elements of another form, from another version, are left out. Of several with one key the last used counts: a packet
-    that arrives while a table is replaced does not see the old element, and adds one (6.18). A rule with a longer
-    timeout extends an element, whose own timeout stays; the kernel would refuse to add that again.
+    Elements in the format of another version are left out. Of several elements with equal keys, the last used is
+    returned: a packet that arrives while a table is replaced does not see the old element, and adds another (6.18). A
+    rule may extend an element beyond the element's own timeout; the kernel would refuse to add such an element.
     """
     client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}

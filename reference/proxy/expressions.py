@@ -1,6 +1,6 @@
 """nftables expressions as netlink attributes.
 
-An expression works on registers: 1 to 4 of 16 bytes, which are also 8 to 23 of 4 bytes.
+An expression works on registers. Registers 1 to 4 have 16 bytes; registers 8 to 23 are the same memory in 4-byte units.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def set_connection_mark(register: int) -> bytes:
 
 
 def hash_of(register: int, length: int, *, below: int, seed: int, first: int, into: int) -> bytes:
-    """Hash (jhash) bytes in registers to one of `below` numbers, the smallest of which is `first`."""
+    """Hash (jhash) bytes in registers to one of `below` numbers from `first` on."""
     return expression(
         "hash",
         number(uapi.NFTA_HASH_SREG, register),
@@ -79,7 +79,7 @@ def hash_of(register: int, length: int, *, below: int, seed: int, first: int, in
 
 
 def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
-    """Clear all bits of a register but `bits`, then flip those in `flip`."""
+    """Clear all bits of a register except `bits`, and then flip the bits in `flip`."""
     return expression(
         "bitwise",
         number(uapi.NFTA_BITWISE_SREG, register),
@@ -91,7 +91,7 @@ def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
 
 
 def mask_bytes(register: int, bits: bytes) -> bytes:
-    """Clear all bits but these in the bytes from a register on."""
+    """Clear all bits except `bits` in the bytes that begin at `register`."""
     return expression(
         "bitwise",
         number(uapi.NFTA_BITWISE_SREG, register),
@@ -158,7 +158,7 @@ def _change(name: str, register: int, operation: int, *more: bytes) -> bytes:
 
 
 def random_number(below: int, first: int, register: int) -> bytes:
-    """Load a random one of `below` numbers, the smallest of which is `first`, into a register."""
+    """Load a random number into a register: one of `below` numbers from `first` on."""
     return expression(
         "numgen",
         number(uapi.NFTA_NG_DREG, register),
@@ -180,7 +180,7 @@ def destination_nat(family: str, address: int, port: int) -> bytes:
 
 
 def masquerade() -> bytes:
-    """Translate the source to this node's address and a random port: two concurrent clients cannot get the same one."""
+    """Translate the source to this node's address and a random port, which keeps concurrent clients from colliding."""
     return expression("masq", number(uapi.NFTA_MASQ_FLAGS, uapi.NF_NAT_RANGE_PROTO_RANDOM_FULLY))
 
 

@@ -1,13 +1,13 @@
-"""UDP connections in connection tracking: their keys, whether they await an answer, and where they go.
+"""UDP connections in connection tracking: their keys, destinations, and whether they await an answer.
 
-A UDP connection's conntrack mark has two parts, so that the kernel finds connections by itself in half a millisecond,
-without a dump:
+The conntrack mark of a UDP connection lets the kernel find connections in half a millisecond, without a dump. The mark
+has two parts:
 
-- the tag, a hash of where the connection was sent and where it goes instead (31 bits). Filters for addresses would do
-  the same for IPv4 alone: for IPv6 the kernel compares them the wrong way round (seen on 6.18). The rules also record
-  each tag in set `tags`, by which `Kernel` knows which connections may exist;
-- a bit that each packet of the client sets and each answer clears. Deleting a connection while its answer is on the
-  way loses that answer, so those are kept for a short while.
+- The tag (31 bits) is a hash of the original destination and the translated destination. Filters for addresses would
+  work only for IPv4, because for IPv6 the kernel inverts the comparison (seen on 6.18). The rules also record each tag
+  in set `tags`, which tells `Kernel` which connections may exist.
+- One bit is set by each packet of the client and cleared by each answer. Deleting a connection that awaits an answer
+  would lose the answer, so such a connection is kept for a short while.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WORD = 0xFFFF_FFFF
 class Flow(NamedTuple):
     """One UDP connection: its destination, the source of its answers, its key for the kernel, and the other attributes.
 
-    Ends are packed: address and port in network byte order. `rest` is parsed on demand, because few flows need it.
+    The two ends are packed as address and port in network byte order. `rest` is parsed on demand, as it is rarely used.
     """
 
     sent: bytes
@@ -76,7 +76,7 @@ def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
 
 
 def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
-    """Return a filter for translated connections; with `awaited` also for those whose answer may be on its way."""
+    """Return a filter for translated connections. Connections that may await an answer only match with `awaited`."""
     mask = TAGS if awaited else TAGS | AWAITED
     return (
         nested(uapi.CTA_TUPLE_ORIG, _udp(uapi.CTA_PROTO_DST_PORT, stale.service.port))
@@ -125,7 +125,7 @@ ONLY_UDP = nested(uapi.CTA_TUPLE_ORIG, _IS_UDP) + _compared(_PROTOCOL)
 
 
 class _Layout(NamedTuple):
-    """A tuple without zone as the kernel writes it: its field positions, its length, and both tuples' headers."""
+    """The kernel's layout of a tuple without zone: field positions, length, and the headers of both tuples."""
 
     source: slice
     destination: slice
@@ -153,7 +153,7 @@ _LAYOUTS: dict[Family, _Layout] = {"IPv4": _layout(4), "IPv6": _layout(16)}
 
 
 def read_flow(family: Family, body: bytes) -> Flow | None:
-    """Read one entry of a dump; None if it is not UDP. The usual layout is sliced, any other one is parsed."""
+    """Read one entry of a dump; None if it is not UDP. The usual layout is sliced, any other layout is parsed."""
     layout = _LAYOUTS[family]
     first, second = 4 + layout.length, 4 + 2 * layout.length
     sent, answered = body[4:first], body[first:second]

@@ -1,8 +1,8 @@
 """The health of a proxy, and whether its node should get traffic: /healthz and /livez.
 
-As kube-proxy on port 10256: a proxy is unhealthy if a change has waited for too long. /healthz also fails when the node
-is about to be deleted, so that load balancers remove it in time (KEP-3836); /livez does not, because a restart would
-not help. Reads never block, so a proxy that hangs reports it.
+Like kube-proxy on port 10256, a proxy is unhealthy if a change has waited too long. /healthz also fails if the node is
+about to be deleted, which lets load balancers remove the node in time (KEP-3836). /livez does not fail in this case,
+because a restart would not help. Reads never block, so a hanging proxy is reported as unhealthy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reference.features import Features
 from reference.serving import Response, not_found
 
 TIMEOUT_SECONDS = 60.0
-"""kube-proxy's: twice its period of full synchronisation."""
+"""The timeout of kube-proxy, which is twice its period of full synchronisation."""
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
@@ -49,7 +49,7 @@ class Health:
                 self._since = self._clock()
 
     def updated(self, count: int) -> None:
-        """Count changes that are in the kernel. The waiting time of later ones starts now."""
+        """Count changes that are in the kernel. The waiting time of later changes starts now."""
         with self._counting:
             self._waiting -= count
             self._updated = self._clock()
@@ -78,7 +78,7 @@ class Health:
         healthy, now = self.healthy(), self._clock()
         code = 200 if healthy and eligible else 503
         self.codes[name][code] += 1
-        # As kube-proxy has it: a healthy proxy was last updated now, even if nothing has changed for days.
+        # As in kube-proxy: a healthy proxy was last updated now, even if nothing has changed for days.
         body: Object = {"lastUpdated": _date(now if code == 200 else self._updated), "currentTime": _date(now)}
         if name == "healthz" and self._knows_livez:
             body["nodeEligible"] = eligible

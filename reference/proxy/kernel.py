@@ -1,6 +1,6 @@
 """Writes to the kernel: the rules of both IP families, and deletions of stale UDP connections.
 
-The constructor makes the sockets, in the netns of the calling thread.
+The constructor opens the sockets in the netns of the calling thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ deleted after this many seconds, in any case. So are connections older than thei
 never served, and one dump finds them all."""
 
 TOGETHER = 0.01
-"""Seconds by which a second look may wait for others, to search the connections once for all."""
+"""Seconds for which a second look may wait for other second looks, so that one search serves all of them."""
 
 
 class Kernel:
@@ -49,7 +49,7 @@ class Kernel:
         self._older: dict[Family, set[int]] = {family: set() for family in FAMILIES}
 
     def write(self, *, anew: bool) -> None:
-        """Update both families: by their changes, or `anew`."""
+        """Update both families, by changes only or, if `anew`, by a full load."""
         for family, kernel in self._kernel.items():
             begin = time.perf_counter()
             try:
@@ -77,7 +77,7 @@ class Kernel:
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
-        """Return the seconds until `forget_later` has something to do; None if nothing."""
+        """Return the seconds until the next work for `forget_later`, or None if no work is planned."""
         return max(0.0, self._later[0][0] + SECOND_LOOK + TOGETHER - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:
@@ -116,7 +116,7 @@ class Kernel:
                 self._later.append((left, family, stale))
 
     def _forget(self, family: Family, stale: list[Stale], *, awaited: bool) -> None:
-        """Delete these translated connections; with `awaited` all of them, and their recorded tags."""
+        """Delete these translated connections. With `awaited`, delete all of them and their recorded tags."""
         if not awaited and not self._conntrack.entries():
             return
         endpoints, kernel, older = self._state.tables[family].endpoints, self._kernel[family], self._older[family]
@@ -132,7 +132,7 @@ class Kernel:
             kernel.forget_tags({tags[each] for each in noted & gone})
 
     def _forget_wrong(self) -> None:
-        """Check all UDP connections after a load: the new rules have recorded none of them."""
+        """Check all UDP connections after a full load, because the new rules have not recorded any of them yet."""
         self._older = {family: set() for family in FAMILIES}
         for family, flow in self._conntrack.forget_all_but({family: self._udp(family) for family in FAMILIES}):
             self._older[family].add(flow.tag)

@@ -1,9 +1,9 @@
 """The ports on which a proxy answers in its netns: health, metrics, and health check node ports.
 
 Load balancers probe a health check node port to find nodes with endpoints of a Service with externalTrafficPolicy
-Local. The number of local *ready* endpoints decides, whatever hints or the fallback to terminating ones do.
+Local. Only the number of local *ready* endpoints matters; hints and terminating endpoints have no influence.
 
-The proxy's own thread calls all methods, because a socket belongs to the netns of the thread that makes it.
+The proxy's own thread calls all methods, because a socket belongs to the netns of the thread that creates it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Listeners:
         self._listen(port)
 
     def follow(self, changed: Mapping[int, LocalEndpoints | None]) -> None:
-        """Update health check node ports; None is a port that no Service has any more."""
+        """Update health check node ports. A value of None means that no Service has the port any more."""
         for port, endpoints in changed.items():
             before = self._checks.get(port)
             if endpoints is None:

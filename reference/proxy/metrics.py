@@ -1,8 +1,8 @@
 """The proxy's metrics under kube-proxy's names (prefix `kubeproxy_`), for Prometheus.
 
-They are plain numbers until collection: an endpoint change takes a tenth of a millisecond, and the library's counters
-would add to that and expose a `_created` series that kube-proxy does not have. Label `ip_family` exists since
-Kubernetes 1.33; before, one series stands for both IP families.
+Metrics are plain numbers until collection. An endpoint change takes a tenth of a millisecond. The library's counters
+would slow it down, and expose a `_created` series that kube-proxy does not have. Label `ip_family` exists since
+Kubernetes 1.33. In earlier releases one series covers both IP families.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 POLICIES: tuple[Policy, ...] = ("internal", "external")
 
 BOUNDS = tuple(0.001 * 2**step for step in range(15))
-"""Upper ends of the buckets of synchronisation times, in seconds; kube-proxy's."""
+"""Upper bounds of the buckets of synchronisation times, in seconds, as in kube-proxy."""
 
 _CHANGES = {"endpointslices": "endpoint", "services": "service"}
 
@@ -69,7 +69,7 @@ class Metrics:
         yield from self._probes()
 
     def _series(self) -> list[tuple[list[str], tuple[Family, ...]]]:
-        """Return the values of label ip_family, if it exists, and the families of each."""
+        """Return the values of label ip_family, if the label exists, and the families that each value covers."""
         return [([family], (family,)) for family in FAMILIES] if self._by_family else [([], FAMILIES)]
 
     @property

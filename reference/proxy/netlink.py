@@ -1,8 +1,8 @@
 """Netlink messages packed by hand, and one socket that commits them to nftables.
 
 With thousands of map elements, packing takes most of the time, and a bytes template is 300 times as fast as message
-classes. The kernel processes a batch during `send`; when it returns, the batch is committed or the errors are queued.
-So there is nothing to wait for, and success needs no answer.
+classes. The kernel processes a batch during `send`. When `send` returns, the batch is committed or the errors are
+queued, so the caller neither waits nor requests an acknowledgement.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class KernelError(Exception):
 
 
 class NftSocket:
-    """One netlink socket to nftables, in the netns of the thread that makes it; usable from any thread.
+    """One netlink socket to nftables, in the netns of the thread that creates it. Any thread may use it.
 
-    It stays open while it is needed: closing one that deleted something waits for the kernel's clean-up (12 to 20 ms).
+    It stays open while it is needed, because closing a socket after deletions waits for the kernel (12 to 20 ms).
     Raises `OSError` where netlink is forbidden.
     """
 
@@ -137,7 +137,7 @@ class NftSocket:
         raise _first_error(memoryview(self._answer)[:length], self._sequence, ()) or KernelError("object", errno.EIO)
 
     def dump(self, kind: int, body: bytes) -> list[bytes]:
-        """Return the bodies of all objects of a kind; none if their table does not exist. Raises `KernelError`."""
+        """Return the bodies of all objects of a kind, or [] if their table does not exist. Raises `KernelError`."""
         self._sequence += 1
         self._socket.send(pack(uapi.NFNL_SUBSYS_NFTABLES << 8 | kind, NLM_F_REQUEST | NLM_F_DUMP, self._sequence, body))
         found: list[bytes] = []
@@ -173,10 +173,10 @@ class NftSocket:
 
 
 def _grow_send_buffer(sock: socket.socket) -> int:
-    """Set the largest send buffer that is allowed; returns the largest transaction, in bytes.
+    """Set the largest permitted send buffer, and return the size of the largest transaction in bytes.
 
-    Only the initial user namespace's administrator may exceed net.core.wmem_max: an ordinary user's transactions are
-    some 400 KiB on most machines.
+    Only the administrator of the initial user namespace may exceed net.core.wmem_max. For other users, this limits
+    transactions to some 400 KiB on most machines.
     """
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, WANTED_SEND_BUFFER)

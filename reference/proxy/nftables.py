@@ -1,6 +1,6 @@
-"""The kernel's table of one IP family: loads a whole ruleset, or applies changes to it.
+"""The kernel's table of one IP family, which is loaded as a whole ruleset or updated by changes.
 
-Messages are bytes that depend only on the ruleset, not on the node; the socket belongs to a node.
+Messages are bytes that depend only on the ruleset and not on the node. The socket belongs to one node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky,
 from reference.proxy.table import actions
 
 MOST_ELEMENT_BYTES = 2 * 96
-"""An upper bound of the bytes of a replaced element in a transaction, with its share of messages and chains."""
+"""An upper bound for the bytes that a replaced element takes in a transaction, including its share of headers."""
 
 STAGING = f"{TABLE}-staging"
 
@@ -77,7 +77,7 @@ class Messages:
         return self._start
 
     def replace_table(self) -> list[Message]:
-        """Replace the table, if it exists, by an empty one."""
+        """Replace the table, if it exists, with an empty table."""
         return [self._create_table(), *self.delete_table(), self._create_table()]
 
     def delete_table(self) -> list[Message]:
@@ -137,7 +137,7 @@ class Messages:
             yield from self._in_messages(kind, name, parts)
 
     def _in_messages(self, kind: int, name: str, packed: Sequence[bytes]) -> Iterator[Message]:
-        """Elements of a set have one length, so the first determines how many fit into a message."""
+        """Split elements into messages. All elements of a set have equal length, so the first one gives the number."""
         most = MOST_BYTES // len(packed[0]) if packed else 1
         for first in range(0, len(packed), most):
             yield self._elements(kind, name, b"".join(packed[first : first + most]))
@@ -208,9 +208,9 @@ class KernelTable:
     def load(self, ruleset: Ruleset) -> None:
         """Replace the table by a ruleset, in as few transactions as the socket's send buffer allows.
 
-        If a table exists, a copy of the new one works under another name meanwhile, even for one transaction: else a
-        packet on its way through the hooks may meet neither table. Clients in map `affinity` are kept, except those
-        added at this moment.
+        If a table exists, a copy of the new table under another name is active in the meantime, even for a single
+        transaction. Otherwise a packet that is passing the hooks could miss both tables. Clients in map `affinity` are
+        kept, except clients that are added during the load.
         """
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
         clients = read_clients(read_elements(self._dump_clients), self.family) if sticky else []
@@ -275,7 +275,7 @@ def _set_flags(spec: SetSpec) -> int:
 
 
 def _user_data(spec: SetSpec) -> bytes:
-    """Return the byte order of marks in a set, which nft needs to print it. Type, length, value each."""
+    """Return the user data that nft needs to print a set: the byte order of marks, as type, length and value."""
     key = _HOST_ORDER if spec.host_order_key else 0
     data = _HOST_ORDER if spec.data_type == MARK else 0
     return b"".join(struct.pack("=BBI", kind, 4, value) for kind, value in ((_KEY_ORDER, key), (_DATA_ORDER, data)))

@@ -1,8 +1,8 @@
 """The labels of all nodes, for Services with topology keys (KEP-536, Kube-proxy changes).
 
-An EndpointSlice has the node and zone of an endpoint, but a topology key may be any label: rack, region, generator. So
-the labels come from the Nodes. Only a reference to them is kept, and the set to compare is made on demand, so a cluster
-without topology keys pays next to nothing.
+An EndpointSlice has the node and zone of an endpoint, but a topology key may be any label, for example a rack. So the
+labels are read from the Nodes. Only a reference to the labels is stored, and they are converted to a set on demand, so
+a cluster without topology keys has almost no overhead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NodeLabels:
         self._asked: dict[str, Labels] = {}
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
-        """Read a Node. Returns the keys whose values changed; most updates change none."""
+        """Read a Node. Returns the keys whose values changed. Most updates change no label."""
         name = node["metadata"]["name"]
         before = self._known.pop(name, {})
         after: Mapping[str, str] = {} if deleted else node["metadata"].get("labels") or {}
@@ -37,14 +37,14 @@ class NodeLabels:
         return {key for key, _ in before.items() ^ after.items()}
 
     def of_node(self, name: str) -> Labels:
-        """Return the labels of a node; none if it does not exist."""
+        """Return the labels of a node, or an empty set if the node does not exist."""
         found = self._asked.get(name)
         if found is None:
             found = self._asked[name] = frozenset(self._known.get(name, {}).items())
         return found
 
     def of_endpoint(self, endpoint: Mapping[str, Any]) -> Labels:
-        """Return the node labels of an endpoint of a slice; none if it has no node."""
+        """Return the node labels of an endpoint of a slice, or an empty set if the endpoint has no node."""
         name = endpoint.get("nodeName")
         return self.of_node(name) if name else NONE
 
@@ -63,7 +63,7 @@ class LocatorLabels(NodeLabels):
         self._pods_at: dict[str, dict[Pod, None]] = {}  # several, where pods share the address of their node
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
-        """Read the own Node; other Nodes are ignored."""
+        """Read the proxy's own Node. Other Nodes are ignored."""
         return super().receive(node, deleted=deleted) if node["metadata"]["name"] == self._own else frozenset()
 
     def receive_locator(self, locator: Object, *, deleted: bool) -> AbstractSet[str]:
@@ -81,7 +81,7 @@ class LocatorLabels(NodeLabels):
         return frozenset() if before == after else {key for key, _ in changed}
 
     def of_endpoint(self, endpoint: Mapping[str, Any]) -> Labels:
-        """Return the node labels of an endpoint's pod; none without a locator."""
+        """Return the node labels of an endpoint's pod, or an empty set if the pod has no locator."""
         target = endpoint.get("targetRef") or {}
         pod = target.get("namespace", ""), target.get("name", "")
         if target.get("kind") != "Pod" or pod not in self._located:

@@ -40,8 +40,8 @@ PortName = tuple[str, str]
 class Slice:
     """An EndpointSlice: its Service, the number of each of its ports, and its endpoints as JSON.
 
-    Endpoints are read on demand. In a large cluster they would be some 100,000 objects for the garbage collector to
-    walk: a quarter of the time of a full load.
+    Endpoints are read on demand. In a large cluster the garbage collector would otherwise walk some 100,000 objects,
+    which takes a quarter of the time of a full load.
     """
 
     service: tuple[str, str]
@@ -107,14 +107,14 @@ def is_excluded(obj: Object) -> bool:
 
 
 def annotation_key(behaviour: Behaviour) -> str | None:
-    """Return the only topology annotation of a release; None if it has both."""
+    """Return the only topology annotation of a release, or None if the release has both annotations."""
     return DEPRECATED_ANNOTATION if behaviour.annotation == "auto" else None
 
 
 def service_ports(service: Object, *, annotation_key: str | None = None) -> dict[Family, list[ServicePort]]:
-    """Return the ports of a Service by IP family; none for headless, ExternalName and other proxies' Services.
+    """Return the ports of a Service by IP family. Headless, ExternalName and other proxies' Services have none.
 
-    `annotation_key` restricts the topology annotation to one key, for releases with only that one.
+    `annotation_key` restricts the topology annotation to one key, for releases that have only this key.
     """
     spec = service["spec"]
     cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP")]
@@ -133,7 +133,7 @@ def topology_keys(service: Object) -> tuple[str, ...]:
 
 
 def health_check_port(service: Object) -> int:
-    """Return the health check node port of a Service; 0 if it has or needs none."""
+    """Return the health check node port of a Service, or 0 if the Service has no such port or does not need it."""
     spec = service["spec"]
     used = spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     return int(spec.get("healthCheckNodePort") or 0) if used else 0
@@ -170,7 +170,7 @@ def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
 
 
 def _affinity_seconds(spec: Mapping[str, Any]) -> int:
-    """Return how long a client keeps its endpoint (sessionAffinity ClientIP); 0 without."""
+    """Return how long a client keeps its endpoint in seconds, or 0 without sessionAffinity ClientIP."""
     if spec.get("sessionAffinity") != "ClientIP":
         return 0
     config = (spec.get("sessionAffinityConfig") or NO_FIELDS).get("clientIP") or NO_FIELDS
@@ -178,7 +178,7 @@ def _affinity_seconds(spec: Mapping[str, Any]) -> int:
 
 
 def _load_balancer_ips(service: Object) -> list[str]:
-    """Return the IPs that the load balancer leaves in packets: ipMode Proxy ones never reach a node (KEP-1860)."""
+    """Return the load balancer IPs that packets still have at a node, so not those of ipMode Proxy (KEP-1860)."""
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
     return [each["ip"] for each in ingress if each.get("ip") and each.get("ipMode") != "Proxy"]
 
@@ -207,7 +207,7 @@ def read_slice(obj: Object) -> Slice | None:
 def _read_endpoints(endpoints: Iterable[Object], port: int) -> list[Endpoint]:
     """Read all endpoints of a slice at one port. Only the first address of each counts.
 
-    One loop, because a full load reads every endpoint of the cluster: half of it in calls would take a third more time.
+    This is a single loop because a full load reads every endpoint of the cluster, and function calls would be slower.
     """
     found = []
     for each in endpoints:
@@ -236,7 +236,7 @@ def _names(hints: Sequence[Mapping[str, str]] | None) -> frozenset[str]:
 
 @lru_cache(1024)
 def _one_name(name: str) -> frozenset[str]:
-    """Return a shared set: hints nearly always have one name, and clusters have few names."""
+    """Return a shared set of one name. Hints nearly always have a single name, and clusters have few names."""
     return frozenset((name,))
 
 

@@ -1,7 +1,7 @@
 """The service proxy of one node: it watches the API and keeps the kernel's rules up to date.
 
-One thread takes all events from one queue, recomputes their Services, and writes the differences to the kernel in one
-go. Nothing here grows with the number of other Services. The constructor makes the thread, so the thread and all its
+One thread takes all events from one queue, recomputes their Services, and writes the differences to the kernel at once.
+The cost does not depend on the number of other Services. The constructor creates the thread, so the thread and all its
 sockets are in the netns of the constructing thread.
 """
 
@@ -41,15 +41,15 @@ _log = logging.getLogger(__name__)
 class ServiceProxy:
     """Programs cluster IPs, node ports, load balancer IPs and external IPs in the netns of the constructing thread.
 
-    `pod_cidrs` are those of the whole cluster. While it runs it answers on ports 10256 (/healthz, /livez), 10249
-    (/metrics, from `registry`) and the health check node ports of Services; proxies of one process may share `serving`.
-    It is unhealthy if a change has waited for `health_timeout` seconds. With `acknowledge` it writes a Lease with the
-    revision in the kernel. With `pod_locators` it finds the nodes of endpoints by PodLocators, and watches only its own
-    Node (KEP-536, beta).
+    `pod_cidrs` are the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez), 10249
+    (/metrics, from `registry`) and the health check node ports of Services. Proxies of one process may share `serving`.
+    The proxy is unhealthy if a change has waited for `health_timeout` seconds. With `acknowledge`, it writes the
+    revision that is in the kernel to a Lease. With `pod_locators`, it finds the nodes of endpoints by PodLocators, and
+    watches only its own Node (KEP-536, beta).
 
-    `stop` leaves the rules in the kernel, `cleanup` removes them; a new proxy replaces the rules of an earlier one
-    without a gap. Raises `OSError` where netlink is forbidden; later kernel errors are logged, kept in `last_error`,
-    and answered by reloading everything.
+    `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
+    proxy without a gap. Raises `OSError` if netlink is forbidden. Later kernel errors are logged and stored in
+    `last_error`, and the proxy then reloads everything.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ServiceProxy:
         self._thread.start()
 
     def start(self) -> None:
-        """Begin to watch. Once. The initial state is queued first, so that two threads do not compete."""
+        """Start to watch; call this once. The initial state is queued first, so that two threads do not compete."""
         if self._own_serving is not None:
             self._own_serving.start()
         if self._acknowledgement is not None:
@@ -119,14 +119,14 @@ class ServiceProxy:
         self._kernel.close()
 
     def cleanup(self) -> None:
-        """Remove the rules. Before `stop`, or instead of `start`."""
+        """Remove the rules. Call this before `stop`, or instead of `start`."""
         with self._lock:
             self._must_load = True
             self._kernel.delete()
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Its threads, which run from `start` to `stop`; not that of a shared `Serving`."""
+        """The threads of the proxy, which run from `start` to `stop`, without the thread of a shared `Serving`."""
         parts = (self._acknowledgement, self._own_serving)
         return (self._thread, *(each.thread for each in parts if each is not None))
 
@@ -199,7 +199,7 @@ class ServiceProxy:
         return RETRY_SECONDS if patience is None and waiting else patience
 
     def _take(self, seconds: float | None) -> list[Event | None]:
-        """Take everything from the queue: at least one event, or none after `seconds`."""
+        """Take all events from the queue. Wait at most `seconds` for the first event."""
         events: list[Event | None] = []
         try:
             events.append(self._events.get(timeout=seconds))
@@ -226,7 +226,7 @@ class ServiceProxy:
                     self._fail(f"cannot read {_name(resource, obj)}", error)
 
     def _write(self) -> bool:
-        """Update the kernel and the reports about it; returns whether that worked."""
+        """Update the kernel, health and metrics. Return whether the update succeeded."""
         try:
             self._must_load = self._state.compute() or self._must_load
             while self._state.unreadable:

@@ -1,10 +1,10 @@
 """Decisions as the content of a few maps that all Services share.
 
-kube-proxy makes chains for each Service and one for each endpoint. Here a Service is a few elements of shared maps, so
-that its cost does not grow with the number of Services and a change is a handful of elements:
+kube-proxy creates chains for each Service and a chain for each endpoint. Here a Service is a few elements of shared
+maps. So its cost does not grow with the number of Services, and a change affects only a few elements:
 
-- `services` maps a service address (address, protocol, port) to a mark, which stands for an action: forward to so many
-  endpoints, drop, or reject.
+- `services` maps a service address (address, protocol, port) to a mark. The mark represents an action: forward to a
+  number of endpoints, drop, or reject.
 - `external` does the same for traffic from outside the cluster, and from pods of other nodes to node ports, where
   externalTrafficPolicy Local selects other endpoints than for traffic from inside. Its marks, and the indexes of its
   endpoints, are LOCAL_LIST higher, so that in postrouting the packet's mark still says that the client's address must
@@ -12,13 +12,13 @@ that its cost does not grow with the number of Services and a change is a handfu
 - `actions` maps a mark to the chain that carries the action out, for example by selecting an index at random.
 - `endpoints` maps a service address and an index to an endpoint.
 - `hairpin` holds the endpoints on this node, which may reach themselves through a Service.
-- `ranges` maps a service address that not everybody may use to the chain that drops other clients' packets.
-- `affinity`, which the kernel fills, maps a client and a service address to the identity of an endpoint, for as long as
-  the Service asks. With session affinity `endpoints` is keyed by identity, and `identities` maps an index to it. The
-  identity depends on the endpoint alone, so an endpoint that moves to another index keeps its clients, and clients
-  of one that left do not find it.
-- `tags`, which the kernel fills, holds the tag (see `flows`) of each service address and endpoint that a UDP connection
-  went between, until the endpoint has left and its connections are deleted.
+- `ranges` maps a service address with source ranges to the chain that drops packets of all other clients.
+- `affinity`, which the kernel fills, maps a client and a service address to the identity of an endpoint, for the
+  timeout of the Service. With session affinity, `endpoints` is keyed by identity, and `identities` maps an index to an
+  identity. The identity depends only on the endpoint. So an endpoint that moves to another index keeps its clients, and
+  the clients of a removed endpoint find no endpoint.
+- `tags`, which the kernel fills, holds a tag (see `flows`) for each pair of service address and endpoint with a UDP
+  connection, until the endpoint has left and its connections are deleted.
 
 The index goes through the packet's mark because nft 1.0.6 aborts when it lists a rule that puts a random number or the
 result of a map into a register of a concatenation.
@@ -39,7 +39,7 @@ DROP = 0
 REJECT = LOCAL_LIST
 
 MOST_ENDPOINTS = LOCAL_LIST - 1
-"""The most endpoints of one service address that are used; a Service may have more."""
+"""The maximum number of endpoints that are used for one service address. Further endpoints are ignored."""
 
 _AFFINITY_SHIFT = 15
 
@@ -179,7 +179,7 @@ def mark(name: MapName, action: RuleAction) -> int:
 
 
 class Mark(NamedTuple):
-    """A mark taken apart: the number of endpoints (0: drop or reject), the first index, the seconds of affinity."""
+    """A decoded mark: the number of endpoints (0: drop or reject), the first index, the seconds of affinity."""
 
     endpoints: int
     first: int
@@ -202,9 +202,9 @@ def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
 
 
 def identities(name: MapName, endpoints: Iterable[Endpoint]) -> list[int]:
-    """Return a number for each endpoint, the same on every node and after each restart; for session affinity.
+    """Return a number for each endpoint, for session affinity. It is equal on every node and after each restart.
 
-    Two endpoints never get the same number.
+    Two endpoints never have the same number.
     """
     found: dict[int, None] = {}
     for address, port in endpoints:
@@ -228,10 +228,10 @@ def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
 
 
 def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
-    """Put the wanted endpoints into numbered slots, so that few slots change.
+    """Assign the wanted endpoints to numbered slots, with few changes to `current`.
 
-    An endpoint keeps its slot; new ones fill free slots; the last endpoint moves into a remaining hole. So one endpoint
-    added or removed changes at most one slot and the count.
+    An endpoint keeps its slot, and new endpoints fill free slots. Then the last endpoint moves into a remaining hole.
+    So adding or removing an endpoint changes at most one slot and the count.
     """
     if isinstance(wanted, Sticky):
         slots = place(endpoints_of(current), wanted.endpoints)

@@ -1,6 +1,6 @@
-"""The state of one node's proxy: Services, their slices, its own Node; and the tables that follow from it.
+"""The state of one node's proxy: Services, their slices, its own Node, and the tables computed from these objects.
 
-Pure: it receives objects and computes tables. An event costs only its own Service.
+There are no side effects: the state receives objects and computes tables. An event costs only work for its own Service.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Name = tuple[str, str]
 """A namespace and a name."""
 
 PortKey = tuple[str, str, str, Protocol, Family]
-"""Namespace, service, port name, protocol, IP family: what owns entries of a table."""
+"""The owner of entries of a table: namespace, service, port name, protocol, IP family."""
 
 Dropped = tuple[Family, Literal["internal", "external"]]
 """Traffic that a policy Local drops on this node: its IP family, and its direction."""
@@ -56,9 +56,9 @@ class LocalEndpoints:
 
 @dataclass(slots=True)
 class _Service:
-    """A Service, its slices, and its decided ports. Slices may come first, without ports.
+    """A Service, its slices, and its ports. Slices may arrive before the Service; then there are no ports yet.
 
-    Decisions are not kept: they follow from the rest, and would copy 100,000 endpoints once more.
+    Decisions are not stored: they can be recomputed, and storing them would copy 100,000 endpoints once more.
     """
 
     ports: Mapping[Family, list[ServicePort]] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class State:
     """The objects that one node's proxy has seen, and its tables. Not thread-safe.
 
     `unreadable` collects the Services whose slices could not be read; their rules stay. `dropped` counts the Services
-    that have usable endpoints, but none for a policy Local here. `health_checks` collects the changed health check node
-    ports; None for one that is gone.
+    that have usable endpoints, but none for a policy Local on this node. `health_checks` collects the changed health
+    check node ports; a removed port has value None.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class State:
                 self._decide_anew(self._labels.receive_locator(obj, deleted=deleted))
 
     def compute(self) -> bool:
-        """Update the tables. Returns True if the base rules have changed: then reload everything."""
+        """Update the tables. Returns True if the base rules have changed, so that everything must be reloaded."""
         for name in self._changed:
             service = self._services[name]
             try:
@@ -133,7 +133,7 @@ class State:
         return self.tables[family].ruleset(pods, tuple(each for each in own if family_of(each) == family))
 
     def decisions(self) -> dict[str, Decision]:
-        """Return all decisions, by service port and IP family; none of a Service whose slices cannot be read."""
+        """Return all decisions by service port and IP family, without Services whose slices cannot be read."""
         found: dict[str, Decision] = {}
         for name, service in self._services.items():
             with suppress(*UNREADABLE):
@@ -183,7 +183,7 @@ class State:
             self._keyed[metadata["namespace"], metadata["name"]] = frozenset(keys)
 
     def _receive_node(self, obj: Object, *, deleted: bool) -> None:
-        """Follow the own Node. If it is deleted, the proxy keeps the last state, as kube-proxy does."""
+        """Process the proxy's own Node. If it is deleted, the proxy keeps the last state, as kube-proxy does."""
         if self._behaviour.topology_keys:
             self._receive_labels(obj, deleted=deleted)
         if deleted or obj["metadata"]["name"] != self._node.place.node:
@@ -198,7 +198,7 @@ class State:
             self._base_changed = True
 
     def _receive_labels(self, node: Object, *, deleted: bool) -> None:
-        """Follow the labels of every Node: a Service is decided again if one of its topology keys changed."""
+        """Process the labels of a Node. A Service is decided again if the value of one of its topology keys changed."""
         if not (changed := self._labels.receive(node, deleted=deleted)):
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:
@@ -255,7 +255,7 @@ class State:
             self.health_checks[service.health_port] = service.checked[1]
 
     def _has_gone_on(self, health_port: int, name: Name) -> bool:
-        """Return whether another Service has taken the port that Service `name` had."""
+        """Return whether another Service now has the health check node port that Service `name` had."""
         taken = self.health_checks.get(health_port)
         return taken is not None and (taken.namespace, taken.name) != name
 

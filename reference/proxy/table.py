@@ -1,7 +1,7 @@
 """The wanted rules of one IP family on one node, and their differences from those in the kernel.
 
 Entries belong to an owner (a service port). Changes are the difference between the last call of `take_changes` and now,
-so a burst of events costs only what differs in the end.
+so the cost of a burst of events depends only on the final differences.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class Table:
-    """The wanted content of the kernel's table of one IP family. Pure."""
+    """The wanted content of the kernel's table of one IP family. It does not access the kernel."""
 
     def __init__(self, family: Family, place: Callable[[RuleAction | None, RuleAction], RuleAction] = place) -> None:
         self.family = family
@@ -93,7 +93,7 @@ class Table:
         return self._owner.keys()
 
     def endpoints(self, service: ServiceAddress) -> frozenset[Endpoint] | None:
-        """Return every endpoint to which connections to `service` may go; None if no owner has that address."""
+        """Return all endpoints that may receive connections to `service`, or None if no owner has this address."""
         if service not in self._owner:
             return None
         actions = (self._actions.get((name, service)) for name in _MAPS)
@@ -230,7 +230,7 @@ def elements(ruleset: Ruleset) -> Iterator[Element]:
 
 
 def _stale(service: ServiceAddress, before: RuleAction | None, endpoints: frozenset[Endpoint] | None) -> list[Stale]:
-    """Return connections to endpoints that left, or to a new service address: those were never translated."""
+    """Return connections to endpoints that left, and untranslated connections to a new service address."""
     if before is None and endpoints is not None:
         return [Stale(service, (service.address, service.port))]
     return [Stale(service, each) for each in endpoints_of(before) if each not in (endpoints or ())]

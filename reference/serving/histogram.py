@@ -1,7 +1,7 @@
 """Histograms for metrics that are updated often and read rarely.
 
-An observation is an addition in a list, without the locks and labelled children of the library; the cumulative buckets
-of Prometheus are computed on collection. One thread observes, any may read.
+An observation increments a number in a list, without the locks and labelled children of the library. The cumulative
+buckets of Prometheus are computed on collection. One thread observes values, and any thread may read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Histogram:
-    """The count of numbers up to each of the ascending `bounds`, and of those above the last."""
+    """The number of observations in each bucket of the ascending `bounds`, and above the last bound."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 

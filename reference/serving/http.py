@@ -25,7 +25,7 @@ Response = tuple[int, Mapping[str, str], bytes]
 """Status code, headers, body. Content-Length and Connection are added."""
 
 Handler = Callable[[str], Response]
-"""Answers a path, which comes without its query."""
+"""Answers a request for a path. The path does not include the query."""
 
 PATIENCE_SECONDS = 5.0
 """The time limit of a client for its request, and for reading the answer."""
@@ -180,11 +180,11 @@ class _Connection:
 
     @property
     def asked(self) -> bool:
-        """True if the request is complete, and answered."""
+        """True if the request is complete and was answered."""
         return self._answer is not None
 
     def go_on(self) -> int:
-        """Read or write without blocking; returns the events to wait for, 0 at the end. Raises `OSError`."""
+        """Read or write without blocking. Return the events to wait for, or 0 at the end. Raises `OSError`."""
         if self._answer is None:
             data = self.sock.recv(MOST_HEAD_BYTES)
             self._head += data
@@ -213,7 +213,7 @@ def _answer(head: bytes, handler: Handler) -> bytes:
     path, with_body = target.partition("?")[0], method == "GET"
     try:
         return _encoded(handler(path), with_body=with_body)
-    except Exception:  # noqa: BLE001 - whatever it is, the client is told and the server goes on
+    except Exception:  # noqa: BLE001 - the client receives an error, and the server continues
         _log.exception("no answer to %s", path)
         return _encoded(plain(500, "the handler of this path failed\n"), with_body=with_body)
 

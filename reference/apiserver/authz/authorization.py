@@ -70,7 +70,7 @@ def allows(user: User, wanted: Attributes) -> bool:
 
 
 def forbidden(user: User, wanted: Attributes) -> ApiError:
-    """403, in the words of Kubernetes."""
+    """Return the 403 error with the message of Kubernetes."""
     if wanted.path:
         return status.failure(
             403, "Forbidden", f'forbidden: User "{user.name}" cannot {wanted.verb} path "{wanted.path}"'

@@ -38,7 +38,7 @@ def validate_ip(text: str, path: str) -> list[FieldError]:
 
 
 def validate_cidr(text: str, path: str) -> list[FieldError]:
-    """Validate a prefix of either family; set host bits are accepted, as released."""
+    """Validate a prefix of either family. As in released Kubernetes, host bits may be set."""
     try:
         ipaddress.ip_interface(text)
         valid = "/" in text
@@ -48,7 +48,7 @@ def validate_cidr(text: str, path: str) -> list[FieldError]:
 
 
 def validate_reachable(text: str, path: str) -> list[FieldError]:
-    """Refuse addresses where no endpoint can be: unspecified, loopback or link-local ones."""
+    """Refuse addresses that an endpoint cannot have: unspecified, loopback and link-local addresses."""
     return [errors.invalid(path, text, said) for said in _unreachable(text)]
 
 

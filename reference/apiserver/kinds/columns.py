@@ -1,6 +1,6 @@
 """The columns of `kubectl get`, and the format of their cells.
 
-kubectl prints the Table that the server returns. Columns, order and wording are those of the released server
+kubectl prints the Table that the server returns. Columns, order and wording match the released server
 (pkg/printers/internalversion).
 """
 
@@ -42,7 +42,7 @@ def number(name: str, description: str, cell: Cell) -> Column:
 
 
 def listed(items: Iterable[str], *, limit: int | None = None) -> str:
-    """Join items with commas; beyond `limit` append the number of further ones. `<none>` for an empty list."""
+    """Join items with commas. Beyond `limit`, append the number of further items. Return `<none>` for an empty list."""
     every = list(items)
     if not every:
         return NONE

@@ -1,7 +1,7 @@
 """Validation of status conditions by the rules of meta/v1. KEP-4444 reports on trafficDistribution with them.
 
-Released servers do not validate conditions of Services. Here a controller that writes malformed ones fails, as with
-kinds whose conditions are validated (apimachinery's ValidateConditions).
+Released servers do not validate conditions of Services. This server rejects malformed conditions, as released servers
+do for kinds whose conditions are validated (apimachinery's ValidateConditions).
 """
 
 from __future__ import annotations

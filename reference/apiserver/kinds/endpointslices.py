@@ -101,8 +101,8 @@ class EndpointSlices(Strategy):
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
     """Drop hints when their gate is off and no endpoint of the stored slice has any.
 
-    Released Kubernetes treats node hints alone in the same way. KEP-3015 ("dropped from existing objects") always drops
-    them.
+    Released Kubernetes treats the gate for node hints in the same way. KEP-3015 ("dropped from existing objects")
+    always drops node hints when their gate is off.
     """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)
@@ -118,7 +118,7 @@ def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
 
 
 def _drop_topology(new: Object, old: Object) -> None:
-    """Drop v1beta1's topology map, which v1 cannot write; a node name that was only there is kept."""
+    """Drop v1beta1's topology map, which v1 cannot write. A node name that occurs only in the map is kept."""
     known = {(each.get("deprecatedTopology") or {}).get(HOSTNAME_LABEL) for each in old.get("endpoints") or []}
     for endpoint in new.get("endpoints") or []:
         node = endpoint.pop("deprecatedTopology", {}).get(HOSTNAME_LABEL)

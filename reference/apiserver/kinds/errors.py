@@ -1,6 +1,6 @@
-"""Field errors in the words of Kubernetes.
+"""Field errors with the messages of Kubernetes.
 
-Clients match on these texts and paths, so they are those of apimachinery's field.Error.
+Clients match on these texts and paths, so both are the same as in apimachinery's field.Error.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """A value outside a closed list; the list keeps the given order."""
+    """Return the error for a value outside a closed list. The message lists `supported` in the given order."""
     return FieldError("NotSupported", field, value, "supported values: " + ", ".join(f'"{each}"' for each in supported))
 
 

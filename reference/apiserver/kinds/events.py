@@ -1,6 +1,6 @@
 """Events, in the form of core/v1 and of events.k8s.io/v1.
 
-Both name the same stored objects; events.k8s.io renamed most fields. The store keeps the core form.
+Both forms represent the same stored objects; events.k8s.io renamed most fields. The store keeps the core form.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _about(name: str) -> Callable[[Object], str]:
 
 
 class Events(Strategy):
-    """Events; `decode` accepts both forms, by `apiVersion`."""
+    """Events. `decode` accepts both forms, depending on `apiVersion`."""
 
     resource = Resource("", "v1", "Event", "events", "event", ("ev",))
     shape = of_object(
@@ -76,7 +76,7 @@ class Events(Strategy):
         found = super().validate(obj, features)
         about = obj.get("involvedObject") or {}
         namespace = obj["metadata"].get("namespace")
-        if (about.get("namespace") or "default") != namespace:  # events of cluster-wide objects stand in `default`
+        if (about.get("namespace") or "default") != namespace:  # Events of cluster-scoped objects: `default`
             said = "does not match event.namespace"
             found.append(errors.invalid("involvedObject.namespace", about.get("namespace") or "", said))
         return found

@@ -1,6 +1,6 @@
-"""Rules for names: functions from a text to its errors.
+"""Rules for names. A rule is a function that returns the errors of a text.
 
-Each error has the rule, an example and the regular expression, as in Kubernetes; clients show them.
+As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _regex(message: str, pattern: str, *examples: str) -> str:
 
 
 def _rule(doc: str, pattern: str, limit: int, message: str, *examples: str) -> Rule:
-    """Return a rule of a pattern and a length; texts are built once, because slices have thousands of names."""
+    """Return a rule for a pattern and a length. Its texts are built once, because slices have thousands of names."""
     matches, complaint = re.compile(pattern).fullmatch, _regex(message, pattern, *examples)
 
     def check(text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """PodLocators: the nodes of pods, for components that would otherwise watch all Pods and all Nodes.
 
-KEP-536 (New PodLocator resource) leaves open whether the resource is built in or a CustomResourceDefinition, and names
-no group and no gate. No release has it. So it is always served, in a group of this project, with the schema of
-`reference/pod_locator/crd.yaml`.
+KEP-536 (New PodLocator resource) does not say whether the resource is built in or a CustomResourceDefinition, and names
+no group and no gate. No release implements it. So PodLocators are always served, in a group of this project, with the
+schema of `reference/pod_locator/crd.yaml`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def ready(pod: Object) -> str:
 
 
 def status(pod: Object) -> str:
-    """Return the phase, the reason why a container waits or ended, or Terminating."""
+    """Return the phase, the reason why a container is waiting or has ended, or Terminating."""
     state = pod.get("status", {})
     word = state.get("reason") or state.get("phase") or ""
     for each in reversed(_statuses(pod)):
@@ -30,7 +30,7 @@ def status(pod: Object) -> str:
 
 
 def restarts(pod: Object) -> str:
-    """Return the number of restarts and the age of the last: `2 (5m ago)`."""
+    """Return the number of restarts and the age of the last restart: `2 (5m ago)`."""
     every = _statuses(pod)
     count = sum(int(each.get("restartCount", 0)) for each in every)
     ends = [((each.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for each in every]

@@ -1,4 +1,4 @@
-"""Validation of pods, of the fields that routing depends on."""
+"""Validation of the pod fields that routing depends on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def validate_spec(spec: Spec) -> list[FieldError]:
 
 
 def validate_spec_update(new: Spec, old: Spec) -> list[FieldError]:
-    """Refuse changes of a pod's spec, except a few fields and images; a node is assigned once."""
+    """Refuse changes of a pod's spec, except a few fields and images. A node can be assigned only once."""
     found: list[FieldError] = []
     if old.get("nodeName") and new.get("nodeName") != old["nodeName"]:
         found.append(errors.forbidden("spec.nodeName", "pod updates may not change the node of a scheduled pod"))

@@ -1,7 +1,7 @@
 """Pods: their node, addresses, ports and readiness.
 
-There is no scheduler and no kubelet here. The client that creates a pod may set its node, and the client that runs it
-writes its status. Of the container fields only those that Services use are validated.
+There is no scheduler and no kubelet here. The client that creates a pod may set its node, and the client that runs the
+pod writes its status. Only the container fields that Services use are validated.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _field(part: str, name: str, missing: str = "") -> Any:
 
 
 class Pods(Strategy):
-    """Pods; a deleted pod stays for its termination grace period."""
+    """Pods. A deleted pod stays for its termination grace period."""
 
     resource = Resource("", "v1", "Pod", "pods", "pod", ("po",), has_status=True, categories=("all",))
     shape = of_object(spec=_SPEC, status=_STATUS)

@@ -37,7 +37,7 @@ def apply(service: Object) -> None:
         _fill(spec, "internalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
-    if not spec.get("topologyKeys", True):  # an empty list asks for nothing, and is not stored
+    if not spec.get("topologyKeys", True):  # an empty list has no effect, and is not stored
         del spec["topologyKeys"]
     for ingress in service.get("status", {}).get("loadBalancer", {}).get("ingress") or []:
         if ingress.get("ip"):
@@ -47,9 +47,9 @@ def apply(service: Object) -> None:
 def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
     """Set `ipFamilies` and `ipFamilyPolicy` as a cluster with Service CIDRs of these families does.
 
-    Families follow from the requested addresses, then from the first Service CIDR; a policy other than SingleStack adds
-    the second family if the cluster has one. A headless Service without selector may have a family that the cluster
-    lacks, because its endpoints come from elsewhere.
+    Families are derived from the requested addresses, or else from the first Service CIDR. A policy other than
+    SingleStack adds the second family if the cluster has one. A headless Service without a selector may have a family
+    that the cluster lacks, because the cluster does not assign its endpoints.
     """
     if not needs_cluster_ip(spec):
         return

@@ -1,4 +1,4 @@
-"""Questions about a Service's spec, each answered in one place."""
+"""Predicates on the spec of a Service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spec_of(service: Object) -> Spec:
 
 
 def needs_cluster_ip(spec: Mapping[str, Any]) -> bool:
-    """Return whether `clusterIP` has a meaning; "None" is one."""
+    """Return whether `clusterIP` is used by this type of Service. The value "None" also counts as used."""
     return spec.get("type") != "ExternalName"
 
 
@@ -38,14 +38,14 @@ def may_have_node_ports(spec: Mapping[str, Any]) -> bool:
 
 
 def wants_node_ports(spec: Mapping[str, Any]) -> bool:
-    """Return whether ports without a node port get one."""
+    """Return whether ports without a node port are assigned one."""
     if spec.get("type") == "LoadBalancer":
         return spec.get("allocateLoadBalancerNodePorts") is not False
     return spec.get("type") == "NodePort"
 
 
 def externally_accessible(spec: Mapping[str, Any]) -> bool:
-    """Return whether external traffic can reach it: by type, or through external IPs of a ClusterIP Service."""
+    """Return whether external traffic can reach the Service, by its type or by external IPs of a ClusterIP Service."""
     return may_have_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
 
 

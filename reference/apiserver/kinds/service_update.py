@@ -1,8 +1,8 @@
 """Updates of a Service: which fields are kept, released, or immutable.
 
-Clients send Services back without fields that the server had set, and change the type without touching fields that no
-longer fit. So omitted allocated values are kept while the type needs them, and unchanged values are released when the
-type no longer does.
+Clients omit fields that the server has set, and change the type without removing fields that the new type cannot have.
+So omitted allocated values are kept while the type needs them, and unchanged values are released when the type no
+longer needs them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def release_unneeded(new: Spec, old: Spec) -> None:
 
 
 def drop_second_family(new: Spec, old: Spec) -> None:
-    """Drop the second address and family of a Service that becomes SingleStack, so that clients need not."""
+    """Drop the second address and family of a Service that becomes SingleStack. Clients need not do this."""
     if old.get("ipFamilyPolicy") not in {"PreferDualStack", "RequireDualStack"}:
         return
     if new.get("ipFamilyPolicy") == "SingleStack":

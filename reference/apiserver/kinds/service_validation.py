@@ -1,6 +1,6 @@
-"""Validation of Services, in the order and words of the released server.
+"""Validation of Services, with the order and messages of the released server.
 
-It runs before addresses and ports are allocated, so it does not report values that are still missing.
+Validation runs before addresses and ports are allocated, so it does not report values that are still missing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def validate_status(service: Object) -> list[FieldError]:
 
 
 def _validate_ingress(service: Object) -> list[FieldError]:
-    """Validate IPs and hostnames; only Services of type LoadBalancer may have any."""
+    """Validate IPs and hostnames, which only Services of type LoadBalancer may have."""
     path = "status.loadBalancer.ingress"
     found: list[FieldError] = []
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or []
@@ -251,7 +251,7 @@ def _validate_internal_policy(spec: Spec, features: Features) -> list[FieldError
 
 
 def _validate_traffic_distribution(spec: Spec, features: Features) -> list[FieldError]:
-    """Accept also `<domain>/<name>` values under KEP-4444; released Kubernetes refuses them."""
+    """Validate trafficDistribution. KEP-4444 also allows `<domain>/<name>`, which released Kubernetes refuses."""
     value, path = spec.get("trafficDistribution"), "spec.trafficDistribution"
     if features.follows == "kep" and value and "/" in value:
         said = "must be of the form <domain>/<name>, when it is not one of the standard values"
@@ -265,7 +265,7 @@ def _validate_traffic_distribution(spec: Spec, features: Features) -> list[Field
 
 
 def _validate_topology_keys(spec: Spec) -> list[FieldError]:
-    """KEP-536: an ordered list of node labels, the last of which may be "*"."""
+    """Validate topologyKeys (KEP-536): an ordered list of node labels, the last of which may be "*"."""
     keys, path = spec.get("topologyKeys") or [], "spec.topologyKeys"
     found: list[FieldError] = []
     if keys and spec.get("externalTrafficPolicy") == "Local":

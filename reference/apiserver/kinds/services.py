@@ -84,7 +84,7 @@ _STATUS: Shape = {
 
 
 class Services(Strategy):
-    """Services of a cluster whose Service CIDRs have `families`, the default first."""
+    """Services of a cluster whose Service CIDRs have `families`, the default family first."""
 
     resource = Resource("", "v1", "Service", "services", "service", ("svc",), has_status=True, categories=("all",))
     shape = of_object(spec=_SPEC, status=_STATUS)
@@ -152,7 +152,7 @@ class Services(Strategy):
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
-    """Drop a field whose gate is off, unless the stored object uses it; always drop one that does not exist."""
+    """Drop fields whose gate is off, unless the stored object uses them. Always drop fields that do not exist."""
     for field in _GATED:
         name = field.path[-1]
         in_use = field.exists(features.version, features.asked_for) and bool(old.get(name))
@@ -161,7 +161,7 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 
 
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
-    """Return whether a trafficDistribution that was stored while its gate was on stays.
+    """Return whether to keep a trafficDistribution that was stored while its gate was on.
 
     KEP-3015 allows disabling the feature. Released Kubernetes then refuses any other change of the Service too.
     """
@@ -170,7 +170,7 @@ def _keeps_value(new: Object, old: Object, features: Features) -> bool:
 
 
 def _families_settled(spec: Spec, old: Spec) -> bool:
-    """Return whether the families are unchanged; a second Service CIDR does not change old Services."""
+    """Return whether the families are unchanged. A second Service CIDR does not change old Services."""
     fields = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
     return all(spec.get(name) == old.get(name) for name in fields)
 

@@ -1,8 +1,8 @@
 """Shapes: the fields of objects and their JSON types, like Go's structs in the released server.
 
-Without them a misspelled field would be stored, and a value of a wrong type would crash later code. Like the released
-server, unknown fields are dropped (with a warning, or refused when strict), and a wrong type gets 400. An older server
-drops the fields of newer ones in the same way (`versioned_fields`).
+Without shapes a misspelled field would be stored, and a value of a wrong type would crash later code. As in the
+released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type causes a 400.
+An older server drops the fields of newer releases in the same way (`versioned_fields`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIME: Leaf = "Time"
 FIELDS: Leaf = "FieldsV1"
 ANY: Leaf = "any"
 OTHERS = "*"
-"""As a field name: further fields are allowed, and not checked."""
+"""A field with this name in a shape allows further fields, which are not checked."""
 
 
 METADATA: Shape = {
@@ -117,11 +117,11 @@ def same(one: Any, other: Any) -> bool:
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Remove nulls and unknown fields from `obj`, and return the paths of the unknown ones.
 
-    `shape` is that of one version. Raises `ValueError`, worded like Go's JSON decoder, at the first value of a wrong
-    type.
+    `shape` is the shape in one version. Raises `ValueError`, with the message of Go's JSON decoder, at the first value
+    of a wrong type.
     """
     unknown: list[str] = []
-    path: Path = []  # a stack, read only when there is something to say
+    path: Path = []  # a stack, read only to report something
     try:
         _conform(obj, shape, path, unknown)
     except _WrongTypeError as wrong:
@@ -158,7 +158,7 @@ _MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "map[string]string": ("string", lambda value: type(value) is str),
     "map[string]Quantity": ("Quantity", _is_quantity),
 }
-"""Maps: the name of their items' type, and the test of an item."""
+"""Map shapes, each with the type name of its items and a test for an item."""
 
 _OTHER_TESTS: Mapping[str, Callable[[Any], bool]] = {
     "Time": lambda value: type(value) is str and is_time(value),

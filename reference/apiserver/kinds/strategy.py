@@ -53,7 +53,7 @@ class Allocations:
     """The addresses and ports that an object takes from the cluster's pools; only Services take any.
 
     `cluster_ips` has an entry for each of `ip_families`, in order: the requested address, or "" for any. `node_ports`
-    are indexes into `spec.ports`; a port with a `nodePort` wants that one, a port without wants any.
+    are indexes into `spec.ports`. A port with a `nodePort` requests this number; other ports accept any number.
     """
 
     ip_families: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class View:
 
 
 class Strategy:
-    """The rules of a kind; this base has those that most kinds share."""
+    """The rules of a kind. This base class has the rules that most kinds share."""
 
     shape: ClassVar[shapes.Shape] = {shapes.OTHERS: shapes.ANY, **shapes.of_object()}
     resource: ClassVar[Resource]
@@ -86,20 +86,20 @@ class Strategy:
     """Field selectors that the kind adds to `metadata.name` and `metadata.namespace`."""
 
     kept_by_status: ClassVar[tuple[tuple[str, ...], ...]] = (("spec",),)
-    """The fields that a write of the status subresource leaves as they are; labels and annotations it does change."""
+    """The fields that a write of the status subresource does not change. It does change labels and annotations."""
 
     grace_seconds: ClassVar[int] = 0
-    """The default grace period of a deletion in seconds; 0: the object is removed at once."""
+    """The default grace period of a deletion in seconds. With 0, the object is removed immediately."""
 
     def valid_name(self, name: str) -> list[str]:
-        """Return the errors of a name; most kinds take an RFC 1123 subdomain."""
+        """Return the errors of a name. Most kinds require an RFC 1123 subdomain."""
         return names.dns_subdomain(name)
 
     def decode(self, obj: Object, features: Features) -> list[str]:
         """Remove the fields that this kind does not have in this version, and return their paths.
 
-        The server warns of them (`unknown field "spec.x"`), or refuses with 400 when strict. Raises `ValueError` with
-        the text for a 400 if a value has the wrong JSON type.
+        The server warns about these fields (`unknown field "spec.x"`), or in strict mode answers 400. Raises
+        `ValueError` with the message of a 400 if a value has the wrong JSON type.
         """
         shape = _shape_in(type(self), features.version, features.asked_for)  # type: ignore[arg-type]  # classes hash
         return shapes.conform(obj, shape)
@@ -145,7 +145,7 @@ class Strategy:
         return new.get("spec") != old.get("spec")
 
     def allocations(self, new: Object, old: Object | None) -> Allocations:
-        """Return what the object holds of the pools after this write; the rest of what `old` held is released."""
+        """Return the allocations of the object after this write. All other allocations of `old` are released."""
         return Allocations()
 
     def table(self) -> list[Column]:

@@ -1,7 +1,7 @@
 """The fields that releases added and removed: one table for shapes, gates, stored objects and OpenAPI documents.
 
-It has only fields that this project tests. A release without a field drops it from writes, does not serve it, and does
-not describe it.
+The table lists only fields that this project tests. A release without a field drops the field from writes, does not
+serve it, and does not describe it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from reference.features import Features, Version
 
 Path = tuple[str, ...]
-"""Names of fields; items of lists add nothing to it."""
+"""A path of field names. List items have no element in the path."""
 
 T = TypeVar("T")
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Field:
     """A field that exists from Kubernetes 1.`since` until before 1.`until`, and its feature gate.
 
-    A gate that is set in a release without it brings the field back. `older` is the gate of an earlier KEP text with
-    the same field.
+    Setting the gate in a release that no longer has it brings the field back. `older` is the gate of an earlier KEP
+    text with the same field.
     """
 
     kind: str
@@ -75,7 +75,7 @@ def absent(kind: str, version: Version, asked_for: AbstractSet[str] = frozenset(
 def without(value: T, paths: tuple[Path, ...]) -> T:
     """Return an object (or a shape, which has the same nesting) without some fields.
 
-    Returns the value itself if it has none of them, else a copy of only the parts that lead to them.
+    Returns the value itself if it has none of these fields. Otherwise copies only the parts that contain them.
     """
     for path in paths:
         value = _without(value, path)

@@ -1,7 +1,7 @@
 """The subresources `log`, `exec` and `portforward` of pods, forwarded to the kubelet of the pod's node.
 
-Logs are plain HTTP. The other two upgrade the connection; the server does not interpret the stream, and copies bytes
-both ways until one side ends.
+Logs are plain HTTP. The other two subresources upgrade the connection. The server does not interpret the stream, and
+copies bytes in both directions until one side closes it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Kubelets:
         if self._session is not None:
             await self._session.close()
         for each in self._sockets:
-            with contextlib.suppress(OSError):  # it is closed, or the kubelet was quicker
+            with contextlib.suppress(OSError):  # it is closed, or the kubelet was faster
                 each.shutdown(socket.SHUT_RDWR)
         for _ in range(_TURNS):
             if all(each.fileno() < 0 for each in self._sockets):
@@ -126,7 +126,7 @@ class Kubelets:
                 try:
                     async for piece in answer.content.iter_any():
                         await response.write(piece)
-                except aiohttp.ClientError as error:  # only a broken connection says that it is not all
+                except aiohttp.ClientError as error:  # only an aborted connection shows that the answer is incomplete
                     raise ConnectionResetError("the kubelet broke off its answer") from error
                 await response.write_eof()
                 return response
@@ -183,7 +183,7 @@ class Kubelets:
 async def _carry(
     request: web.BaseRequest, headers: Mapping[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> web.StreamResponse:
-    """Switch protocols as the kubelet did, and copy bytes until one side ends."""
+    """Switch protocols as the kubelet did, and copy bytes until one side closes the connection."""
     if request.transport is None:
         raise ConnectionResetError("the client has gone")
     client = asyncio.StreamReader()
@@ -200,7 +200,7 @@ async def _carry(
             task.cancel()
         await asyncio.gather(there, here, return_exceptions=True)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_GOODBYE):  # to end the connection before would lose what the client has not read
+        async with asyncio.timeout(_GOODBYE):  # closing it earlier would lose data that the client has not read
             while await client.read(_CHUNK):
                 pass
     return response
@@ -303,7 +303,7 @@ def _log_query(query: Mapping[str, str], asked: Wanted) -> list[tuple[str, str]]
 
 
 def _too_small(name: str, text: str, least: int) -> str:
-    """Return the error of a number; "" if valid. Raises `ApiError` (400)."""
+    """Return the error of a number, or "" if it is valid. Raises `ApiError` (400)."""
     try:
         number = int(text)
     except ValueError as error:
@@ -329,7 +329,7 @@ def _listens(node: Object) -> tuple[str, int]:
 
 
 def _refusal(code: int, text: str) -> ApiError:
-    """Return a kubelet's error as the API server's."""
+    """Convert an error of a kubelet to an error of the API server."""
     return status.failure(code, _REASONS.get(code, "InternalError"), text.strip())
 
 
@@ -338,7 +338,7 @@ def _internal_error(why: str) -> ApiError:
 
 
 def _said(error: Exception) -> str:
-    """Return the reason in Go's words."""
+    """Return the reason with the message of Go."""
     if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
         return str(error)
     number = error.errno if isinstance(error, OSError) else None

@@ -1,7 +1,7 @@
 """The pod that a request is forwarded to, and its address for the subresource `proxy`.
 
-Pods are in another network than the API server, so the caller gives it a function that makes sockets there. Rules and
-error texts are those of Kubernetes' registry of pods.
+Pods are in another network than the API server, so the caller passes a function that creates sockets in that network.
+Rules and error messages are the same as in Kubernetes' registry of pods.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reference.apiserver.registry import Registry
 from reference.client import ApiError, Object
 
 OpenSocket = Callable[[int, int], socket.socket]
-"""Makes a socket of a family and a type inside the cluster's network."""
+"""Creates a socket of a family and a type inside the cluster's network."""
 
 _PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|log|exec|portforward)(/.*)?", re.DOTALL)
 _VERBS = {"HEAD": "get", "POST": "create", "PUT": "update"}  # the others are called as the method is
@@ -37,7 +37,7 @@ class Wanted:
     path: str
 
     def attributes(self, method: str, version: tuple[int, int]) -> list[Attributes]:
-        """Return the attributes that the user needs permission for, all of them."""
+        """Return all attributes for which the user needs permission."""
         verbs = [_VERBS.get(method, method.lower())]
         if self.subresource in _CREATED and verbs == ["get"] and version >= _CREATE_SINCE:
             verbs.append("create")
@@ -64,7 +64,7 @@ class Location:
 
 
 def wanted(path: str) -> Wanted | None:
-    """Return the pod and path in an API path; None if it has none."""
+    """Return the pod and path in an API path, or None if the path does not name a pod."""
     found = _PATH.fullmatch(path) if "/pods/" in path else None
     if found is None:
         return None
@@ -86,7 +86,7 @@ def locate(registry: Registry, asked: Wanted) -> Location:
 
 
 def unreached(why: str) -> ApiError:
-    """503: the pod exists and was not reached."""
+    """Return the 503 error for a pod that exists but was not reached."""
     return status.failure(503, "ServiceUnavailable", f"error trying to reach service: {why}")
 
 
@@ -97,7 +97,7 @@ NO_WAY = "this API server was given no way into the network of pods"
 
 
 def _allowed(address: str) -> bool:
-    """Return whether a pod may have this address: not one of the API server's own machine."""
+    """Return whether a pod may have this address. Addresses of the API server's own machine are not allowed."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -1,8 +1,8 @@
 """The subresource `proxy` of pods: requests that are forwarded to a server in a pod.
 
-Method, query, body and headers are forwarded, and the answer is streamed back. Not implemented: rewriting links in
-HTML, and upgrades. Each request has its own connection: pods come and go together with their addresses, and a kept
-connection does not show that its pod is gone.
+Method, query, body and headers are forwarded, and the answer is streamed back. Rewriting links in HTML and upgrades are
+not implemented. Each request has its own connection, because pods and their addresses change, and a kept connection
+does not show that its pod is gone.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PodProxy:
                 skip_auto_headers=_ADDED_UNASKED,
                 auto_decompress=False,
             )
-            self._session._retry_connection = False  # a pod is asked once, or probes count double
+            self._session._retry_connection = False  # no second attempt, or probes would count double
         return self._session
 
     def _socket(self, address: tuple[Any, ...]) -> socket.socket:
@@ -99,7 +99,7 @@ async def _send_back(request: web.BaseRequest, answer: aiohttp.ClientResponse) -
     try:
         async for piece in answer.content.iter_any():
             await response.write(piece)
-    except aiohttp.ClientError as error:  # the code is sent: only a broken connection says that this is not all
+    except aiohttp.ClientError as error:  # after the code, only an abort shows that data is missing
         if request.transport is not None:
             request.transport.abort()
         raise ConnectionResetError("the pod's server broke off its answer") from error
@@ -108,7 +108,7 @@ async def _send_back(request: web.BaseRequest, answer: aiohttp.ClientResponse) -
 
 
 def _with_slash(request: web.BaseRequest) -> web.StreamResponse:
-    """Redirect to the path with a slash, as Kubernetes does: relative links of a page at the root need it."""
+    """Redirect to the path with a slash, as Kubernetes does. Relative links of a page at the root need the slash."""
     query = f"?{request.rel_url.raw_query_string}" if request.query_string else ""
     return web.Response(status=301, headers={"Location": f"{request.rel_url.raw_path}/{query}"})
 
@@ -130,7 +130,7 @@ def _end_to_end(headers: CIMultiDictProxy[str], left_out: frozenset[str]) -> CIM
 
 
 def _refusal(error: Exception, location: Location) -> ApiError:
-    """Return the error for a pod that did not answer, in Go's words."""
+    """Return the error for a pod that did not answer, with the message of Go."""
     if isinstance(error, aiohttp.ConnectionTimeoutError | TimeoutError):
         return unreached(f"dial tcp {location.host}: i/o timeout")
     if isinstance(error, aiohttp.ServerDisconnectedError):
