@@ -1,9 +1,9 @@
-"""The statements of the documents, and the requirements that test each of them.
+"""Parse and check `coverage.yaml`, which maps each statement of the documents to the requirements that test it.
 
-A passing suite means little unless readers know what it leaves out. For every statement of each document, section by
-section, `coverage.yaml` lists the requirements that test it, or the reason why none does. This module parses the file
-and checks it against the ids of the suite, without a cluster or pytest. `python -m conformance.coverage` prints the
-statements that could be tested but are not.
+To interpret a passing suite, readers must know which statements the suite does not test. For every statement of each
+document, section by section, the file lists requirements, or the reason why no requirement tests the statement. The
+check compares the file with the ids of the suite, without a cluster or pytest. `python -m conformance.coverage` prints
+the statements that could be tested but have no test.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 class Reason(enum.StrEnum):
     """Why no requirement tests a statement."""
 
-    NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission that nothing can break
-    NOT_OBSERVABLE = "not-observable"  # true or false, but not visible from outside within the stated errors
-    SUPERSEDED = "superseded"  # a later document says otherwise
-    FUTURE = "future"  # a possible expansion that is not implemented anywhere
-    OUT_OF_SCOPE = "out-of-scope"  # another component, or the subject of another document
-    NOT_TESTED = "not-tested"  # a requirement could test it, and none does
+    NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission, which cannot be violated
+    NOT_OBSERVABLE = "not-observable"  # not observable from outside within the stated error rates
+    SUPERSEDED = "superseded"  # contradicted by a later document
+    FUTURE = "future"  # a possible expansion that no implementation has
+    OUT_OF_SCOPE = "out-of-scope"  # about another component, or covered by another document
+    NOT_TESTED = "not-tested"  # testable, but no requirement exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A statement that can be tested but has no requirement yet; `because` says why."""
+    """A testable statement that has no requirement yet. `because` gives the reason."""
 
     because: str
 
@@ -61,9 +61,9 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that a document says about the behaviour of a component, in our words.
+    """A statement of a document about the behaviour of a component, paraphrased.
 
-    A component that breaks the statement fails a requirement of its outcome, and may pass those of `beside`.
+    A component that violates the statement fails a requirement of `outcome`, but may pass the requirements of `beside`.
     """
 
     document: str
@@ -76,7 +76,7 @@ class Statement:
 
     @property
     def id(self) -> str:
-        """Document and key, for example KEP-4444#annotation-first."""
+        """The document and key of the statement, for example KEP-4444#annotation-first."""
         return f"{self.document}#{self.key}"
 
     @property
@@ -87,7 +87,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a document with its statements, or the reason why it has none."""
+    """A section of a document with its statements, or the reason why the section has no statements."""
 
     heading: str
     statements: tuple[Statement, ...]
@@ -97,7 +97,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with all its sections in order; `text` is where its text is if it is not one of the project's KEPs."""
+    """A document with all its sections in order. `text` locates the document if it is not a KEP of the project."""
 
     name: str
     title: str
@@ -106,19 +106,19 @@ class Document:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """All its statements, in its order."""
+        """All statements of the document, in order."""
         return tuple(statement for section in self.sections for statement in section.statements)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The whole file."""
+    """The content of a coverage file."""
 
     documents: tuple[Document, ...]
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """All statements, in the order of the documents."""
+        """All statements of all documents, in order."""
         return tuple(statement for document in self.documents for statement in document.statements)
 
     @property
@@ -133,18 +133,18 @@ def load() -> Coverage:
 
 
 def parse(text: str) -> Coverage:
-    """Read the text of a coverage file. Raises `UsageError` that names the line."""
+    """Parse the text of a coverage file. Raises `UsageError` with the line number."""
     fields = compose(text, FILE).fields("documents")
     return Coverage(tuple(_document(each) for each in fields["documents"].items()))
 
 
 def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
-    """Return the errors of a coverage file, given the ids of the suite; each begins with the line of the file."""
+    """Return the errors of a coverage file, given the ids of the suite. Each error begins with the line number."""
     return [*_dead_ids(coverage, requirements), *_unmapped_requirements(coverage, requirements)]
 
 
 def summary(coverage: Coverage) -> str:
-    """Return the numbers of statements by outcome, in total and by document, and the list of untested ones."""
+    """Return the numbers of statements by outcome, in total and by document, and the list of untested statements."""
     parts = [("", coverage.statements)]
     parts += [(f"{each.name}: ", each.statements) for each in coverage.documents]
     lines = [name + _counts(statements) for name, statements in parts]
@@ -157,7 +157,7 @@ def _counts(statements: Sequence[Statement]) -> str:
 
 
 def _untested(coverage: Coverage) -> Iterator[str]:
-    """Yield a line for each statement that a requirement could test, and none does."""
+    """Yield a line for each testable statement without a requirement."""
     for each in coverage.statements:
         match each.outcome:
             case Open(because):

@@ -1,6 +1,6 @@
-"""Parse YAML with line numbers, so that errors can name the line.
+"""Parse YAML with line numbers for error messages.
 
-PyYAML's plain values have no line numbers, and a duplicate key silently overrides the first one.
+PyYAML's plain values have no line numbers, and PyYAML silently accepts duplicate keys.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Line:
 
     @property
     def number(self) -> int:
-        """The line, from 1."""
+        """The line number, counted from 1."""
         return int(self.node.start_mark.line) + 1
 
     def error(self, text: str) -> UsageError:
-        """An error that names file and line, to be raised."""
+        """Return an error with the file and line, for the caller to raise."""
         return UsageError(f"{self.file}:{self.number}: {text}")
 
     def fields(self, *required: str, optional: Sequence[str] = ()) -> dict[str, Line]:
-        """The values of a mapping that has all of `required` and nothing beyond `optional`. Raises `UsageError`."""
+        """Return the values of a mapping with all `required` keys and possibly `optional` keys. Raises `UsageError`."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self.error("want a mapping")
         found: dict[str, Line] = {}
@@ -45,23 +45,23 @@ class Line:
         return found
 
     def items(self) -> list[Line]:
-        """The values of a list. Raises `UsageError`."""
+        """Return the items of a list. Raises `UsageError`."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self.error("want a list")
         return [Line(self.file, each) for each in self.node.value]
 
     def text(self) -> str:
-        """A text that is not empty. Raises `UsageError`."""
+        """Return a non-empty string. Raises `UsageError`."""
         if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
             raise self.error("want a text")
         return str(self.node.value)
 
     def texts(self) -> tuple[str, ...]:
-        """A list of texts. Raises `UsageError`."""
+        """Return a list of strings. Raises `UsageError`."""
         return tuple(each.text() for each in self.items())
 
     def one_of(self, allowed: Sequence[str]) -> str:
-        """A text out of a fixed vocabulary. Raises `UsageError`."""
+        """Return a string from a fixed vocabulary. Raises `UsageError`."""
         if self.text() not in allowed:
             raise self.error(f"{self.text()!r} is none of {', '.join(allowed)}")
         return self.text()
@@ -76,7 +76,7 @@ class Line:
 
 
 def compose(text: str, file: str) -> Line:
-    """Return the root of a YAML text. Raises `UsageError` for a text that is empty or is not YAML."""
+    """Return the root of a YAML text. Raises `UsageError` if the text is empty or invalid."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:

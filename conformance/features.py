@@ -1,4 +1,4 @@
-"""The features of implementations, by profile: every implementation has the core ones, and declares extended ones."""
+"""The features of implementations, by profile. Core features are mandatory, extended features are declared."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ NODE_LEVEL_FIELD = Feature(
     "NodeLevelTopologyHints", _API, False, "EndpointSlices store node hints behind the gate of KEP-3015 of 2022."
 )
 
-# of each component: it can run as another release, or with another gate
+# for each component: whether it can run as another release or with other gates
 PROXY_RELEASES = Feature(
     "ProxyReleases", _PROXY, False, "The proxy can be run as an older Kubernetes release, and with gates switched."
 )

@@ -1,13 +1,13 @@
-"""What the documents expect for a client of a Service: its endpoints, no answer, or undefined.
+"""Compute the outcome that the documents require for a client of a Service: endpoints, no answer, or undefined.
 
-The grid (`conformance/interactions`) has too many cells to read their expected values off a document by hand, so it
-computes them here. This module is written from the documents alone, one rule per function, each with its section. It
-imports nothing, in particular not the reference, and `tests/conformance/test_oracle.py` checks it against every literal
-table of the suite. It ignores releases and feature gates: it describes a component with all features.
+The grid (`conformance/interactions`) has too many cells for tables of expected values that are written by hand, so the
+grid uses this oracle. The oracle is written from the documents alone. Each function implements one rule and cites its
+section. The oracle does not import the reference, and `tests/conformance/test_oracle.py` checks the oracle against
+every literal table of the suite. The oracle ignores releases and feature gates: it assumes that all features are on.
 
-KEP-4444, Changes within kube-proxy: a proxy reads hints and policies, and neither the annotation nor
-`trafficDistribution`. So the latter is not an argument here; callers handle proxies that follow hints only if a Service
-requests them.
+KEP-4444, Changes within kube-proxy: a proxy reads hints and policies, but neither the annotation nor
+`trafficDistribution`. Therefore no function takes `trafficDistribution`. Callers handle proxies that follow hints only
+if the Service requests hints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ By = Literal["everybody", "zone hints", "node hints", "the node", "termination"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint of one port and one family, over all slices; a condition that is `None` is not written."""
+    """An endpoint of one port and one IP family, in any slice. A condition that is None is absent from the slice."""
 
     pod: str
     node: str
@@ -39,7 +39,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client, and the node at which its packets meet the Service, with the zone of that node."""
+    """A client, with the name and the zone of the node whose proxy handles the client's packets."""
 
     kind: ClientKind
     node: str
@@ -48,7 +48,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The traffic policies of a Service; both default to Cluster (core/v1 ServiceSpec)."""
+    """The traffic policies of a Service. Both policies default to Cluster (core/v1 ServiceSpec)."""
 
     internal: Policy = "Cluster"
     external: Policy = "Cluster"
@@ -56,14 +56,14 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Each of these pods may answer, and no other; `by` says what chose them."""
+    """All of these pods may answer, and no others. `by` is the rule that selected the pods."""
 
     pods: frozenset[str]
     by: By
 
 
 class Silence(enum.Enum):
-    """Nobody answers."""
+    """No endpoint may answer."""
 
     DROPPED = "dropped"
     REFUSED = "refused"
@@ -72,7 +72,7 @@ class Silence(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeftOpen:
-    """The documents do not say."""
+    """The documents do not define the outcome."""
 
     why: str
 
@@ -99,13 +99,13 @@ def outcome(
 
 
 def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | LeftOpen:
-    """Return the policy that holds for a client at an address.
+    """Return the traffic policy that applies to a client at an address.
 
-    KEP-2086, Proposal: internalTrafficPolicy is for traffic at the cluster IP.
-    KEP-4444, Intersection with internal/externalTrafficPolicy: a policy governs one direction, and not the other.
-    core/v1 ServiceSpec.externalTrafficPolicy: it is for the addresses that face outwards; traffic to an external IP or
-    a load balancer address from within the cluster has Cluster semantics in any case, and clients within that use a
-    node port "may need to take traffic policy into account", which does not say what they get.
+    KEP-2086, Proposal: internalTrafficPolicy applies to traffic at the cluster IP.
+    KEP-4444, Intersection with internal/externalTrafficPolicy: each policy applies to one direction only.
+    core/v1 ServiceSpec.externalTrafficPolicy: the policy applies to externally-facing addresses. Traffic from within
+    the cluster to an external IP or load balancer address always has Cluster semantics. Clients within the cluster that
+    use a node port "may need to take traffic policy into account", which does not define their endpoints.
     """
     inside = client.kind != "external"
     if to == "cluster-ip":
@@ -116,19 +116,19 @@ def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | L
 
 
 def is_ready(endpoint: Endpoint) -> bool:
-    """discovery/v1 EndpointConditions.ready: one that is not written counts as true."""
+    """Return whether an endpoint is ready. An absent condition means true (discovery/v1 EndpointConditions.ready)."""
     return endpoint.ready is not False
 
 
 def is_usable(endpoint: Endpoint) -> bool:
-    """Whether some client may be sent to it: it is ready, or it terminates and still serves (KEP-1669, Proposal)."""
+    """Return whether an endpoint is ready, or terminating and still serving (KEP-1669, Proposal)."""
     return is_ready(endpoint) or bool(endpoint.terminating and endpoint.serving)
 
 
 def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | LeftOpen:
-    """KEP-1669, Proposal: where no endpoint is ready, those that terminate and still serve.
+    """Return the terminating endpoints that still serve, for use when no endpoint is ready (KEP-1669, Proposal).
 
-    discovery/v1 EndpointConditions.serving, if it is not written, was the ready condition first, and is true later.
+    An absent serving condition defaulted to `ready` at first, and to true later (discovery/v1 EndpointConditions).
     """
     leaving = [each for each in endpoints if not is_ready(each) and each.terminating]
     if any(each.serving is None for each in leaving):
@@ -137,12 +137,12 @@ def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | LeftOpen:
 
 
 def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
-    """Policy Local: endpoints of the node alone, whatever their hints.
+    """Apply policy Local: only endpoints on the node are used, regardless of hints.
 
-    KEP-4444, Topology Aware Routing and InternalTrafficPolicy: no failover, traffic is dropped.
-    KEP-4444, Intersection (third row): hints have no say.
-    KEP-1669, Proposal: on a node without ready endpoints, its terminating ones, though others are ready elsewhere.
-    Where no node has an endpoint the documents have both: no endpoint here (drop), none at all (refuse).
+    KEP-4444, Topology Aware Routing and InternalTrafficPolicy: there is no failover, and traffic is dropped.
+    KEP-4444, Intersection (third row): hints are ignored.
+    KEP-1669, Proposal: a node without ready endpoints uses its terminating endpoints, even if other nodes have ready
+    endpoints. If no node has an endpoint, two rules apply: none on this node (drop), and none at all (refuse).
     """
     here = [each for each in endpoints if each.node == node]
     if ready := _pods(filter(is_ready, here)):
@@ -159,10 +159,10 @@ def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
 
 
 def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) -> Outcome:
-    """Policy Cluster: ready endpoints, those that hints choose; the last resort, whatever its hints; else a refusal.
+    """Apply policy Cluster: hints select among ready endpoints. Otherwise use terminating endpoints, or refuse.
 
-    KEP-1669, Proposal: terminating ones only while no endpoint is ready, and then all that serve.
-    kube-proxy: a Service without usable endpoints refuses.
+    KEP-1669, Proposal: only while no endpoint is ready, all terminating endpoints that serve are used.
+    kube-proxy: a Service without usable endpoints refuses connections.
     """
     ready = [each for each in endpoints if is_ready(each)]
     if ready:
@@ -174,13 +174,13 @@ def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) ->
 
 
 def _chosen_by_hints(ready: Sequence[Endpoint], judged: Sequence[Endpoint], client: Client) -> Answers:
-    """Hints for the node, else hints for the zone, else everybody.
+    """Select endpoints by node hints, otherwise by zone hints, and otherwise select all endpoints.
 
-    KEP-3015, Addition of PreferSameNode: the three steps, in this order. A step is taken if each endpoint has such a
-    hint, and one names the client's node or zone. The texts of KEP-2433 (Kube-Proxy), KEP-4444 (Changes within
-    kube-proxy) and KEP-3015 say "every endpoint"; released Kubernetes judges ready ones alone. One that is not ready is
-    not available, whatever its hints (KEP-4444, PreferClose; KEP-3015, "if any is available").
-    KEP-2433, Kube-Proxy: hints for zones need a proxy that is able to determine its zone.
+    KEP-3015, Addition of PreferSameNode, defines these three steps and their order. A step applies if each endpoint has
+    a hint of the kind, and at least one hint names the client's node or zone. KEP-2433 (Kube-Proxy), KEP-4444 (Changes
+    within kube-proxy) and KEP-3015 require hints on "every endpoint"; released Kubernetes checks only ready endpoints.
+    An unready endpoint is never available (KEP-4444, PreferClose; KEP-3015, "if any is available").
+    KEP-2433, Kube-Proxy: zone hints require that the proxy can determine its zone.
     """
     mine = [each for each in ready if client.node in each.nodes]
     if mine and all(each.nodes for each in judged):

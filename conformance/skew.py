@@ -1,11 +1,11 @@
-"""Version skew as a matrix: the releases of components by the fields of a Service, and the outcome of each cell.
+"""Test version skew with a matrix of component releases and Service fields, with an expected outcome for each cell.
 
-Each document declares its own matrix with `Matrix`: releases, combinations, and a table with an expectation for every
-cell. A cell without one is an error when the suite is collected, so a new combination cannot be forgotten.
+Each document declares a `Matrix` with releases, combinations, and a table with the outcome of every cell. A missing
+outcome is an error when pytest collects the suite, so a new combination cannot be forgotten.
 
-All scenarios stand on the same five servers, three in zone a, two in zone b and none in zone c. They tell the
-mechanisms apart. Each node has equally many CPUs, so that zones a, b and c have shares of 2, 2 and 1: the annotation's
-heuristic gives zone c one endpoint of zone a, the field gives each endpoint to its own zone.
+All scenarios use the same five servers: three in zone a, two in zone b and none in zone c. These servers distinguish
+the two mechanisms. All nodes have the same number of CPUs, so zones a, b and c have shares of 2, 2 and 1. The heuristic
+of the annotation hints one endpoint of zone a for zone c, but the field hints each endpoint for its own zone.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ CLIENTS = ("a1", "a2", "b1", "c1")
 SHARED_OUT = {"a": 2, "b": 2, "c": 1}
 
 Written = Literal["none", "own zone", "own node", "own zone and node", "shared out"]
-"""The hints of the five endpoints: none, each for its own place, or shared out to zones by their CPUs."""
+"""The hints of the five endpoints: none, for the endpoint's own zone or node, or allocated to zones by CPU."""
 
 Routed = Literal["anywhere", "by zone", "by node"]
-"""The endpoints of connections: all, those hinted for the client's zone, or those for its node, then for its zone."""
+"""The endpoints that clients use: all, endpoints hinted for the client's zone, or node hints first and zones second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """The release of each component."""
+    """The releases of the components in one cell."""
 
     api_server: Release
     controller: Release
@@ -56,7 +56,7 @@ class Skew:
 
 
 def while_upgrading(old: Release, new: Release) -> dict[str, Skew]:
-    """Return the skews of an upgrade, by name: the API server is upgraded before controller and proxies."""
+    """Return the skews of an upgrade by name. The API server is upgraded before the controller and the proxies."""
     return {
         "new API server": Skew(new, old, old),
         "new API server and controller": Skew(new, new, old),
@@ -67,14 +67,14 @@ def while_upgrading(old: Release, new: Release) -> dict[str, Skew]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The hints and the routing that a cell must have."""
+    """The hints and routing that a cell requires."""
 
     written: Written
     routed: Routed
 
 
 class Matrix:
-    """All pairs of a skew and a Service's fields. Raises `UsageError` unless each cell has its outcome."""
+    """All combinations of a skew and the fields of a Service. Raises `UsageError` unless each cell has an outcome."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Matrix:
         asked: Mapping[str, Mapping[str, Any]],
         table: Mapping[tuple[str, str], Outcome],
     ) -> None:
-        """`asked` are arguments of `Cluster.create_service`, by a name; the keys of `table` are two names."""
+        """`asked` maps names to arguments of `Cluster.create_service`. The keys of `table` are pairs of names."""
         cells = set(itertools.product(skews, asked))
         if cells != set(table):
             wrong = ", ".join(" / ".join(each) for each in sorted(cells ^ set(table)))
@@ -90,13 +90,13 @@ class Matrix:
         self._skews, self._asked, self._table = skews, asked, table
 
     def cases(self, skew: str) -> pytest.MarkDecorator:
-        """Return the mark that parametrizes a test by the fields of a Service, as `asked`."""
+        """Return the pytest mark that parametrizes the argument `asked` of a test."""
         if skew not in self._skews:
             raise UsageError(f"skew matrix: there is no skew {skew!r}; there are {', '.join(self._skews)}")
         return pytest.mark.parametrize("asked", list(self._asked))
 
     def judge(self, cluster: Cluster, skew: str, asked: str) -> None:
-        """Bring the components to their releases, and expect the hints and traffic of the cell's outcome."""
+        """Switch the components to the releases of a cell, and expect the hints and traffic of the cell's outcome."""
         bring_to(cluster, self._skews[skew])
         service = cluster.create_service(selector=WEB, **self._asked[asked])
         pods = cluster.run_servers(SERVERS, labels=WEB)
@@ -106,7 +106,7 @@ class Matrix:
 
 
 def bring_to(cluster: Cluster, skew: Skew) -> None:
-    """Put each component at its release, in the order of an upgrade."""
+    """Switch each component to its release, in the order of an upgrade."""
     for component, release in ((API_SERVER, skew.api_server), (CONTROLLER, skew.controller), (PROXY, skew.proxy)):
         cluster.bring_to(component, release)
 
@@ -114,7 +114,7 @@ def bring_to(cluster: Cluster, skew: Skew) -> None:
 def expect_written(
     cluster: Cluster, service: Service, pods: Iterable[Pod], written: Written
 ) -> Mapping[str, AbstractSet[Pod]]:
-    """Expect these hints. Returns the pods by the zone that they are hinted for."""
+    """Expect hints of this kind. Returns the pods by hinted zone."""
     by_name = {pod.name: pod for pod in pods}
     if written == "shared out":
         shared = expect_hint_counts(cluster, service, SHARED_OUT)
@@ -124,7 +124,7 @@ def expect_written(
 
 
 def routes(pods: Iterable[Pod], routed: Routed, hinted: Mapping[str, AbstractSet[Pod]]) -> Traffic:
-    """Return the pods that each client may reach: those hinted for its node, else for its zone, else all."""
+    """Return the pods that each client may reach: the pods with a hint for its node, else for its zone, else all."""
     everybody = set(pods)
     nodes = _by(everybody, "node") if routed == "by node" else {}
     zones = {} if routed == "anywhere" else hinted

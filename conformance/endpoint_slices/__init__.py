@@ -1,1 +1,1 @@
-"""EndpointSlices as every controller writes them, whatever the traffic distribution."""
+"""Rules for EndpointSlices that apply to every controller, regardless of the traffic distribution."""

@@ -1,4 +1,4 @@
-"""From pods to endpoints: conditions, nodes, zones and ports in EndpointSlices, and that every pod is included."""
+"""Endpoints of pods: every pod is included, with correct conditions, node, zone and ports in the EndpointSlices."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_service_without_selector_gets_no_endpoints(three_zones: Cluster) -> Non
     selecting = three_zones.create_service(selector=WEB)
     three_zones.create_pod("p1", "a1", labels=WEB)
 
-    expect_hints(three_zones, selecting, {"p1": None})  # so the controller has seen the pod
+    expect_hints(three_zones, selecting, {"p1": None})  # now the controller has processed the pod
     seen = {each.name: sorted(written_endpoints(three_zones, each)) for each in (plain, alias)}
     three_zones.expect_equal(
         "endpoints of services without selector and of type ExternalName",

@@ -9,11 +9,11 @@ from conformance.kep_4444_traffic_distribution.test_validation import expect_acc
 from trafficdist import MERGE_PATCH, MUST, Cluster, Endpoint, Response, manifests, path_of, requirement
 
 LONGEST = "a" * 63
-"""The longest DNS label."""
+"""A DNS label of maximum length."""
 
 
 def slice_with(*, ports: list[dict[str, Any]] | None = None, family: str = "IPv4", **endpoint: Any) -> dict[str, Any]:
-    """Return a slice of one endpoint that has these fields."""
+    """Return a slice with one endpoint that has these fields."""
     body = manifests.endpoint_slice("web", "web", [Endpoint({family: "10.244.1.9"}, extra=endpoint)], family=family)
     return body if ports is None else {**body, "ports": ports}
 
@@ -58,7 +58,7 @@ INVALID = {
     "two ports without a name": (slice_with(ports=[{"port": 80}, {"port": 81}]), "ports[1].name"),
     "an unknown protocol": (slice_with(ports=[{"port": 80, "protocol": "HTTP"}]), "ports[0].protocol"),
 }
-"""Rejected slices, and the field (or part of it) that the error names."""
+"""Invalid slices, and the field path (or part of the path) that the error must name."""
 
 
 @requirement(
@@ -83,7 +83,7 @@ def test_malformed_slices_are_refused(three_zones: Cluster) -> None:
 
 
 def expect_refused(cluster: Cluster, what: str, answer: Response, field: str) -> None:
-    """Expect the answer 422 Invalid, with a cause in this field."""
+    """Expect a 422 Invalid response with a cause in this field."""
     named = [each["field"] for each in answer.causes]
     cluster.expect_equal(
         f"answer to {what}",

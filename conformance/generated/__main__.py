@@ -1,4 +1,4 @@
-"""Rewrite the fixed lives, after a dimension has changed.
+"""Rewrite the file of fixed lives after a dimension has changed.
 
 python -m conformance.generated corpus 1 12     # from seed 1, at most 12 for each requirement
 """
@@ -15,11 +15,11 @@ from conformance.generated.lives import Life, Slice, State, outcome, switches, t
 from conformance.generated.runner import CORPUS
 
 GROUPS = (("core", False), ("core", True), ("all", False), ("all", True))
-_BATCHES = 4  # to choose the lives from
+_BATCHES = 4  # number of batches from which the lives are chosen
 _HEAD = "# Lives from seed {}, {} for each requirement; written by `python -m conformance.generated corpus {} {}`.\n"
 
 
-@functools.cache  # the draw takes seconds
+@functools.cache  # drawing the lives takes seconds
 def corpus_text(seed: int, count: int) -> str:
     """Return the text of the file of fixed lives."""
     lives = [life for group in GROUPS for life in _chosen(group, seed, count)]
@@ -27,10 +27,10 @@ def corpus_text(seed: int, count: int) -> str:
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
-    """Yield lives of a group; each adds the most features that those before it lack."""
+    """Yield lives of a group. Each next life is the one with the most features that the earlier lives lack."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [{each for life in lives for state in life.states for each in state.zones} for lives in drawn]
-    moving = next((number for number, each in enumerate(zones) if each), 0)  # in others no node moves
+    moving = next((number for number, each in enumerate(zones) if each), 0)  # a batch in which a node changes its zone
     of = {
         life: frozenset(shown(life))
         for number, lives in enumerate(drawn)
@@ -45,7 +45,7 @@ def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
 
 
 def shown(life: Life) -> Iterator[Hashable]:
-    """Yield the visible features of a life: the rule that selects the endpoints, and what changes it."""
+    """Yield the visible features of a life: rules that select endpoints, and single changes that affect clients."""
     for state, node in itertools.product(life.states, life.nodes):
         found = outcome(life, state, node)
         by = getattr(found, "by", found)
@@ -58,7 +58,7 @@ def shown(life: Life) -> Iterator[Hashable]:
 
 
 def _changed(before: State, after: State) -> Iterator[Hashable]:
-    """Yield the fields that differ, and how endpoints do."""
+    """Yield the fields that differ between two states, and the differences between their endpoints."""
     for name in (*switches(), "zones"):
         if getattr(before, name) != getattr(after, name):
             yield name, getattr(after, name)
@@ -83,7 +83,7 @@ def _differences(was: Slice, now: Slice, *, gone: bool) -> Iterator[Hashable]:
 
 
 def main(words: list[str]) -> int:
-    """Write the file."""
+    """Write the file of fixed lives."""
     if len(words) != 3 or words[0] != "corpus" or not all(each.isdecimal() for each in words[1:]):
         sys.stderr.write("error: want: corpus SEED COUNT\n")
         return 4

@@ -1,7 +1,7 @@
-"""The life of a Service: successive states of it and its slices, its clients, and what the documents expect.
+"""The life of a Service: its successive states, its slices, its clients, and the outcomes that the documents require.
 
-A life is a value. `strategies` draws it, `shrinking` makes it smaller, `yaml_format` reads and writes it, and `traffic`
-runs it with real packets. `why_impossible` gives the limits of a life and the reasons.
+Lives are immutable values. `strategies` draws lives, `shrinking` reduces failing lives, `yaml_format` reads and writes
+lives, and `traffic` runs lives with real packets. `why_impossible` lists the constraints on lives, with reasons.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from conformance.interactions.cells import GONE, LEAVING, NOT_READY, Written, as
 NODES = ("a1", "a2", "b1", "b2", "c1")
 
 SERVERS = ("a1", "b1", "a2", "b2", "a1", "c1", "a2", "b2", "b1")
-"""The nodes of the servers. Server number k listens on port `FIRST_PORT` + k % `PORTS`, and on no other of these."""
+"""The nodes of the servers. Server number k listens only on port `FIRST_PORT` + k % `PORTS`."""
 
 FIRST_PORT = 9000
 PORTS = 3
@@ -30,12 +30,12 @@ CONDITIONS: Mapping[str, Mapping[str, bool | None]] = {
 }
 
 OF = ("", "another port", "the other family")
-"""The purpose of a slice: the port and family that clients use, or others, which must not affect them."""
+"""The port and family of a slice: "" if clients use both. Slices of another port or family must not affect clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An endpoint of a slice: a server, with hints and conditions."""
+    """An endpoint of a slice: a server number, hints and a condition."""
 
     server: int
     zones: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Member:
 
     @property
     def node(self) -> str:
-        """The node of its server."""
+        """The node of the server."""
         return SERVERS[self.server]
 
     @property
@@ -55,7 +55,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice: the endpoints of servers that listen on one port."""
+    """A slice with endpoints whose servers all listen on the same port."""
 
     name: str
     members: tuple[Member, ...] = ()
@@ -63,16 +63,16 @@ class Slice:
 
     @property
     def number(self) -> int:
-        """The port on which its servers listen."""
+        """The port on which the servers of the slice listen."""
         return FIRST_PORT + (self.members[0].server % PORTS if self.members else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A Service and its slices between two changes; `zones` are node labels that differ from the default.
+    """A Service and its slices between two changes. `zones` are node labels that differ from the default.
 
-    `ingress` is true if the status has load balancer addresses, `dual` if the Service has an address of the other
-    family, and `exists` if there is a Service: its slices stay without it.
+    `ingress` is True if the status has load balancer addresses. `dual` is True if the Service is dual-stack. `exists`
+    is False if the Service is deleted, in which case the slices may remain.
     """
 
     type: str = "ClusterIP"
@@ -88,13 +88,13 @@ class State:
     zones: tuple[tuple[str, str], ...] = ()
 
     def zone_of(self, node: str) -> str:
-        """The zone label of a node, "" if it has none."""
+        """The zone label of a node, or "" if the node has no zone label."""
         return dict(self.zones).get(node, node[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A Service through all its states, and its clients at one address: on, or via, these nodes."""
+    """The states of a Service, and clients that connect to one of its addresses from (or via) these nodes."""
 
     states: tuple[State, ...]
     protocol: str = "TCP"
@@ -120,32 +120,32 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 
 
 def choices(name: str) -> tuple[Any, ...]:
-    """Return the values of a field of a life or of its states, the simplest first."""
+    """Return the possible values of a field of a life or state. The simplest value is first."""
     return _CHOICES.get(name, (False, True))
 
 
 def switches() -> tuple[str, ...]:
-    """Return the names of a state's fields that have few values."""
+    """Return the names of the fields of a state that have a small set of values."""
     return tuple(each.name for each in fields(State) if each.name not in {"slices", "zones"})
 
 
 OF_LIFE = ("protocol", "family", "address", "client")
-"""The names of a life's own fields that have few values."""
+"""The names of the fields of a life that have a small set of values."""
 
 
 def unusual(what: Life | State) -> dict[str, Any]:
-    """Return the fields with few values whose value is not the simplest one."""
+    """Return the fields with a small set of values whose current value is not the simplest value."""
     names = OF_LIFE if isinstance(what, Life) else switches()
     return {name: value for name in names if (value := getattr(what, name)) != choices(name)[0]}
 
 
 def hints_asked(state: State) -> tuple[str, ...]:
-    """Return the kinds of hints that a Service requests, by their names in endpoints."""
+    """Return the kinds of hints that a Service requests, as field names of `Member`."""
     return {None: (), "PreferSameNode": ("zones", "nodes")}.get(state.distribution, ("zones",))
 
 
 def of_family(life: Life) -> str:
-    """Return the other IP family."""
+    """Return the IP family that the clients of a life do not use."""
     return "IPv6" if life.family == "IPv4" else "IPv4"
 
 
@@ -168,20 +168,20 @@ def asked_slices(state: State) -> list[Slice]:
 
 
 def outcome(life: Life, state: State, node: str, reading: oracle.Reading = "kep") -> oracle.Outcome:
-    """Return what the documents expect for a client on (or via) a node while the Service has the address."""
+    """Return the outcome that the documents require for a client on (or via) a node, if the Service has the address."""
     client = oracle.Client(life.client, node, state.zone_of(node))
     policies = oracle.Policies(state.internal, state.external)
     return oracle.outcome(_judged(state), client, to=life.address, policies=policies, reading=reading)
 
 
 def _judged(state: State) -> list[oracle.Endpoint]:
-    """Return the oracle's endpoints; those in two slices count once."""
+    """Return the endpoints in the oracle's form. An endpoint in two slices counts once."""
     members = dict.fromkeys(member for each in asked_slices(state) for member in each.members)
     return [as_judged(each.written, each.node) for each in members]
 
 
 def told(life: Life, state: State, node: str) -> frozenset[int]:
-    """Return the servers that a client must all reach; none if it gets silence or a rejection."""
+    """Return the servers that a client must reach over many connections, or an empty set if none may answer."""
     found = outcome(life, state, node) if is_given(life, state) else None
     return frozenset(map(int, found.pods)) if isinstance(found, oracle.Answers) else frozenset()
 
@@ -189,8 +189,8 @@ def told(life: Life, state: State, node: str) -> frozenset[int]:
 def meanwhile(life: Life, before: State, after: State, node: str) -> frozenset[int]:
     """Return the servers that may answer a client during the change from one state to the other.
 
-    Between its writes a proxy may have seen any of them, and not the others; so whoever is usable in either may
-    answer, but for a client whom a policy Local holds to its node all the time.
+    During a change a proxy may have processed any subset of the writes. So every endpoint that is usable before or
+    after the change may answer, unless policy Local applies throughout and the endpoint is on another node.
     """
     return _usable(life, before, node, (before, after)) | _usable(life, after, node, (before, after))
 
@@ -208,8 +208,8 @@ def _usable(life: Life, state: State, node: str, both: tuple[State, State]) -> f
 def may_not_lose(life: Life, before: State, after: State, node: str) -> bool:
     """Return whether a client must always get an answer during a change: only hints change, and an endpoint stays.
 
-    KEP-4444, Changes within kube-proxy: following no hints while some have none is for "safer transitions". Nothing is
-    said of what other changes may lose.
+    KEP-4444, Changes within kube-proxy, ignores hints while some endpoint has none, for "safer transitions". The KEP
+    does not say whether connections may be lost during other changes.
     """
     stays = bool(told(life, before, node) & told(life, after, node))
     return stays and before.zones == after.zones and _without_hints(before) == _without_hints(after)
@@ -224,13 +224,13 @@ def _without_hints(state: State) -> State:
 
 
 def follows_hints(life: Life) -> bool:
-    """Return whether hints decide for some client in some state."""
+    """Return whether hints determine the outcome for any client in any state."""
     found = [outcome(life, state, node) for state in life.states for node in life.nodes]
     return any(isinstance(each, oracle.Answers) and each.by in {"zone hints", "node hints"} for each in found)
 
 
 def needs_more(life: Life) -> bool:
-    """Return whether it needs extended features: IPv6, session affinity, external addresses."""
+    """Return whether a life requires extended features: IPv6, session affinity or external addresses."""
     return (
         life.family == "IPv6"
         or life.address in {"load-balancer", "external-ip"}
@@ -242,12 +242,12 @@ def needs_more(life: Life) -> bool:
 
 
 def group_of(life: Life) -> tuple[str, bool]:
-    """Return the requirement of a life, by the features that it needs and whether hints decide."""
+    """Return the group of a life: "core" or "all" features, and whether hints determine an outcome."""
     return "all" if needs_more(life) else "core", follows_hints(life)
 
 
 def why_impossible(life: Life) -> str:
-    """Return why the documents do not define the outcome of such a life; "" if they do."""
+    """Return why a life cannot be tested or has no defined outcome, or "" if there is no obstacle."""
     if life.address == "cluster-ip" and life.client == "external":
         return "a cluster IP has no route from outside"
     if life.address == "node-port" and life.family == "IPv6":

@@ -1,4 +1,4 @@
-"""Run lives: fixed ones, those of a file, or new ones for some time. Failing lives are made smaller."""
+"""Run fixed lives, lives from a file, or newly generated lives for a limited time. Failing lives are shrunk."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from conformance.generated.traffic import play, run_servers
 from trafficdist import Cluster, Generation, IneligibleError, Pod, UsageError
 
 CORPUS = Path(__file__).with_name("corpus.yaml")
-"""The default lives of a run. `python -m conformance.generated corpus` writes this file."""
+"""The file of the default lives. `python -m conformance.generated corpus` writes this file."""
 
 SHRINKING = 40.0
-"""Seconds for making the failing lives of one batch smaller."""
+"""Time limit in seconds for shrinking the failing lives of one batch."""
 
-_PATIENCE = 1.0  # seconds, before the time scale, to wait for a smaller one
+_PATIENCE = 1.0  # seconds to wait for convergence while shrinking, before the time scale
 
-_FEW = 3  # lives that fail and are shown
+_FEW = 3  # maximum number of failing lives to show
 
 
 def check(asked: Generation) -> None:
@@ -41,7 +41,7 @@ def corpus() -> tuple[Life, ...]:
 
 
 def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
-    """Check the lives of a group, as the options request. Raises `AssertionError` with failing lives, made smaller."""
+    """Check lives of a group, as the options request. Raises `AssertionError` that shows the shrunk failing lives."""
     group, asked = (name, hints), cluster.generation
     asking = _Asking(cluster, run_servers(cluster))
     if asked is None or asked.replay:
@@ -62,7 +62,7 @@ def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
 
 
 class _Asking:
-    """Lives on one cluster, one batch after the other."""
+    """Runs batches of lives on one cluster, one batch at a time."""
 
     def __init__(self, cluster: Cluster, servers: Sequence[Pod]) -> None:
         self._cluster = cluster
@@ -71,7 +71,7 @@ class _Asking:
         self._told = 0
 
     def expect(self, lives: Iterable[Life]) -> None:
-        """Check these lives, grouped by the zones of the nodes."""
+        """Check these lives. Lives with the same node zones run together."""
         named = {f"life-{number}": each for number, each in enumerate(lives)}
         for number, some in enumerate(_alike(named)):
             if number:
@@ -79,7 +79,7 @@ class _Asking:
             play(self._cluster, self._servers, some, lambda name: self._explained(named[name]))
 
     def _explained(self, life: Life) -> str:
-        """Return a failing life as a text, if it was made, made smaller first; "" after the first few."""
+        """Return a failing life as YAML, or "" after the first few. Generated lives are shrunk first."""
         self._told += 1
         if self._told > _FEW:
             return ""
@@ -111,7 +111,7 @@ class _Asking:
 
 
 def _alike(lives: Mapping[str, Life]) -> Iterable[Mapping[str, Life]]:
-    """Group lives whose nodes have the same zones in each state, as long as they live."""
+    """Group lives whose nodes have the same zones in every state that the lives have in common."""
     found: list[tuple[Sequence[object], dict[str, Life]]] = []
     for name, each in sorted(lives.items(), key=lambda item: -len(item[1].states)):
         zones = [state.zones for state in each.states]

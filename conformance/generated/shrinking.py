@@ -1,7 +1,7 @@
-"""Make a failing life smaller: all smaller candidates run at once, and the smallest that fails is taken further.
+"""Shrink a failing life: run all smaller candidates concurrently, and repeat with the smallest candidate that fails.
 
-Hypothesis would run candidates one by one, a second or more each. Lives are independent, so all candidates together
-take as long as one, and a limit of seconds is enough.
+Hypothesis would run the candidates one by one, and each takes a second or more. Lives are independent, so running all
+candidates together takes as long as running one, and a limit of a few seconds is enough.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from conformance.generated.lives import OF_LIFE, Life, Slice, State, choices, switches, unusual, why_impossible
 
 Fails = Callable[[Sequence[Life]], Collection[Life]]
-"""Runs lives, and returns those that fail."""
+"""A function that runs lives and returns the failing lives."""
 
 
 def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
-    """Return a smaller life that fails too, as small as it gets while it `goes_on`."""
+    """Return the smallest failing life that is found while `goes_on` returns True."""
     while goes_on():
         fewer = (each for each in _smaller(life) if size(each) < size(life) and not why_impossible(each))
         smaller = sorted(dict.fromkeys(fewer), key=size)
@@ -31,7 +31,7 @@ def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
 
 
 def size(life: Life) -> tuple[int, int]:
-    """Return the size of a life for a reader."""
+    """Return the size of a life, as a measure of the effort to read the life."""
     members = [member for state in life.states for each in state.slices for member in each.members]
     odd = len(unusual(life)) + sum(len(unusual(each)) for each in life.states)
     slices = sum(len(each.slices) for each in life.states)
@@ -41,7 +41,7 @@ def size(life: Life) -> tuple[int, int]:
 
 
 def _steps(life: Life) -> int:
-    """Return how much changes from state to state."""
+    """Return the number of changed fields and slices between successive states."""
     return sum(
         sum(getattr(before, name) != getattr(after, name) for name in switches())
         + len({*before.slices} ^ {*after.slices})
@@ -74,7 +74,7 @@ def _smaller(life: Life) -> Iterator[Life]:
 
 
 def _in_one_state(life: Life) -> Iterator[Life]:
-    """Yield lives in which a state is more like the one before it."""
+    """Yield lives in which a state differs less from the previous state."""
     for number in range(1, len(life.states)):
         before, state = life.states[number - 1 : number + 1]
         closer = [replace(state, **{name: getattr(before, name)}) for name in switches()]

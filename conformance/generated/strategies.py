@@ -1,7 +1,7 @@
-"""Draws lives of Services with Hypothesis: clusters, Services, slices and the steps between them.
+"""Draw lives of Services with Hypothesis: node zones, Services, slices, and the steps between states.
 
-Strategies choose only among a few values, and draw no strings or large numbers: Hypothesis also takes those from
-constants of loaded modules, and the same seed must give the same lives everywhere.
+Strategies choose among a few values, and draw no strings or large numbers. Hypothesis would also take strings and large
+numbers from constants of loaded modules, but the same seed must produce the same lives on every machine.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from conformance.generated.lives import (
 V = TypeVar("V")
 Draw = Callable[[st.SearchStrategy[V]], V]
 Zones = tuple[tuple[str, str], ...]
-"""Labels of nodes that are not the usual ones."""
+"""Pairs of a node and its zone label, for nodes with labels other than the default."""
 
-STATES = 4  # of a life, at most
-BATCH = 32  # lives that are drawn to run together; equal ones run once
+STATES = 4  # maximum number of states of a life
+BATCH = 32  # number of lives drawn for one batch; equal lives run once
 
 _NAMES = ("s0", "s1", "s2")
 _PLACES = {"zones": ("a", "b", "c", "elsewhere"), "nodes": (*NODES, "elsewhere")}
 _CONDITIONS = ("ready", "ready", "ready", *CONDITIONS)
-_MORE = ("type", "external_ips", "ingress", "affinity", "dual")  # features that not every proxy has
+_MORE = ("type", "external_ips", "ingress", "affinity", "dual")  # fields of optional features
 
 
 def batch(group: tuple[str, bool], number: int, *, of_seed: int) -> list[Life]:
-    """Return the lives of one batch of a group, which live in the same cluster; the same ones for the same seed."""
+    """Return the lives of one batch of a group, which share a cluster. Equal seeds give equal lives."""
     place = f"{of_seed} {group} {number}"
     zones = _drawn(zones_of_nodes(), f"{place} zones", 8)[-1] if group[1] else ((),) * STATES
     return list(dict.fromkeys(_drawn(lives(group, zones), place, BATCH)))
 
 
 def _drawn(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V]:
-    """Return up to `count` values that depend only on this call and the version of Hypothesis."""
+    """Return up to `count` values, which depend only on the arguments and the version of Hypothesis."""
     found: list[V] = []
 
     @seed(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8]))
@@ -74,7 +74,7 @@ def _drawn(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V]:
 
 @st.composite
 def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
-    """Draw the labels of nodes in each state: at some change one gets another zone, or none, and maybe back."""
+    """Draw the zone labels in each state: at most one node changes or loses its zone, and may change back later."""
     changed = draw(st.sampled_from(((), (), *NODES)))
     if not changed:
         return ((),) * STATES
@@ -85,7 +85,7 @@ def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
 
 @st.composite
 def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) -> Life:
-    """Draw a life of a group, in a cluster whose nodes have these labels."""
+    """Draw a life of a group. `zones` are the node labels in each state."""
     more = group[0] == "all"
     address = draw(st.sampled_from(choices("address") if more else ("cluster-ip", "node-port")))
     client = draw(st.sampled_from(choices("client")[:2] if address == "cluster-ip" else choices("client")))
@@ -129,7 +129,7 @@ def _first(draw: Draw[Any], address: str, more: bool, hints: bool) -> State:
 
 @st.composite
 def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
-    """Draw a slice of this name."""
+    """Draw a slice with this name."""
     of = draw(st.sampled_from(("", "", "", *OF[: 3 if state.dual else 2])))
     number = draw(st.sampled_from(range(PORTS)))
     servers = [each for each in range(len(SERVERS)) if each % PORTS == number]
@@ -141,7 +141,7 @@ def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
 
 @st.composite
 def _members(draw: Draw[Any], state: State, server: int, style: str) -> Member:
-    """Draw an endpoint: with the hints that a controller would write, with odd ones, or with none."""
+    """Draw an endpoint. By `style`, it has the hints that a controller would write, odd hints, or no hints."""
     member = Member(server, condition=draw(st.sampled_from(_CONDITIONS)))
     return member if style == "none" else draw(_hinted(state, member, style == "odd"))
 
@@ -158,14 +158,14 @@ def _hinted(draw: Draw[Any], state: State, member: Member, odd: bool) -> Member:
 
 
 def _asked(state: State, member: Member) -> Member:
-    """Leave out the hints of kinds that a Service does not ask for."""
+    """Remove hints of kinds that the Service does not request."""
     asked = hints_asked(state)
     return replace(
         member, zones=member.zones if "zones" in asked else (), nodes=member.nodes if "nodes" in asked else ()
     )
 
 
-# Steps: what one state becomes. Each draws the state after a step from the one before it.
+# Steps. Each strategy draws the next state from the previous state.
 
 
 @st.composite
@@ -185,7 +185,7 @@ def _switch(draw: Draw[Any], state: State, more: bool) -> State:
 
 @st.composite
 def _rehinted(draw: Draw[Any], state: State, _: bool) -> State:
-    """Give the endpoints of all slices other hints, or none."""
+    """Change or remove the hints of the endpoints in all slices."""
     style = draw(st.sampled_from(("own", "own", "odd", "none", "kept")))
 
     def rehinted(member: Member) -> Member:
@@ -200,7 +200,7 @@ def _rehinted(draw: Draw[Any], state: State, _: bool) -> State:
 
 @st.composite
 def _rewritten(draw: Draw[Any], state: State, _: bool) -> State:
-    """Rewrite a slice, or add one."""
+    """Replace or add a slice."""
     name = draw(st.sampled_from(_NAMES))
     new = draw(_slices(state, name, state.distribution is not None))
     return replace(state, slices=(*(each for each in state.slices if each.name != name), new))
@@ -215,7 +215,7 @@ def _deleted(draw: Draw[Any], state: State, _: bool) -> State:
 
 @st.composite
 def _touched(draw: Draw[Any], state: State, _: bool) -> State:
-    """Take an endpoint out of a slice, or change its conditions or hints."""
+    """Remove an endpoint from a slice, or change the endpoint's condition or hints."""
     found = [(each, member) for each in state.slices for member in each.members]
     if not found:
         return state

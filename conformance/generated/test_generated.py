@@ -1,7 +1,7 @@
 """Generated lives of Services: the documents define the endpoints of each client in every state.
 
-A run has a few fixed lives; `trafficdist run --generate 60s` generates new ones from the seed. Lives in which hints
-decide are a SHOULD, as in the grid; others are a MUST.
+By default a run checks a few fixed lives; `trafficdist run --generate 60s` generates new lives from the seed. Lives in
+which hints determine an outcome are a SHOULD, as in the grid. All other lives are a MUST.
 """
 
 from __future__ import annotations

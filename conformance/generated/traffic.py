@@ -1,4 +1,4 @@
-"""Run lives with real packets: a batch at once, state by state, each life as its own Service on shared servers."""
+"""Run a batch of lives concurrently with real packets, state by state. Lives are Services with shared servers."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from trafficdist import (
 )
 
 Lives = Mapping[str, Life]
-"""Lives, by the names of their Services."""
+"""Maps the name of a Service to its life."""
 
-# An error affects most connections of some client, so each state is tested only for a large fault.
+# An error affects most connections of at least one client, so the probes need to detect only large faults.
 RATES = Rates(leak=0.5)
 
 _NUMBERS = {"": 80, OF[1]: 81}
@@ -49,7 +49,7 @@ _NAMES = {80: "web", 81: "api"}
 
 
 def run_servers(cluster: Cluster) -> list[Pod]:
-    """Run the servers, each with a port of its own."""
+    """Run the servers. Each server listens on one port number."""
     return [
         pod
         for number, node in enumerate(SERVERS)
@@ -63,7 +63,7 @@ def _container_ports(server: int) -> list[tuple[str, int, str]]:
 
 
 def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callable[[str], str] = lambda _: "") -> None:
-    """Check these lives at once. `explain` is called with the names of failing lives, if there are any.
+    """Check these lives concurrently. `explain` is called with the name of each failing life.
 
     Raises `AssertionError`.
     """
@@ -79,7 +79,7 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
             explain=lambda question: explain(of[question]),
         ):
             _label(cluster, lives, number)
-            # Services that gain addresses come first, so that they do not get those that others release.
+            # Change Services that gain addresses first, so they cannot receive addresses that other Services release.
             for each in sorted(playing, key=lambda each: each.gives_back(number)):
                 each.enter(number)
             asked = [question for each in playing for question in each.questions(number)]
@@ -89,7 +89,7 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
 
 
 def _label(cluster: Cluster, lives: Lives, number: int) -> None:
-    """Set the zones of the nodes, which are the same for all lives of a batch."""
+    """Set the zone labels of the nodes, which all lives of a batch share."""
     states = [each.states[number] for each in lives.values() if number < len(each.states)]
     before = dict(next((each.states[number - 1].zones for each in lives.values() if 0 < number < len(each.states)), ()))
     after = dict(states[0].zones)
@@ -99,7 +99,7 @@ def _label(cluster: Cluster, lives: Lives, number: int) -> None:
 
 
 class _Playing:
-    """A Service that lives."""
+    """The Service of a life during a run."""
 
     def __init__(self, cluster: Cluster, name: str, life: Life, servers: Sequence[Pod]) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class _Playing:
         self._life = life
         self._servers = servers
         self._service: Service | None = None
-        self._asked: Service | None = None  # in the last state with the address
+        self._asked: Service | None = None  # the Service in its last state that had the address
 
     def _states(self, number: int) -> tuple[State | None, State | None]:
         """Return the states before and after a change."""
@@ -117,12 +117,12 @@ class _Playing:
         return before, states[number] if number < len(states) else None
 
     def gives_back(self, number: int) -> int:
-        """Return whether it has fewer addresses after a change."""
+        """Return the number of addresses that the Service loses in a change, negative if it gains addresses."""
         before, after = self._states(number)
         return _addresses(before) - _addresses(after) if after else 0
 
     def enter(self, number: int) -> None:
-        """Write the difference between two states."""
+        """Write the difference between this state and the previous state to the API."""
         before, after = self._states(number)
         if after is None:
             return
@@ -146,7 +146,7 @@ class _Playing:
             ports=self._ports(),
             external_ips=state.external_ips,
             dual_stack=state.dual,
-            type="NodePort" if pends else state.type,  # a Service created as LoadBalancer has its addresses
+            type="NodePort" if pends else state.type,  # type LoadBalancer would have addresses at once
             traffic_distribution=state.distribution,
             internal_traffic_policy=state.internal,
             external_traffic_policy=state.external if state.type != "ClusterIP" else None,
@@ -190,9 +190,7 @@ class _Playing:
         return of_family(self._life) if each.of == OF[2] else self._life.family
 
     def questions(self, number: int) -> Iterator[Question]:
-        """Yield the expectations for a state; silence only for one state, because another Service may get the address
-        later.
-        """
+        """Yield the expected answers in a state. Check silence only once: another Service may get the address later."""
         before, after = self._states(number)
         if after is None or self._asked is None:
             return
@@ -205,7 +203,7 @@ class _Playing:
             yield self._ask(expected, kept=given and after.affinity == "ClientIP")
 
     def during(self, number: int) -> Iterator[tuple[Question, bool]]:
-        """Yield who may answer during a change, and whether someone must."""
+        """Yield the servers that may answer during a change, and whether an answer is required."""
         before, after = self._states(number)
         if before is None or after is None or not is_given(self._life, before):
             return
@@ -228,7 +226,7 @@ class _Playing:
 
 
 def _outward(state: State) -> tuple[oracle.AddressKind, ...]:
-    """Return the kinds of addresses that the cluster does not allocate itself."""
+    """Return the kinds of addresses that the cluster does not allocate."""
     has: dict[oracle.AddressKind, bool] = {
         "load-balancer": state.type == "LoadBalancer" and state.ingress,
         "external-ip": state.external_ips,
@@ -237,7 +235,7 @@ def _outward(state: State) -> tuple[oracle.AddressKind, ...]:
 
 
 def _addresses(state: State | None) -> int:
-    """Return how many addresses a Service has."""
+    """Return the number of addresses of a Service."""
     if state is None or not state.exists:
         return 0
     return 1 + state.dual + (state.type != "ClusterIP") + len(_outward(state))

@@ -26,7 +26,7 @@ from conformance.generated.lives import (
 from trafficdist import UsageError, strict_yaml
 
 MOST_LIVES = 200
-_MOST = 20  # of states, and of whatever a state has
+_MOST = 20  # maximum number of states in a life, and of items in each list of a state
 _PLACES = ("zones", "nodes")
 _NAME = re.compile("[a-z0-9]{1,10}")
 _PLACE = r"[a-z0-9.-]{1,63}"
@@ -39,12 +39,12 @@ _WORDS = (type(None), bool, str)
 
 
 def as_yaml(lives: Iterable[Life]) -> str:
-    """Return the text of lives, which `read` reads."""
+    """Return lives as YAML text that `read` can parse."""
     return yaml.safe_dump([plain(each) for each in lives], sort_keys=False, default_flow_style=None, width=118)
 
 
 def plain(life: Life) -> dict[str, Any]:
-    """Return a life as plain values, without defaults."""
+    """Return a life as plain values. Fields with default values are omitted."""
     return {**unusual(life), "nodes": list(life.nodes), "states": [_state(each) for each in life.states]}
 
 
@@ -61,7 +61,7 @@ def _member(member: Member) -> str:
 
 
 def read(path: str) -> list[Life]:
-    """Read lives from a file. Raises `UsageError` that says what is wrong, where, and what is allowed."""
+    """Read lives from a file. Raises `UsageError` with the error, its position and the allowed values."""
     loaded = strict_yaml.read(path, what="file of scenarios")
     if not isinstance(loaded, list) or not 0 < len(loaded) <= MOST_LIVES:
         raise UsageError(
@@ -71,7 +71,7 @@ def read(path: str) -> list[Life]:
 
 
 class _Reader:
-    """Reads the values of one life; `where` it stands is in each error."""
+    """Reads the values of one life. Each error includes `where`, the position of the life."""
 
     def __init__(self, where: str) -> None:
         self._where = where

@@ -1,1 +1,1 @@
-"""Health checks: a node reports its own health, and the number of a Service's endpoints that it has."""
+"""Health checks: a node reports its own health, and the number of its endpoints of a Service."""

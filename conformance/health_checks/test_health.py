@@ -1,4 +1,4 @@
-"""Health checks tell load balancers which nodes to send traffic to, whatever the hints.
+"""Health checks report to load balancers which nodes can receive traffic, regardless of hints.
 
 They are specified in the Kubernetes documentation, KEP-3836 (nodes about to be deleted) and KEP-1669 (terminating
 endpoints).
@@ -161,7 +161,7 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
     three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Local"}})
     _expect_local(three_zones, service, {"a1": 200, "b1": 503})
 
-    # All at once, and the new owner's slices first: a proxy that batches changes processes it before the former owner.
+    # Write all changes at once, new owner first: a proxy that batches changes then processes the new owner first.
     number = service.object["spec"]["healthCheckNodePort"]
     three_zones.patch_service(heir, {"spec": {"externalTrafficPolicy": "Cluster"}})
     three_zones.publish(heir, [endpoint(b1), endpoint(a1, ready=False)])

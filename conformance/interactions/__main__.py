@@ -1,9 +1,9 @@
 """Write cells of the grid and live changes as a separate suite, in which each runs alone.
 
-python -m conformance.interactions                     # all names, and what they are
+python -m conformance.interactions                     # print all names with their descriptions
 python -m conformance.interactions cell-7 change-106 > alone/test_alone.py
 trafficdist run --suite alone
-python -m conformance.interactions choose              # choose the changes anew, after a dimension has changed
+python -m conformance.interactions choose              # choose the changes again after a dimension has changed
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def named() -> Mapping[str, tuple[str, str]]:
 
 
 def main(names: list[str]) -> int:
-    """Print all names, or a suite's module with those that are given; or choose the changes anew."""
+    """Print all names, write a suite module with the named cells and changes, or choose the changes again."""
     if names == ["choose"]:
         change_covering.CHOSEN.write_text(change_covering.as_json(change_covering.chosen()), encoding="utf-8")
         return 0

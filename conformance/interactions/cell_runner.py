@@ -26,7 +26,7 @@ from trafficdist import (
 
 MANY = 120
 
-# A proxy gets a cell right or wrong, so a cell is tested only for a large fault.
+# A proxy handles a cell either correctly or completely wrongly, so the probes need to detect only large faults.
 RATES = Rates(leak=0.25)
 
 
@@ -45,7 +45,7 @@ def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
     """Check every cell of a group. Raises `AssertionError` with a separate scenario for each failing cell."""
     chosen = {cells.name_of(each): each for each in covering.cells() if group_of(each) == (group, hints)}
     servers = _run(cluster, list(chosen.values()))
-    for cell in chosen.values():  # before their Services, so that a proxy reads many slices at once, and not one by one
+    for cell in chosen.values():  # create slices before Services: a proxy then reads many at once
         _write_slices(cluster, cell, servers)
     services = {name: _create(cluster, cell) for name, cell in chosen.items()}
     _let_speak(cluster, services, chosen)
@@ -56,7 +56,7 @@ def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
 
 
 def _run(cluster: Cluster, chosen: Sequence[Cell]) -> list[Pod]:
-    """Run the twelve servers, each with the ports that any of these cells has for it."""
+    """Run the twelve servers. Each server listens on all ports that these cells require of the server."""
     named = [cell for cell in chosen if cell["target"] == "name"]
     servers = []
     for number, node in enumerate(cells.SERVERS):
@@ -74,7 +74,7 @@ def _service_name(cell: Cell) -> str:
 
 
 def _create(cluster: Cluster, cell: Cell) -> Service:
-    """Create the Service of a cell. Clients use its second port, which also finds faults that spare the first one."""
+    """Create the Service of a cell. Clients use the second port, to detect proxies that handle only the first port."""
     ports = [Port(79, cell["protocol"], "first"), _port(cell, cells.target(cell))]
     return cluster.create_service(_service_name(cell), ports=ports, **cells.service_fields(cell))
 
@@ -84,7 +84,7 @@ def _port(cell: Cell, target: int | str) -> Port:
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
-    """Make Services that must be silent answer first, from an extra server on each node."""
+    """Check that Services which must later be silent can answer, with a temporary extra server on each node."""
     silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
     if not silent:
         return

@@ -1,4 +1,4 @@
-"""A cell of the grid as a scenario: a Service, its slices, its clients, and what the oracle expects of each."""
+"""Convert a cell of the grid to a Service, slices and clients, and compute the expected outcome for each client."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from conformance import oracle
 from conformance.interactions.dimensions import Cell
 
 SERVERS = ("a1", "b1", "a2", "b2", "a1", "b1", "a2", "b2", "a1", "b1", "a1", "b1")
-"""The nodes of the twelve servers: none is in zone c."""
+"""The nodes of the twelve servers. Zone c has no server."""
 
 ASKED_FROM = ("a1", "b2", "c1")
 """The nodes of the clients."""
 
 NUMBER = 8080
 FIRST_PORT = 9000
-PORTS = 3  # that up to twelve pods differ in
+PORTS = 3  # the number of different target ports among at most twelve pods
 
 OF_SLICES = ("endpoints", "hints", "conditions", "distribution", "target")
-"""The dimensions that slices follow from."""
+"""The dimensions that determine the slices of a cell."""
 
 _JUDGED = (*OF_SLICES, "address", "client", "internal", "external")
 
@@ -41,7 +41,7 @@ class Written:
 
 
 def name_of(cell: Cell) -> str:
-    """Return a cell's name: its values."""
+    """Return the name of a cell, which lists the values of all dimensions."""
     kept = ", kept" if cell["affinity"] == "ClientIP" else ""
     return (
         f"{cell['client']} at {cell['address']} over {cell['family']} {cell['protocol']}{kept}: {cell['endpoints']} by "
@@ -51,7 +51,7 @@ def name_of(cell: Cell) -> str:
 
 
 def service_fields(cell: Cell) -> dict[str, Any]:
-    """Return the arguments of `Cluster.create_service`, but its port."""
+    """Return the arguments of `Cluster.create_service` for a cell, except the ports."""
     types = {"load-balancer": "LoadBalancer", "node-port": "NodePort"}
     outward = cell["address"] == "external-ip" or cell["external"] == "Local"
     fields = {
@@ -68,7 +68,7 @@ def service_fields(cell: Cell) -> dict[str, Any]:
 
 
 def families(cell: Cell) -> list[str]:
-    """Return the IP families of a cell's Service, its own first."""
+    """Return the IP families of a cell's Service, beginning with the family that clients use."""
     others = ["IPv6" if cell["family"] == "IPv4" else "IPv4"] if cell.get("stack") == "dual" else []
     return [cell["family"], *others]
 
@@ -79,20 +79,20 @@ def target(cell: Cell) -> int | str:
 
 
 def ports_of(cell: Cell) -> list[int]:
-    """Return the ports that its pods listen on; more than twelve endpoints are twelve pods with many ports."""
+    """Return the ports on which the pods listen. More than twelve endpoints are twelve pods with many ports each."""
     count = max(PORTS, cell["endpoints"] // len(SERVERS))
     return [cell.get("number", NUMBER)] if cell["target"] == "number" else list(range(FIRST_PORT, FIRST_PORT + count))
 
 
 def listening(cell: Cell, server: int) -> list[tuple[str, int, str]]:
-    """Return the container ports of a server; with up to twelve endpoints, each server has one."""
+    """Return the container ports of a server. With at most twelve endpoints, each server has one port number."""
     ports = ports_of(cell)
     own = ports if cell["endpoints"] > len(SERVERS) else [ports[server % len(ports)]]
     return [(f"{protocol[0].lower()}{port}", port, protocol) for port in own for protocol in ("TCP", "UDP")]
 
 
 def slices(cell: Cell) -> dict[int, list[Written]]:
-    """Return the endpoints of each slice, by its port. With partial hints, the last slice or endpoint has none."""
+    """Return the endpoints of each slice by port. With partial hints, the last slice or endpoint has no hints."""
     ports, count = ports_of(cell), cell["endpoints"]
     written: dict[int, list[Written]] = {}
     for number in range(count):
@@ -133,7 +133,7 @@ def _hinted(cell: Cell, written: Written) -> Written:
             return replace(written, zones=(node[0],), nodes=(node,))
         case "partial":
             return replace(written, zones=(node[0],), nodes=(node,) if by_node else ())
-        case "foreign":  # names of other nodes and zones, existing or not
+        case "foreign":  # hints that name other nodes and zones, some of which do not exist
             zone, other = ("c", "c1") if node[0] == "a" else ("elsewhere", "elsewhere")
             return replace(written, zones=(zone,), nodes=(other,) if by_node else ())
     return written
@@ -147,14 +147,15 @@ def outcome(
     reading: oracle.Reading = "kep",
     node_hints: bool = True,
 ) -> oracle.Outcome:
-    """Return what the documents expect of the cell's client on (or via) a node; pods are places in `SERVERS`.
+    """Return the outcome that the documents require for the cell's client on (or via) a node.
 
-    `beside` are endpoints that it has for a while. Without `node_hints` it is what a proxy does that knows none.
+    The outcome names pods by their indexes in `SERVERS`. `beside` are additional, temporary endpoints.
+    If `node_hints` is False, return the outcome for a proxy that does not support node hints.
     """
     return _outcome(tuple([(name, cell[name]) for name in _JUDGED]), node, tuple(beside), reading, node_hints)
 
 
-@cache  # the covering repeats this for thousands of cells
+@cache  # `covering` calls this function for thousands of cells
 def _outcome(
     values: tuple[tuple[str, Any], ...],
     node: str,
@@ -172,13 +173,13 @@ def _outcome(
 
 
 def told(cell: Cell, node: str, *, beside: Sequence[oracle.Endpoint] = ()) -> frozenset[str]:
-    """Return the endpoints that may answer, by the same names; none if the Service must be silent."""
+    """Return the pods that may answer, named as in `outcome`. The set is empty if the Service must be silent."""
     found = outcome(cell, node, beside=beside)
     return found.pods if isinstance(found, oracle.Answers) else frozenset()
 
 
 def judged(cell: Cell) -> tuple[oracle.Endpoint, ...]:
-    """Return the oracle's endpoints over all slices; pods are indexes in `SERVERS`."""
+    """Return the endpoints of all slices in the oracle's form, with pods named by their indexes in `SERVERS`."""
     return _judged(tuple([(name, cell[name]) for name in OF_SLICES]))
 
 
@@ -188,7 +189,7 @@ def _judged(values: tuple[tuple[str, Any], ...]) -> tuple[oracle.Endpoint, ...]:
 
 
 def as_judged(written: Written, node: str) -> oracle.Endpoint:
-    """Return the oracle's endpoint on this node."""
+    """Convert an endpoint on this node to the oracle's form."""
     return oracle.Endpoint(
         str(written.server),
         node,
@@ -199,6 +200,6 @@ def as_judged(written: Written, node: str) -> oracle.Endpoint:
 
 
 def follows_hints(cell: Cell) -> bool:
-    """Return whether hints decide for some client."""
+    """Return whether hints determine the outcome for any client."""
     by = {each.by for node in ASKED_FROM if isinstance(each := outcome(cell, node), oracle.Answers)}
     return bool(by & {"zone hints", "node hints"})

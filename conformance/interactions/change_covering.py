@@ -1,7 +1,7 @@
 """A small set of live changes: every ordered pair of values of a dimension, combined with every value of the others.
 
-Greedy and deterministic, like `covering`. A change counts only if clients can tell its two cells apart, except for
-values that mean the same.
+The algorithm is greedy and deterministic, like `covering`. A change counts only if clients can distinguish its two
+cells. Changes between equivalent values are exempt from this rule.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from conformance.interactions.dimensions import DIMENSIONS, Cell
 CHOSEN = Path(__file__).with_name("changes.json")
 
 Turn = tuple[str, Any, Any]
-"""A dimension, and the two values between which it changes, in this order."""
+"""The name of a dimension, its value before the change, and its value after the change."""
 
 Beside = tuple[str, str, Any]
-"""A dimension that changes, and a value of another one."""
+"""The name of the dimension that changes, and the name and value of another dimension."""
 
 _OTHERS = {"cluster-ip", "node-port", "load-balancer", "external-ip"}
 _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
@@ -61,16 +61,16 @@ _NOT_EVERYBODYS = (
     ("address", "load-balancer"),
     ("address", "external-ip"),
 )
-"""Values that need more than each proxy has: every ordered pair of values is shown without them, where that can be."""
+"""Values that require optional features. Where possible, each ordered pair of values is tested without these values."""
 
 _APART = _NOT_EVERYBODYS[:2]
-"""Those of features that many lack: they are shown with as few others of these values as can be."""
+"""Values of features that many proxies lack. Where possible, changes use them only when the value itself is tested."""
 
 _WEIGHTS = {("endpoints", 3): 6, ("conditions", "ready"): 3, ("target", "number"): 3}
 
 
 def why_impossible(changing: str, beside: Cell) -> str:
-    """Return why no change of a dimension is visible with these values; "" if it is."""
+    """Return why clients cannot observe a change of `changing` with the values of `beside`, or "" if they can."""
     return dimensions.first_reason(_IMPOSSIBLE, {**beside, "changes": changing})
 
 
@@ -81,7 +81,7 @@ def turns() -> Iterator[Turn]:
 
 
 def besides() -> Iterator[Beside]:
-    """Yield every changing dimension with every value of the others, possible or not."""
+    """Yield every changing dimension with every value of the other dimensions, including impossible combinations."""
     for dimension in VALUES:
         for name, values in DIMENSIONS.items():
             if name != dimension and (dimension, name) != ("distribution", "hints"):
@@ -89,7 +89,7 @@ def besides() -> Iterator[Beside]:
 
 
 def is_alike(turn: Turn) -> bool:
-    """Return whether the two values mean the same."""
+    """Return whether the two values of a turn are equivalent."""
     dimension, *values = turn
     return any(dimension == name and {*values} == alike for name, alike in ALIKE)
 
@@ -98,8 +98,8 @@ def is_alike(turn: Turn) -> bool:
 def of_all() -> tuple[Change, ...]:
     """Return changes that cover all possible combinations, in the order of their names.
 
-    They come from a file, because choosing them takes seconds. `python -m conformance.interactions choose` writes it,
-    and a test compares it with `chosen`.
+    The changes are read from a file, because choosing them takes seconds. `python -m conformance.interactions choose`
+    writes the file, and a test compares the file with `chosen`.
     """
     read = json.loads(CHOSEN.read_text(encoding="utf-8"))
     return tuple(Change(name, before, after, tuple(beside.items())) for name, before, after, beside in read)
@@ -112,7 +112,7 @@ def as_json(choice: Iterable[Change]) -> str:
 
 
 def chosen() -> tuple[Change, ...]:
-    """Choose changes that cover all possible combinations; deterministic."""
+    """Choose changes that cover all possible combinations. The choice is deterministic."""
     used: Counter[tuple[str, Any]] = Counter()
     missing = dict.fromkeys(besides())
     choice: list[Change] = []
@@ -144,7 +144,7 @@ def name_of(change: Change) -> str:
 
 
 def of(change: Change) -> tuple[Turn, set[Beside]]:
-    """Return what a change covers."""
+    """Return the turn and the combinations that a change covers."""
     return (change.dimension, change.before, change.after), {
         (change.dimension, name, value) for name, value in change.beside
     }
@@ -153,7 +153,7 @@ def of(change: Change) -> tuple[Turn, set[Beside]]:
 def _completed(
     turn: Turn, fixed: Cell, missing: Container[Beside], used: Counter[Any], without: Collection[tuple[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return other values with which a change is visible, those that cover most first, then the rarest; or None."""
+    """Return other values with which clients can observe a turn, or None. Prefer uncovered, then rare values."""
     dimension = turn[0]
 
     def search(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any] | None:
@@ -184,14 +184,14 @@ def _is_possible(turn: Turn, values: Cell) -> bool:
 
 
 def _judged(dimension: str, value: Any, beside: Cell) -> Cell:
-    """Return the cell of a value; of a Service that had more endpoints, one may be left that has its port by name."""
+    """Return the cell of a value. Omit the target for 0 or 1 endpoints: a Service that had more may name its port."""
     cell = cell_of(dimension, value, beside)
     few = dimension == "endpoints" and value in {0, 1}
     return {name: each for name, each in cell.items() if not (few and name == "target")}
 
 
 def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
-    """Return whether the documents define the outcome of a change under both readings, and whether it is visible."""
+    """Return whether both readings of the documents define the same outcome, and clients can observe the change."""
     dimension, *pair = turn
     many = changes.MANY in {*pair, values.get("endpoints")}
     beside = {**values, **({"target": "name"} if many else {})}
@@ -210,7 +210,7 @@ def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
 
 
 def group_of(change: Change) -> tuple[str, bool]:
-    """Return the requirement of a change, by its dimension, the features that it needs, and whether hints decide."""
+    """Return the group of a change (by its dimension and the features that it requires), and whether hints matter."""
     first, second = change.cells
     hints = any(map(cells.follows_hints, change.cells)) or change.dimension in {"hints", "distribution"}
     outward = {"load-balancer", "external-ip"}

@@ -28,10 +28,10 @@ from trafficdist import (
 )
 
 Servers = Mapping[str, Pod]
-"""The servers, by their names in `changes.name_in`."""
+"""The server pods by name. `changes.name_in` defines the names."""
 
 
-# A proxy that misses a change is wrong for most connections of some client.
+# A proxy that misses a change routes most connections of at least one client incorrectly.
 RATES = Rates(leak=0.5)
 
 
@@ -42,7 +42,7 @@ def expect_changes(cluster: Cluster, group: str, *, hints: bool) -> None:
 
 
 def play(cluster: Cluster, chosen: Collection[Change]) -> None:
-    """Check these changes at once."""
+    """Check these changes concurrently."""
     servers = _run(cluster, chosen)
     living = [_Living(cluster, each, servers) for each in chosen]
     expect_concurrent_first_answers(cluster, [question for each in living for question in each.questions()])
@@ -53,7 +53,7 @@ def play(cluster: Cluster, chosen: Collection[Change]) -> None:
             [question for question, lossless in during if not lossless],
             answered=[question for question, lossless in during if lossless],
         ):
-            # Services that gain addresses come first, so that they do not get those that others release.
+            # Change Services that gain addresses first, so they cannot receive addresses that other Services release.
             for each in sorted(living, key=_Living.gives_back):
                 each.turn()
             _expect(cluster, living)
@@ -62,7 +62,7 @@ def play(cluster: Cluster, chosen: Collection[Change]) -> None:
 def write(
     cluster: Cluster, service: Service, chosen: Iterable[Step], pods: Callable[[int], Pod], *, unasked: bool = False
 ) -> None:
-    """Take these steps with a Service. `pods` has the server of a number; for `unasked` see `Cluster.publish`."""
+    """Apply these steps to a Service. `pods` maps a server number to its pod. `Cluster.publish` explains `unasked`."""
     for step in chosen:
         match step:
             case Patch(spec):
@@ -91,7 +91,7 @@ def _explained(change: Change) -> str:
 
 
 def _run(cluster: Cluster, chosen: Collection[Change]) -> dict[str, Pod]:
-    """Run the servers of these changes, twelve of each kind that they have."""
+    """Run twelve servers of each kind that these changes use."""
     servers = {}
     for kind in dict.fromkeys(changes.servers_of(cell) for change in chosen for cell in change.cells):
         for number, ports in enumerate(changes.container_ports(chosen, kind)):
@@ -100,26 +100,26 @@ def _run(cluster: Cluster, chosen: Collection[Change]) -> dict[str, Pod]:
 
 
 class _Living:
-    """A Service that changes."""
+    """A Service during its live change."""
 
     def __init__(self, cluster: Cluster, change: Change, servers: Servers) -> None:
         self.change = change
         self._cluster = cluster
         self._servers = servers
         self._now, self._next = change.cells
-        self._asked: dict[Front, Service] = {}  # the Service in its last state with each address
+        self._asked: dict[Front, Service] = {}  # for each address, the last state of the Service that had the address
         self._name = change_covering.name_of(change)
         port = Port(change_steps.PORT, self._now["protocol"], change_steps.NAME, cells.target(self._now))
         self._service = cluster.create_service(self._name, ports=[port], **change_steps.created(self._now))
         self._write(change_steps.first(self._now))
 
     def gives_back(self) -> int:
-        """Return how many addresses fewer it has after its next change."""
+        """Return the number of addresses that the Service loses in its next change, negative if it gains addresses."""
         had, has = (sum(changes.given(cell, front) for front in self.change.fronts) for cell in (self._now, self._next))
         return had - has
 
     def turn(self) -> None:
-        """Change."""
+        """Switch the Service to its other cell."""
         self._now, self._next = self._next, self._now
         self._write(change_steps.between(self._next, self._now))
 
@@ -130,13 +130,13 @@ class _Living:
         return self._servers[changes.name_in(self._now, str(number))]
 
     def questions(self) -> Iterator[Question]:
-        """Yield the expectation at each address that it has or had."""
+        """Yield the expected answers at each current or former address of the Service."""
         for front in self.change.fronts:
             if changes.given(self._now, front):
                 self._asked[front] = replace(self._service)
         for front in self._asked:
             answers = changes.answers(self.change, self._now, front)
-            # Silence proves nothing if the Service never answered.
+            # Silence is no evidence if the Service has never answered.
             if any(answers.values()) or self._service.name in self._cluster.record.answered:
                 expected: dict[ClientRef, Expected] = {
                     self._client(node): {self._servers[each] for each in names} or NO_ANSWER
@@ -145,7 +145,7 @@ class _Living:
                 yield self._question(front, expected, kept=changes.keeps(self._now, front))
 
     def during(self) -> Iterator[tuple[Question, bool]]:
-        """Yield the endpoints that may answer during the next change, at each address, and whether one must."""
+        """Yield the endpoints that may answer at each address during the next change, and whether one must answer."""
         for front in self._asked:
             for lossless in (False, True):
                 nodes = [

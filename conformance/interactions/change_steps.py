@@ -1,4 +1,4 @@
-"""The API writes of a live change, which turn a Service of one cell into one of another."""
+"""The API writes of a live change, which convert a Service from one cell to another cell."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from conformance.interactions.dimensions import Cell
 from trafficdist import Port
 
 PORT = 80
-NAME = "web"  # of the port, and of the container ports behind it
+NAME = "web"  # name of the Service port and of its container ports
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """The spec of the Service gets these fields; `None` takes one out."""
+    """Set fields in the spec of the Service. The value None removes a field."""
 
     spec: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The Service gets exactly these kinds of addresses, which the cluster does not allocate."""
+    """Give the Service exactly these kinds of external addresses, which the cluster does not allocate."""
 
     kinds: tuple[oracle.AddressKind, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """A slice is written."""
+    """Create or update a slice."""
 
     name: str
     family: str
@@ -42,7 +42,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Unpublish:
-    """A slice is deleted."""
+    """Delete a slice."""
 
     name: str
     family: str
@@ -52,20 +52,20 @@ Step = Patch | Addresses | Publish | Unpublish
 
 
 def created(cell: Cell) -> dict[str, Any]:
-    """Return the arguments of `Cluster.create_service`, but its port, for a Service that is to live with this cell."""
+    """Return the arguments of `Cluster.create_service`, except the ports, for a Service that starts with this cell."""
     fields = cells.service_fields(cell)
     return {**fields, "type": "NodePort"} if _pends(cell) else fields
 
 
 def first(cell: Cell) -> Iterator[Step]:
     """Yield the steps that follow the creation of the Service."""
-    if _pends(cell):  # a Service created as LoadBalancer gets its addresses at once
+    if _pends(cell):  # a Service created with type LoadBalancer would receive addresses at once
         yield Patch({"type": "LoadBalancer", "trafficDistribution": cell["distribution"]})
     yield from slices(cell)
 
 
 def between(before: Cell, after: Cell) -> Iterator[Step]:
-    """Yield the steps from one cell to another: the Service, addresses that others give it, its slices."""
+    """Yield the steps from `before` to `after`: changes of the Service, its external addresses, and its slices."""
     yield from service_steps(_spec(before), _spec(after))
     if given_by_others(before) != given_by_others(after):
         yield Addresses(given_by_others(after))
@@ -73,7 +73,7 @@ def between(before: Cell, after: Cell) -> Iterator[Step]:
 
 
 def service_steps(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Patch]:
-    """Yield the patch from one spec to another, if they differ, with the hints that the Service requests."""
+    """Yield a patch if the two specs differ. The patch always includes trafficDistribution."""
     changed = {name: value for name, value in after.items() if value != before[name]}
     if changed:
         yield Patch({"trafficDistribution": after["trafficDistribution"], **changed})
@@ -87,13 +87,13 @@ def slice_steps(before: Iterable[Publish], after: Iterable[Publish]) -> Iterator
 
 
 def given_by_others(cell: Cell) -> tuple[oracle.AddressKind, ...]:
-    """Return the kinds of addresses that a cell's Service does not get from the cluster."""
+    """Return the kinds of addresses of a cell's Service that the cluster does not allocate."""
     outward: tuple[oracle.AddressKind, ...] = ("load-balancer", "external-ip")
     return tuple(kind for kind in outward if kind == cell["address"] and not _pends(cell))
 
 
 def _of_slices(cell: Cell) -> list[tuple[int, list[Written]]]:
-    """Return the port and the endpoints of each slice, the first of which is there even if it is empty."""
+    """Return the port and the endpoints of each slice. Without endpoints, return one empty slice."""
     return list(cells.slices(cell).items()) or [(cells.ports_of(cell)[0], [])]
 
 

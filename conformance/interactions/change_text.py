@@ -34,11 +34,11 @@ def as_text(change: Change, name: str = "change") -> str:
 class _Text:
     def __init__(self, change: Change) -> None:
         self._change = change
-        self._asked: dict[Front, str] = {}  # the variable of the Service in its last state with the address
+        self._asked: dict[Front, str] = {}  # address -> variable with the last Service state that had the address
         self._spoken = False
 
     def servers(self) -> Iterator[str]:
-        """Yield a line for each kind of servers."""
+        """Yield a line of source for each kind of server."""
         for kind in dict.fromkeys(map(changes.servers_of, self._change.cells)):
             ports = changes.container_ports([self._change], kind)
             count = max(each["endpoints"] for each in self._change.cells)
@@ -48,7 +48,7 @@ class _Text:
             yield f"{kind} = [{', '.join(runs)}]"
 
     def written(self, chosen: Iterable[Step], cell: Cell) -> Iterator[str]:
-        """Yield a line for each step."""
+        """Yield a line of source for each step."""
         for step in chosen:
             match step:
                 case Patch(spec):
@@ -70,7 +70,7 @@ class _Text:
                     yield f"three_zones.unpublish(service, {name!r}, families={[family]!r})"
 
     def expected(self, cell: Cell) -> Iterator[str]:
-        """Yield the expectation at each address that the Service has or had."""
+        """Yield the expected answers at each current or former address of the Service."""
         for number, front in enumerate(self._change.fronts):
             if changes.given(cell, front):
                 self._asked[front] = f"at_{number}"

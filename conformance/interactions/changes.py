@@ -1,7 +1,7 @@
-"""Live changes: a Service goes from one cell of the grid to another that differs in one dimension, and back.
+"""Live changes: a Service changes from one cell of the grid to a cell that differs in one dimension, and back.
 
-A proxy can read a new Service correctly and still miss its changes. So each ordered pair of values of each dimension is
-a change: a Service has the first value, then the other, and then the first one again.
+A proxy can handle a new Service correctly and still miss later changes. Therefore each ordered pair of values of each
+dimension is a change: a Service starts with the first value, switches to the second, and switches back to the first.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "affinity": DIMENSIONS["affinity"],
     "target": DIMENSIONS["target"],
 }
-"""What changes, by dimension; `address` is the type of the Service and its external IPs.
+"""The values of each dimension that can change. A change of `address` changes the Service type and external IPs.
 
-Two are no dimensions of cells: `ingress`, whether the load balancer has given its addresses yet, and `stack`, whether
-the Service has an address of the other family, too.
+Cells have no dimensions `ingress` and `stack`. `ingress` is whether the load balancer has assigned addresses yet, and
+`stack` is whether the Service is single-stack or dual-stack.
 """
 
 ALIKE = (
@@ -39,14 +39,14 @@ ALIKE = (
     ("hints", {"none", "partial"}),
     ("distribution", {"PreferClose", "PreferSameZone"}),
 )
-"""Values that mean the same: traffic goes on as it was."""
+"""Equivalent values. A change between equivalent values does not affect traffic."""
 
 OWN_HINTS = {None: "none", "PreferClose": "zone", "PreferSameZone": "zone", "PreferSameNode": "both"}
-"""The hints that a controller writes for a value of trafficDistribution. A proxy reads these, the field or both."""
+"""The hints that a controller writes for a value of trafficDistribution. Proxies may read the hints or the field."""
 
 MANY = 120
 OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS
-"""The number of a target port that is about to become a name: where no other server listens."""
+"""The target port number in changes from a number to a name. No other server listens on this port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ class Front:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one dimension, there and back, while all other values of a cell stay."""
+    """A change of one dimension and its reversal. All other dimensions of the cell keep their values."""
 
     dimension: str
     before: Any
     after: Any
-    beside: tuple[tuple[str, Any], ...]  # the other values
+    beside: tuple[tuple[str, Any], ...]  # the values of the other dimensions
 
     @property
     def cells(self) -> tuple[Cell, Cell]:
-        """The cell that it begins with, and the other one."""
+        """The cell before the change, and the cell after the change."""
         return self._cell(self.before), self._cell(self.after)
 
     def _cell(self, value: Any) -> Cell:
@@ -80,34 +80,34 @@ class Change:
 
     @property
     def has_many(self) -> bool:
-        """Whether it has so many endpoints that its pods have many ports."""
+        """Whether the change involves so many endpoints that each pod needs many ports."""
         return MANY in {self.before, self.after, dict(self.beside).get("endpoints")}
 
     @property
     def name(self) -> str:
-        """What changes."""
+        """A short description of the change."""
         return f"{self.dimension} {self.before} to {self.after} and back"
 
     @property
     def text(self) -> str:
-        """What it is called in full."""
+        """A full description of the change, including its first cell."""
         return f"{self.name}; first {cells.name_of(self.cells[0])}"
 
     @property
     def asked_from(self) -> tuple[str, ...]:
-        """The nodes of the clients: of all who can tell its cells apart, and of one who cannot."""
+        """The nodes of all clients that can distinguish the two cells, and of one client that cannot."""
         tells = [node for node in cells.ASKED_FROM if any(_differs(self, front, node) for front in self.fronts)]
         others = [node for node in cells.ASKED_FROM if node not in tells]
         return (*tells, *others[:1]) if tells else cells.ASKED_FROM
 
     @property
     def fronts(self) -> tuple[Front, ...]:
-        """The addresses that it asks: those of its two cells."""
+        """The addresses to probe, which are the addresses of both cells."""
         return tuple(dict.fromkeys(front for cell in self.cells for front in _fronts(cell)))
 
 
 def cell_of(dimension: str, value: Any, beside: Cell, *, many: bool = False) -> Cell:
-    """Return the cell, or the part of one, that a Service with these values beside one that changes has."""
+    """Return the (possibly partial) cell in which `dimension` has `value` and `beside` gives the other values."""
     cell = {**beside, dimension: value, "many": many}
     if dimension == "distribution":
         cell["hints"] = OWN_HINTS[value]
@@ -138,12 +138,12 @@ def given(cell: Cell, front: Front) -> bool:
 
 
 def servers_of(cell: Cell) -> str:
-    """Return which servers a cell of a change has: those with one number, one of several, or many ports each."""
+    """Return the kind of the servers of a cell: `by_number`, `by_name`, or `many` for servers with many ports."""
     return "many" if cell["many"] else f"by_{cell['target']}"
 
 
 def container_ports(chosen: Iterable[Change], kind: str) -> list[list[tuple[str, int, str]]]:
-    """Return the ports that the twelve servers of a kind have for these changes."""
+    """Return the container ports of each of the twelve servers of a kind, for these changes."""
     mine = [cell for change in chosen for cell in change.cells if servers_of(cell) == kind]
     named = [cell for cell in mine if cells.ports_of(cell) != [cells.NUMBER]]
     return [
@@ -152,7 +152,7 @@ def container_ports(chosen: Iterable[Change], kind: str) -> list[list[tuple[str,
 
 
 def answers(change: Change, cell: Cell, front: Front) -> dict[str, set[str]]:
-    """Return who may answer each client at an address, by names of `name_in`."""
+    """For each client node, return the servers that may answer at an address. `name_in` defines the server names."""
     return {node: {name_in(cell, pod) for pod in told(cell, front, node)} for node in change.asked_from}
 
 
@@ -162,15 +162,15 @@ def told(cell: Cell, front: Front, node: str) -> frozenset[str]:
 
 
 def keeps(cell: Cell, front: Front) -> bool:
-    """Return whether a client keeps one of those who may answer."""
+    """Return whether session affinity binds a client to one of the possible endpoints."""
     return cell["affinity"] == "ClientIP" and given(cell, front)
 
 
 def meanwhile(change: Change, front: Front, node: str) -> frozenset[str]:
-    """Return the endpoints that may answer during a change, by names of `name_in`.
+    """Return the endpoints that may answer during a change. `name_in` defines their names.
 
-    That is whoever may before or after; if several slices are written or deleted, whoever is usable, since hints are
-    judged over all that are there. KEP-4444, Changes within kube-proxy: where some have none, hints are not followed.
+    These are the endpoints allowed before or after the change. If the change writes several slices, every usable
+    endpoint may answer: per KEP-4444, proxies ignore hints while some endpoint has none (Changes within kube-proxy).
     """
     either = frozenset(name_in(each, pod) for each in change.cells for pod in told(each, front, node))
     if not _writes_several_slices(change, front.family):
@@ -204,20 +204,20 @@ def _usable(cell: Cell, front: Front, node: str) -> Iterator[str]:
 def may_not_lose(change: Change, front: Front, node: str) -> bool:
     """Return whether a client must always get an answer during a change: only hints change, and an endpoint stays.
 
-    KEP-4444, Changes within kube-proxy: following no hints while some have none is for "safer transitions". Nothing is
-    said of what other changes may lose.
+    KEP-4444, Changes within kube-proxy, ignores hints while some endpoint has none, for "safer transitions". The KEP
+    does not say whether connections may be lost during other changes.
     """
     first, second = (told(each, front, node) for each in change.cells)
     return change.dimension in {"hints", "distribution"} and bool(first & second)
 
 
 def name_in(cell: Cell, pod: str) -> str:
-    """Return the name of a server that is the same in both cells of a change, if it is the same server."""
+    """Return the name of a server. Equal names in the two cells of a change mean the same server."""
     return f"{servers_of(cell)}-{pod}"
 
 
 def shows(change: Change) -> bool:
-    """Return whether some client can tell the two cells apart."""
+    """Return whether any client can distinguish the two cells."""
     return any(_differs(change, front, node) for front in change.fronts for node in cells.ASKED_FROM)
 
 

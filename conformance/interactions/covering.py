@@ -1,7 +1,7 @@
-"""A small set of cells that covers every pair of values, and the important triples.
+"""Compute a small set of cells that covers every pair of values and the important triples.
 
-Greedy, as AETG (Cohen et al., 1997) is, and deterministic: each cell begins with a combination that is not covered yet,
-and takes for each further dimension the value that covers most.
+The algorithm is greedy, like AETG (Cohen et al., 1997), and deterministic. Each cell begins with a combination that is
+not covered yet. For each further dimension, the cell takes the value that covers the most missing combinations.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 from conformance.interactions.dimensions import BOUND, DIMENSIONS, Cell, why_impossible
 
 _WEIGHTS = {("affinity", "None"): 6, ("endpoints", 3): 4, ("endpoints", 12): 4, ("conditions", "ready"): 3}
-"""Values to prefer if several cover as much: those that reveal most and cost least."""
+"""Weights for tie-breaking between values. Values that reveal more faults or cost less have larger weights."""
 
 Combination = frozenset[tuple[str, Any]]
-"""Values of two or three dimensions."""
+"""Two or three pairs of a dimension and a value."""
 
 
 WAYS = {"address", "client", "internal", "external", "family", "protocol", "affinity"}
-"""Dimensions of how a Service is asked, whose triples are all covered too, with hints or conditions as one of three."""
+"""Dimensions of a client's access to a Service. Triples of them, or of two with hints or conditions, are covered."""
 
 MUTE = {("endpoints", 0), ("conditions", "all start")}
-"""Values with which no endpoint answers, so that the other values of a cell are not visible."""
+"""Values with which no endpoint answers, which hides the effect of the other values of the cell."""
 
 
 def combinations() -> Iterator[Combination]:
-    """Yield all pairs of values, and all triples with a policy and a distribution, possible or not."""
+    """Yield all pairs of values and all important triples, including impossible combinations."""
     names = list(DIMENSIONS)
     triples = (each for each in itertools.combinations(names, 3) if _asked(each))
     for chosen in itertools.chain(itertools.combinations(names, 2), triples):
@@ -38,18 +38,17 @@ def combinations() -> Iterator[Combination]:
 
 
 def _asked(names: Sequence[str]) -> bool:
-    """Return whether all triples of these dimensions are covered: policy and distribution, or client, address and
-    hints.
-    """
+    """Return whether triples of these dimensions must be covered: policy and distribution, or as `WAYS` describes."""
     if "distribution" in names and {"internal", "external"} & {*names}:
         return True
     return len(WAYS & {*names}) >= 2 and {*names} <= WAYS | {"hints", "conditions"}
 
 
 def shows(cell: Cell, combination: Combination) -> bool:
-    """Return whether a cell, or one that begins so, covers this combination of its values.
+    """Return whether a complete or partial cell covers this combination of its values.
 
-    If no endpoint can answer, only the values that cause this are visible; under policy Local, hints are not.
+    If no endpoint can answer, only the values that cause the silence have a visible effect. Under policy Local,
+    hints have no visible effect.
     """
     mute = MUTE & cell.items()
     if mute and not mute & combination:
@@ -60,7 +59,7 @@ def shows(cell: Cell, combination: Combination) -> bool:
 
 
 def can_be(values: Mapping[str, Any]) -> bool:
-    """Return whether some possible cell has these values."""
+    """Return whether any possible cell has these values."""
     return _can_be(frozenset((name, value) for name, value in values.items() if name in BOUND))
 
 
@@ -75,12 +74,12 @@ def _can_be(values: frozenset[tuple[str, Any]]) -> bool:
 
 @cache
 def possible() -> frozenset[Combination]:
-    """Return the combinations that some possible cell has."""
+    """Return the combinations that occur in at least one possible cell."""
     return frozenset(each for each in combinations() if can_be(dict(each)))
 
 
 def of(cell: Cell) -> set[Combination]:
-    """Return the requested combinations that a cell covers."""
+    """Return the pairs and important triples that a cell covers."""
     pairs = itertools.combinations(cell.items(), 2)
     triples = (each for each in itertools.combinations(cell.items(), 3) if _asked([name for name, _ in each]))
     found = map(frozenset, itertools.chain(pairs, triples))
@@ -89,7 +88,7 @@ def of(cell: Cell) -> set[Combination]:
 
 @cache
 def cells() -> tuple[Cell, ...]:
-    """Return cells that cover all possible combinations; deterministic."""
+    """Return cells that cover all possible combinations. The result is deterministic."""
     missing = dict.fromkeys(each for each in combinations() if each in possible())
     chosen: list[Cell] = []
     used: Counter[tuple[str, Any]] = Counter()
@@ -103,7 +102,7 @@ def cells() -> tuple[Cell, ...]:
 
 
 def _grown(seed: Combination, missing: Mapping[Combination, None], used: Counter[tuple[str, Any]]) -> Cell:
-    """Complete values to a cell that shows them, with those that cover most; of these, the rarest so far, by weight."""
+    """Extend `seed` to a cell that covers `seed`. Prefer values with the largest gain, then the rarest values."""
     cell = dict(seed)
     for name, values in DIMENSIONS.items():
         if name not in cell:
@@ -115,7 +114,7 @@ def _grown(seed: Combination, missing: Mapping[Combination, None], used: Counter
 
 
 def _gain(cell: Cell, name: str, value: Any, missing: Mapping[Combination, None]) -> int:
-    """Return how many missing combinations a value would cover, with the values that the cell has already."""
+    """Return the number of missing combinations that the cell would cover additionally with this value."""
     new = (name, value)
     pairs = (frozenset((new, each)) for each in cell.items())
     triples = (frozenset((new, *each)) for each in itertools.combinations(cell.items(), 2))

@@ -1,6 +1,6 @@
 """The dimensions of the grid, and the values that exclude each other, with reasons.
 
-A cell is one value of each dimension. SCTP is missing because the probes of the suite support only TCP and UDP.
+A cell has one value for each dimension. SCTP is missing because the probes of the suite support only TCP and UDP.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Cell = Mapping[str, Any]
-"""A value for each dimension, or for some of them."""
+"""A value for each dimension, or for some dimensions."""
 
 DIMENSIONS: Mapping[str, tuple[Any, ...]] = {
     "endpoints": (0, 1, 3, 12, 120, 1200),
@@ -62,16 +62,16 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
 )
 
 BOUND = tuple(name for name in DIMENSIONS if any(name in values for _, values in _IMPOSSIBLE))
-"""Dimensions with values that exclude others."""
+"""Dimensions with values that exclude values of other dimensions."""
 
 
 def why_impossible(cell: Cell) -> str:
-    """Return why these values exclude each other; "" if they do not."""
+    """Return why these values exclude each other, or "" if they are compatible."""
     return first_reason(_IMPOSSIBLE, cell)
 
 
 def first_reason(reasons: Iterable[tuple[str, Mapping[str, Iterable[Any]]]], cell: Cell) -> str:
-    """Return the first reason whose values a cell has; "" if there is none."""
+    """Return the first reason whose values occur in a cell, or "" if there is no such reason."""
     for why, values in reasons:
         if all(name in cell and cell[name] in among for name, among in values.items()):
             return why

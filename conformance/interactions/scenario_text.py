@@ -9,22 +9,22 @@ from conformance.interactions.cells import ASKED_FROM, Written
 
 
 def test(name: str, lines: Sequence[str]) -> str:
-    """Return a test of this name and these lines."""
+    """Return the source of a test with this name and these lines."""
     return "\n".join([f"def test_{name.replace('-', '_')}(three_zones):", *(f"    {line}" for line in lines)]) + "\n"
 
 
 def call(function: str, *arguments: str, **fields: Any) -> str:
-    """Return a call: arguments are source text, fields are values."""
+    """Return the source of a call. Arguments are source text, and fields are values."""
     return f"{function}({', '.join([*arguments, *(f'{name}={value!r}' for name, value in fields.items())])})"
 
 
 def port(protocol: str, number: int | str) -> str:
-    """Return the port of a Service or slice."""
+    """Return the source of the port of a Service or slice."""
     return f"Port(80, {protocol!r}, 'web', {number!r})"
 
 
 def endpoint(server: str, written: Written) -> str:
-    """Return an endpoint, a server of this name."""
+    """Return the source of an endpoint. The server is a variable with this name."""
     hints = {"zones": list(written.zones), "nodes": list(written.nodes)}
     return call("endpoint", server, **{name: value for name, value in hints.items() if value}, **written.conditions)
 
@@ -32,7 +32,7 @@ def endpoint(server: str, written: Written) -> str:
 def expectation(
     service: str, client: str, answers: Mapping[str, Sequence[str]], *, kept: bool = False, **address: Any
 ) -> list[str]:
-    """Return the expectation for clients on (or via) these nodes: answers of these servers, or none."""
+    """Return the source of the expected answers for clients on (or via) these nodes."""
     speaking = {node: servers for node, servers in answers.items() if servers}
     silent = {node: servers for node, servers in answers.items() if not servers}
     groups = [("expect_affinity", speaking), ("expect_traffic", silent)] if kept else [("expect_traffic", answers)]
@@ -40,7 +40,7 @@ def expectation(
 
 
 def speech(service: str, client: str, protocol: str, answers: Mapping[str, Sequence[str]], **address: Any) -> list[str]:
-    """Return lines that make a Service that must be silent answer first, from extra servers."""
+    """Return lines that check that a Service which must later be silent can answer, with extra servers."""
     ports = f"ports=[{port(protocol, 8080)}]"
     return [
         f"speakers = three_zones.run_servers({list(ASKED_FROM)!r})",

@@ -1,8 +1,8 @@
 """Live changes: fields of a Service and its slices change while it is served, and change back.
 
-Traffic follows the documents before the change, after it, and after the way back, whatever the other fields. During a
-change, only endpoints that are allowed before or after it answer. Changes in which hints decide are a SHOULD, others a
-MUST. Changes that need extended features are separate requirements.
+Traffic must follow the documents before the change, after the change, and after the reversal. During a change, only
+endpoints that are allowed before or after the change may answer. Changes in which hints determine an outcome are a
+SHOULD, and all other changes are a MUST. Changes that need extended features are separate requirements.
 """
 
 from __future__ import annotations

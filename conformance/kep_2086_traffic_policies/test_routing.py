@@ -1,7 +1,7 @@
-"""Traffic policies: Local stays on the node and never falls back; hints apply to policy Cluster only.
+"""Traffic policies: Local keeps traffic on the node and never falls back. Hints apply only to policy Cluster.
 
-The policy table is KEP-4444's (borrowed from KEP-2086). A policy governs one direction: internalTrafficPolicy what
-comes to the cluster IP, externalTrafficPolicy what comes from outside.
+The policy table is from KEP-4444, which took the table from KEP-2086. Each policy applies to one direction:
+internalTrafficPolicy to traffic at the cluster IP, and externalTrafficPolicy to traffic from outside the cluster.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -
     kills={"external-local-restricts-clients-inside", "ignores-external-local"},
 )
 def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
-    """Node ports are left out: core/v1 says of them only that such clients may need to take the policy into account."""
+    """Node ports are omitted: core/v1 says only that clients of node ports may need to take the policy into account."""
     service = three_zones.create_service(type="LoadBalancer", external_traffic_policy="Local")
     (a1,) = three_zones.run_servers(on=["a1"])
     three_zones.publish(service, [endpoint(a1)])

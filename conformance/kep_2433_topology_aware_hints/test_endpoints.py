@@ -1,4 +1,4 @@
-"""KEP-2433, EndpointSlice Controller: allocation of endpoints to zones over slices, ports and IP families."""
+"""KEP-2433, EndpointSlice Controller: allocation of endpoints to zones across slices, ports and IP families."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """KEP-2433: an Event on the Service reports when hints are added, withheld or removed, and why.
 
-The document does not mention Events; releases emit them since 1.21, because users could not see why a Service had no
-hints (kubernetes#103888). So this is a separate feature. A scenario expects a new Event whose reason or message names
-the cause. Wording and repetition of the Event are left open.
+The document does not mention Events. Releases have emitted Events since 1.21, because users could not see why a Service
+had no hints (kubernetes#103888). Therefore Events are a separate feature. A scenario expects a new Event whose reason
+or message names the cause. The exact wording and the number of Events do not matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""KEP-2433 with a Service that already has hints: zones disappear, nodes without zone or CPU appear, slices fill up."""
+"""KEP-2433 with existing hints: zones disappear, nodes without a zone or CPU appear, and slices fill up."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_node_of_unknown_size_ends_hints(three_zones: Cluster) -> None:
     "KEP-2433/own-zone-first-after-changes",
     "After endpoints are added or removed, and after the last node of a zone is removed, endpoints are hinted for "
     "their own zones, except for those that their zone has in excess.",
-    level=SHOULD,  # a controller may leave slices within the threshold unchanged (Goals, minimize churn)
+    level=SHOULD,  # a controller may keep slices unchanged within the threshold (Goals, minimize churn)
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized)",
     kills={"own-zone-first-at-first-only"},
@@ -174,7 +174,7 @@ def test_own_zone_comes_first_after_changes(three_zones: Cluster, change: str) -
 
 
 PORTS = {8080: "aab", 9090: "aac", 9191: "abc"}
-"""The zones of the pods behind each port number; there is a slice for each number."""
+"""The zones of the pods with each target port number. Each port number has its own slice."""
 
 
 def _create_slices(cluster: Cluster) -> None:
@@ -199,5 +199,5 @@ def test_slices_that_overload_zones_together_are_shared_out(three_zones: Cluster
     service = create_auto(three_zones, ports=[Port(80, target="web")])
     expect_min_hint_counts(three_zones, service, {"a": 4, "b": 2, "c": 2}, endpoints=9)
 
-    three_zones.nodes.delete("a9")  # of 5, 2 and 2 endpoints no slice has more than 2 for a zone that needs 3
+    three_zones.nodes.delete("a9")  # zones need 3 of the 5, 2 and 2 endpoints, but each slice has at most 2 for a zone
     expect_hint_counts(three_zones, service, {"a": 3, "b": 3, "c": 3})

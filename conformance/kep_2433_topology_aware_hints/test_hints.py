@@ -1,6 +1,6 @@
-"""KEP-2433, Controller Unit Tests: the document's table row by row; node removals are in `test_node_updates`.
+"""KEP-2433, Controller Unit Tests: the rows of the KEP's table. `test_node_updates` tests the removal of nodes.
 
-`TrafficPolicy == 'PreferZone'` of the table is the annotation with the value Auto, see `zones`.
+For `TrafficPolicy == 'PreferZone'` in the table, the tests use the annotation with the value Auto (see `zones`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trafficdist import (
 TABLE = "KEP-2433, Controller Unit Tests"
 GATE_OFF = {
     each: release(each, TopologyAwareHints=False) for each in ("1.21", "1.24", "1.27", "1.32")
-}  # off by default, on by default, with the newer annotation, the last one that can switch it off
+}  # releases: gate off by default, on by default, with the newer annotation, and the last with the gate
 
 
 @requirement(
@@ -231,7 +231,7 @@ def test_four_hundred_endpoints_are_shared_out(three_zones: Cluster) -> None:
     create_pods(three_zones, "a" * 160 + "b" * 120 + "c" * 80 + "d" * 40)
     service = create_auto(three_zones)
 
-    # The ideal is 96.4, 98.8, 101.2 and 103.6; a zone with 1/1.2 of that is overloaded by 20 %.
+    # The ideal shares are 96.4, 98.8, 101.2 and 103.6; a zone with 1/1.2 of its share is overloaded by 20 %.
     expect_min_hint_counts(three_zones, service, {"a": 81, "b": 83, "c": 85, "d": 87}, endpoints=400)
 
 

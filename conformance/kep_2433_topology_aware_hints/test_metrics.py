@@ -1,6 +1,6 @@
 """KEP-2433, Observability: the metrics of the controller show that the feature is in use.
 
-The KEP labels changes with `approach`, "random" or "auto"; releases call it `topology`, Disabled or Auto.
+In the KEP the label of changes is `approach` ("random" or "auto"). In releases it is `topology` (Disabled or Auto).
 """
 
 from __future__ import annotations

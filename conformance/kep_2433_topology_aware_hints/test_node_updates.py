@@ -1,8 +1,8 @@
 """KEP-2433, Handling Node Updates, and the two thresholds of Overload: some node events write slices, others do not.
 
-Added and removed nodes exist only in the API. Each event is a block of `expect_writes`, so the report has the number of
-writes per event. If the document requires no write, one write fails; if it requires new hints, the number of writes is
-a separate requirement.
+Added and removed nodes exist only in the API. Each event has its own `expect_writes` block, so the report contains the
+number of writes per event. If the document requires no write, any write is a failure. If the document requires new
+hints, a separate requirement limits the number of writes.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
 def test_removal_that_overloads_shares_out_anew(three_zones: Cluster) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
     three_zones.nodes.create("a9", "a", cpu_milli=8000)
-    create_pods(three_zones, "aaaaabbcc")  # the ideal is 4.5, 2.25 and 2.25, so 4, 2 and 2 are enough
+    create_pods(three_zones, "aaaaabbcc")  # the ideal shares are 4.5, 2.25 and 2.25, so 4, 2 and 2 suffice
     service = create_auto(three_zones)
     expect_min_hint_counts(three_zones, service, {"a": 4, "b": 2, "c": 2}, endpoints=9)
 
     with expect_writes(three_zones, service, "a node goes and zones b and c would be overloaded by 50 %"):
         three_zones.nodes.delete("a9")
         expect_hint_counts(three_zones, service, {"a": 3, "b": 3, "c": 3})
-    # The ideal is 6, 1.5 and 1.5: zones b and c have too many, so released controllers write slices, too.
+    # The ideal shares are 6, 1.5 and 1.5: zones b and c have too many endpoints, so released controllers write too.
     with expect_writes(three_zones, service, "a larger node comes and zone a would be overloaded by 100 %"):
         three_zones.nodes.create("a9", "a", cpu_milli=24_000)
         expect_hint_counts(three_zones, service, {"a": 5, "b": 2, "c": 2})
@@ -238,7 +238,7 @@ def test_node_with_another_zone_label_counts_for_that_zone(three_zones: Cluster)
 def test_slices_that_are_right_are_not_written(three_zones: Cluster) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
     for number, zone in enumerate("abcabcabc"):
-        port = ("web", 8080 + number // 3, "TCP")  # a slice for each port number
+        port = ("web", 8080 + number // 3, "TCP")  # each port number has its own slice
         three_zones.create_pod(f"p{number + 1}", f"{zone}1", labels=WEB, container_ports=[port])
     service = create_auto(three_zones, ports=[Port(80, target="web")])
     expect_hints(three_zones, service, own_zones("abcabcabc"))
@@ -255,7 +255,7 @@ def test_slices_that_are_right_are_not_written(three_zones: Cluster) -> None:
 
 
 def _versions_without(cluster: Cluster, service: Service, *, port: int) -> dict[str, str]:
-    """Return the resource version of each slice of a Service that has other ports than this one."""
+    """Return the resource versions of the slices of a Service that do not have this port."""
     return {
         each["metadata"]["name"]: each["metadata"]["resourceVersion"]
         for each in cluster.slices(service)
@@ -284,13 +284,13 @@ def test_node_event_writes_each_slice_once(three_zones: Cluster) -> None:
         expect_hint_counts(three_zones, service, {"a": 3, "b": 3, "c": 3})
 
 
-# Thresholds. Three endpoints, one in each zone: with 8 + n cores of 24 + n, zone a is overloaded by
+# Thresholds. Three endpoints, one per zone: the overload of zone a if it has 8 + n of 24 + n cores
 
 OVERLOAD = {0: 0, 2: 15, 3: 22, 4: 29, 5: 34}  # per cent
 
 
 def _grow(cluster: Cluster, cores: int) -> None:
-    """Add this number of cores to zone a: nodes with one core are added or removed one by one."""
+    """Set the number of additional cores in zone a, by adding or removing single-core nodes one by one."""
     now = {each["metadata"]["name"] for each in cluster.api.list("nodes")}
     wanted = {f"a{number}" for number in range(10, 10 + cores)}
     for name in sorted(wanted - now):

@@ -1,4 +1,4 @@
-"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some rules are not in the text but in releases."""
+"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some rules come from releases, not from the KEP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trafficdist import (
 )
 
 HUGE = 64_000
-"""Millicores with which one zone would need three of three endpoints."""
+"""Millicores with which a zone would need all three endpoints."""
 
 
 @requirement(
@@ -82,7 +82,7 @@ def test_one_node_without_zone_ends_hints(three_zones: Cluster) -> None:
 
 
 def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
-    """Make zones a, b and c with 2, 2 and 1 nodes: one of `largest` millicores, three of a core, one unknown."""
+    """Give zone a nodes of `largest` and 1000 millicores, zone b two nodes of 1000, and zone c one of unknown CPU."""
     cpus = {"a1": largest, "a2": 1000, "b1": 1000, "b2": 1000, "c1": 0}
     for name, cpu_milli in cpus.items():
         cluster.nodes.report(name, cpu_milli=cpu_milli, ready=False)
@@ -101,7 +101,7 @@ def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
     kills={"takes-the-other-thresholds", "leaves-out-nodes-without-cpu"},
 )
 def test_all_nodes_are_equal_where_cores_are_not_known(three_zones: Cluster) -> None:
-    # The three passages agree for nodes of equal size, and differ for larger ones.
+    # The three passages of the KEP agree for nodes of equal size, and differ for larger nodes.
     _one_node_of_unknown_size(three_zones, largest=1000)
     create_pods(three_zones, "aaabb")
 

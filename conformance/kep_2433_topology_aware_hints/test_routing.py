@@ -1,8 +1,8 @@
-"""KEP-2433, Kube-Proxy: the document's table row by row, and hints that come and go under traffic.
+"""KEP-2433, Kube-Proxy: the rows of the KEP's table, and hints that are added and removed under traffic.
 
-The document contradicts itself on endpoints without a hint while others have one: either they are used everywhere in
-addition to the hinted ones (Risks and Mitigations), or all hints are ignored (Kube-Proxy). Released proxies do the
-latter.
+The KEP contradicts itself about endpoints without a hint when other endpoints have hints. Either all zones use
+endpoints without a hint in addition to hinted endpoints (Risks and Mitigations), or proxies ignore all hints
+(Kube-Proxy). Released proxies ignore all hints.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from trafficdist import (
 TABLE = "KEP-2433, Kube-Proxy Unit Tests"
 CLIENTS = ("a1", "a2", "b1", "c1")
 
-# A proxy follows the hints of a Service or not, so the scenario tests only for a large fault.
+# A proxy either follows or ignores the hints of a Service, so the probes need to detect only large faults.
 FOLLOWED = Rates(leak=0.25)
 
 
@@ -168,7 +168,7 @@ def test_partial_hints_leave_nobody_with_less(three_zones: Cluster) -> None:
             expect_traffic(three_zones, service, dict.fromkeys(CLIENTS, everybody))
 
 
-# The whole way: nodes of zones a, b and c have shares of 2, 2 and 1
+# End to end: the nodes of zones a, b and c have shares of 2, 2 and 1
 
 
 def _by_zone(pods: list[Pod], hinted: dict[str, set[str]]) -> dict[str, set[Pod]]:

@@ -1,8 +1,8 @@
-"""KEP-2433, EndpointSlice Controller: how many endpoints each zone gets, and which.
+"""KEP-2433, EndpointSlice Controller: the number of endpoints allocated to each zone, and the choice of endpoints.
 
-Expected numbers are computed by hand from the text: a zone with a share s of the cores needs more than n * s / 1.2 of n
-endpoints, else it is overloaded by 20 %. Cases where this bound is a whole number are left out: the KEP requires less
-than 20 %, releases allow 20 %, and their floating point may round either way.
+Expected numbers are computed by hand from the KEP: a zone with a share s of the cores needs more than n * s / 1.2 of n
+endpoints, otherwise the zone is overloaded by 20 %. No case has a whole number as this bound, because the KEP requires
+less than 20 %, releases allow 20 %, and floating point may round in either direction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trafficdist import (
 )
 
 EXAMPLE = {"a": 20, "b": 16, "c": 14}
-"""The cores of the KEP's example: 40, 32 and 28 %."""
+"""The cores of the KEP's example, which are 40, 32 and 28 % of the total."""
 
 
 @requirement(
@@ -48,7 +48,7 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
     size_zones(three_zones, **EXAMPLE)
     create_pods(three_zones, zones)
 
-    # More than 8.3, 6.7 and 5.8 of 25: that leaves three to give to whichever zone, in ten ways.
+    # Zones need more than 8.3, 6.7 and 5.8 of 25. The other three may go to any zones, in ten ways.
     expect_min_hint_counts(three_zones, create_auto(three_zones), {"a": 9, "b": 7, "c": 6}, endpoints=25)
 
 
@@ -64,7 +64,7 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
 def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count: int) -> None:
     size_zones(three_zones, **EXAMPLE)
     create_pods(three_zones, "b" * count)
-    # More than 2.3, 1.9 and 1.6 of 7; more than 3.3, 2.7 and 2.3 of 10.
+    # Zones need more than 2.3, 1.9 and 1.6 of 7, or more than 3.3, 2.7 and 2.3 of 10.
     expected = {7: {"a": 3, "b": 2, "c": 2}, 10: {"a": 4, "b": 3, "c": 3}}
 
     expect_hint_counts(three_zones, create_auto(three_zones), expected[count])
@@ -85,7 +85,7 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
     size_zones(three_zones, **{large: 5, small: 3})
     create_pods(three_zones, zones)
 
-    # More than 1.6 and 0.9 of 3.
+    # Zones need more than 1.6 and 0.9 of 3.
     expect_hint_counts(three_zones, create_auto(three_zones), {large: 2, small: 1})
 
 
@@ -103,12 +103,12 @@ def test_zone_that_comes_gets_enough_of_several_slices(three_zones: Cluster) -> 
     size_zones(three_zones, a=8, b=8)
     create_pods(three_zones, "ab" * 52 + "a")
     service = create_auto(three_zones)
-    # More than 43.75 of 105 each.
+    # Each zone needs more than 43.75 of 105.
     expect_min_hint_counts(three_zones, service, {"a": 44, "b": 44}, endpoints=105)
 
     three_zones.nodes.create("c9", "c", cpu_milli=4000)
     touch(three_zones, service)
-    # Hints stay below an overload of 30 %: more than 32.3, 32.3 and 16.2.
+    # Hints stay below an overload of 30 %: zones need more than 32.3, 32.3 and 16.2.
     expect_min_hint_counts(three_zones, service, {"a": 33, "b": 33, "c": 17}, endpoints=105)
 
 

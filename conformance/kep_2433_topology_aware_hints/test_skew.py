@@ -1,4 +1,4 @@
-"""KEP-2433, Version Skew Strategy: either the controller or the proxies are without the feature, by release or gate."""
+"""KEP-2433, Version Skew Strategy: either the controller or the proxies lack the feature, by release or gate."""
 
 from __future__ import annotations
 

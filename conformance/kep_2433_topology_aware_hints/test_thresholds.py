@@ -1,7 +1,7 @@
-"""KEP-2433, Overload: hints come up to 20 %, stay up to 30 %, and do not flip where a slice changes in between.
+"""KEP-2433, Overload: hints are added below 20 %, kept below 30 %, and do not flip on slice changes in between.
 
-Three endpoints, one in each zone of 8 cores: nodes that come one after the other in zone a overload its endpoint by
-the percentages below. None lies so close to a threshold that floating point decides
+There are three endpoints, one in each zone of 8 cores. Nodes are added to zone a one by one, and overload its endpoint
+by the percentages below. No percentage is so close to a threshold that floating-point rounding matters
 (`tests/conformance/test_threshold_margins.py`).
 """
 
@@ -27,7 +27,7 @@ from trafficdist import (
 )
 
 NODES = {"19.5 %": 2600, "20.6 %": 150, "29.5 %": 1400, "30.4 %": 150}
-"""Millicores of the added nodes, by the resulting overload of zone a in per cent."""
+"""Maps the overload of zone a in per cent to the millicores of the added nodes."""
 
 
 def _overload(cluster: Cluster, percent: str) -> None:

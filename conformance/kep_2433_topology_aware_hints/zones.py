@@ -1,4 +1,4 @@
-"""Zones of any size and Services with the annotation: most scenarios of this document begin with them.
+"""Helpers for zones of any size and Services with the annotation, which most KEP-2433 scenarios use.
 
 The KEP's own way to request hints, `trafficPolicy: PreferZone` on the Service, was never implemented. Releases use an
 annotation: topology-aware-hints from 1.21 on, topology-mode from 1.27 on. For `PreferZone` in the KEP, requirements use
@@ -25,9 +25,9 @@ _LOOKS = itertools.count(1)
 
 
 def size_zones(cluster: Cluster, **cores: int) -> None:
-    """Give each of these zones its number of cores, and other zones none.
+    """Set the number of cores of these zones, and remove all nodes from other zones.
 
-    Nodes of zones that are not named move to the first one. Zones without a machine get a node in the API: d1 for d.
+    Nodes of other zones move to the first named zone. A zone without a machine gets a new Node object such as d1.
     """
     first = next(iter(cores))
     places = {node.name: node.zone if node.zone in cores else first for node in cluster.topology.nodes}
@@ -47,18 +47,18 @@ def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) ->
 
 
 def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:
-    """Create pods p1, p2 …, one for each letter, on the first node of that zone: "aab" is two in a and one in b."""
+    """Create pods p1, p2 …, one per letter, on the first node of that zone: "aab" is two pods in a and one in b."""
     for number, zone in enumerate(zones, first):
         cluster.create_pod(f"p{number}", f"{zone}1", labels=WEB)
 
 
 def create_auto(cluster: Cluster, **options: object) -> Service:
-    """Create a Service of these pods that asks for hints by CPU; options are those of `create_service`."""
+    """Create a Service of the pods of `create_pods` that requests CPU-based hints. `options` go to `create_service`."""
     return cluster.create_service(selector=WEB, annotations=AUTO, **options)  # type: ignore[arg-type]
 
 
 def touch(cluster: Cluster, service: Service) -> None:
-    """Change a Service without an effect on its slices."""
+    """Change an annotation of a Service, which does not affect its slices."""
     cluster.patch_service(service, {"metadata": {"annotations": {"example.org/look": str(next(_LOOKS))}}})
 
 
@@ -68,16 +68,16 @@ def give_other_ports(cluster: Cluster, service: Service) -> None:
 
 
 def own_zones(zones: str) -> Mapping[str, Hints | None]:
-    """Return the argument of `expect_hints` if each pod of `create_pods` is hinted for its own zone."""
+    """Return the expected hints, for `expect_hints`, if each pod of `create_pods` has a hint for its own zone."""
     return {f"p{number}": ZONE[zone] for number, zone in enumerate(zones, 1)}
 
 
 def unhinted(zones: str) -> Mapping[str, Hints | None]:
-    """Return the argument of `expect_hints` if none of them has a hint."""
+    """Return the expected hints, for `expect_hints`, if no pod of `create_pods` has a hint."""
     return dict.fromkeys(own_zones(zones))
 
 
 def hinted_for_own_zone(zones: str, hinted: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
-    """Return how many of the pods of `create_pods` have hints for their own zone, as `expect_hint_counts` found."""
+    """Return the number of pods hinted for their own zone, by zone. `hinted` is a result of `expect_hint_counts`."""
     places = {f"p{number}": zone for number, zone in enumerate(zones, 1)}
     return {zone: sum(places.get(name) == zone for name in names) for zone, names in sorted(hinted.items())}

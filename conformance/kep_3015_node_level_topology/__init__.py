@@ -1,1 +1,1 @@
-"""KEP-3015 as it was in 2022: node-level topology."""
+"""The 2022 version of KEP-3015: node-level topology."""

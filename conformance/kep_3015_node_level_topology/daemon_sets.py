@@ -1,7 +1,7 @@
-"""The releases with and without node-level topology, and pods as a DaemonSet would make them.
+"""Releases with and without node-level topology, and pods like the pods of a DaemonSet.
 
-1.32 is the last release without the node hints of the later text, so there gate NodeLevelTopology alone decides. A
-cluster that collects garbage removes pods whose owner does not exist; there, the DaemonSets must be real.
+1.32 is the last release without the node hints of the later KEP version, so only gate NodeLevelTopology matters there.
+A cluster with garbage collection removes pods whose owner does not exist. Such a cluster needs real DaemonSets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WEB = {"app": "web"}
 
 
 def choosing(approach: str) -> Release:
-    """Return a release with the gate on, whose controller chooses Services by this approach."""
+    """Return a release with the gate on, whose controller selects Services with this approach."""
     return release(VERSION, node_level=approach, NodeLevelTopology=True)
 
 
@@ -42,13 +42,13 @@ def adopt(cluster: Cluster, pods: Iterable[str], daemon_set: str = "dns") -> Non
 
 
 def create_pods(cluster: Cluster, *nodes: str) -> None:
-    """Create a pod on each of these nodes, with the name of the node. It exists in the API only."""
+    """Create a pod on each of these nodes, named after the node. The pods exist only in the API."""
     for node in nodes:
         cluster.create_pod(node, node, labels=WEB)
 
 
 def expect_node_hints(cluster: Cluster, service: Service, *pods: str | Pod, hinted: bool = True) -> None:
-    """Expect these pods to be all endpoints of the Service, each hinted for its node alone, or all without hints."""
+    """Expect exactly these pods as endpoints, each with a hint for its own node only, or all without hints."""
     wanted = {}
     for pod in pods:
         name, node = (pod, pod) if isinstance(pod, str) else (pod.name, pod.node)

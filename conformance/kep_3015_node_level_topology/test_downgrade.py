@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, Upgrade / Downgrade Strategy: node-level topology off and on again, under traffic."""
+"""KEP-3015 of 2022, Upgrade / Downgrade Strategy: node-level topology is switched off and on again, under traffic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trafficdist import (
 
 
 def _routed_by_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """Create a Service with node-level topology, and see its traffic stay on the node."""
+    """Create a Service with node-level topology, and expect its traffic to stay on the node."""
     bring_to(cluster, Skew(ON, ON, ON))
     service = cluster.create_service(selector=WEB, annotations=ASKED)
     pods = cluster.run_servers(SERVERS, labels=WEB)

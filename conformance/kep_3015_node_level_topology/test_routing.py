@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, the proxy's half: it uses endpoints of the node, else those it uses without the feature."""
+"""KEP-3015 of 2022, the proxy: it uses endpoints of the node if any, otherwise it routes as without the feature."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trafficdist import (
 
 
 def own_node(pod: Pod) -> Endpoint:
-    """Return an endpoint with the hint that node-level topology alone gives."""
+    """Return an endpoint with a node hint only, as node-level topology writes hints."""
     return endpoint(pod, nodes=[pod.node])
 
 

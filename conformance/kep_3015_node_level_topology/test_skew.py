@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, Version Skew Strategy: gate NodeLevelTopology on and off in each component, and stuck hints."""
+"""KEP-3015 of 2022, Version Skew Strategy: gate NodeLevelTopology on and off in each component, and stale hints."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_service_whose_hints_are_stuck_keeps_working(three_zones: Cluster) -> No
     with expect_no_loss(three_zones, service, from_=["a1", "a2", "c1"], allowed=set(pods)) as flow:
         three_zones.restart(CONTROLLER, OFF)
         three_zones.begin_termination(a2.name)
-        flow.wait_for_samples()  # the KEP leaves open which endpoint is hinted for which node: only answers count
+        flow.wait_for_samples()  # the KEP leaves the hints undefined, so only answers are checked
         three_zones.delete_pod(a2)
         three_zones.run_servers(["a2"], labels=WEB)
         flow.wait_for_samples()

@@ -1,4 +1,4 @@
-"""KEP-3015 end to end: from a value in the API through hints to packets; and its user story about DNS."""
+"""KEP-3015 end to end: a value in the API determines hints and packets. Includes the KEP's user story about DNS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUERIES, TRANSFERS = Port(53, "UDP", name="dns"), Port(53, "TCP", name="dns-tcp"
 
 
 def _hints(pods: Sequence[Pod], *, nodes: bool) -> dict[str, Hints]:
-    """Return the hints of pods: each for its zone, and with `nodes` for its node too."""
+    """Return the hints of pods: each pod is hinted for its zone and, if `nodes` is True, for its node."""
     return {pod.name: Hints(zones=(pod.zone,), nodes=(pod.node,) if nodes else ()) for pod in pods}
 
 

@@ -1,4 +1,4 @@
-"""KEP-3015, upgrade, downgrade, upgrade: by gate, as in the author's manual test, and by release, under traffic."""
+"""KEP-3015, upgrade, downgrade, upgrade, under traffic: by gate, as in the KEP author's manual test, and by release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWN = {node: Hints(zones=(node[0],), nodes=(node,)) for node in ("a1", "b1")}
 
 
 def _prefer_same_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """Bring all components to 1.34, create a Service with PreferSameNode, and see its traffic stay on the node."""
+    """Switch all components to 1.34, create a Service with PreferSameNode, and expect its traffic on the node."""
     bring_to(cluster, Skew(BETA, BETA, BETA))
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferSameNode", ports=(TCP, UDP))
     pods = cluster.run_servers(SERVERS, labels=WEB)

@@ -1,4 +1,4 @@
-"""KEP-3015, during changes: each tier of PreferSameNode loses and regains its last endpoint; no request is lost."""
+"""KEP-3015, during changes: each tier of PreferSameNode loses and regains its last endpoint, and no request is lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_node_and_zone_lose_and_regain_their_udp_servers_without_loss(three_zone
 
 
 def lose_and_regain(cluster: Cluster, port: Port) -> None:
-    """Move traffic from node a1 to its zone, on to zone b, and back the same way: endpoints terminate and return."""
+    """Terminate and recreate endpoints, which moves the traffic of node a1 to its zone, to zone b, and back again."""
     service = cluster.create_service(ports=[port], traffic_distribution="PreferSameNode")
     a1, a2, b1 = cluster.run_servers(on=["a1", "a2", "b1"])
     cluster.publish(service, [same_node(a1), same_node(a2), same_node(b1)])
@@ -64,5 +64,5 @@ def lose_and_regain(cluster: Cluster, port: Port) -> None:
 
 
 def leaving(pod: Pod) -> Endpoint:
-    """Return an endpoint that terminates and still serves."""
+    """Return an endpoint that is terminating and still serving."""
     return same_node(pod, ready=False, serving=True, terminating=True)

@@ -1,4 +1,4 @@
-"""KEP-3015, the controller's half: PreferSameZone and PreferSameNode become hints."""
+"""KEP-3015, the controller: it writes hints for PreferSameZone and PreferSameNode."""
 
 from __future__ import annotations
 

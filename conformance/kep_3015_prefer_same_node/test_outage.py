@@ -1,4 +1,4 @@
-"""KEP-3015, Troubleshooting: hints for nodes are followed while the API server is away."""
+"""KEP-3015, Troubleshooting: proxies follow node hints while the API server is down."""
 
 from __future__ import annotations
 

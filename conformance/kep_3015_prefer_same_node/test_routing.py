@@ -1,4 +1,4 @@
-"""KEP-3015, the proxy's half: hints for nodes come first, then hints for zones, then every endpoint."""
+"""KEP-3015, the proxy: it follows node hints first, then zone hints, and otherwise uses every endpoint."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster)
         service,
         {
             "a1": {a1},  # on its own node
-            "a2": {a1},  # none on a2, one in zone a
+            "a2": {a1},  # no endpoint on a2, but one in zone a
             "b1": {b1},
             "b2": {b2},
-            "c1": {a1, b1, b2},  # none in zone c
+            "c1": {a1, b1, b2},  # no endpoint in zone c
         },
     )
 

@@ -1,6 +1,6 @@
-"""KEP-3015, the API server's half: the owners of node hints, and the warning about the deprecated value.
+"""KEP-3015, the API server: the field managers of node hints, and the warning about the deprecated value.
 
-The values and hints that are stored or refused are tested beside those of KEP-4444, in its test_validation.py.
+The test_validation.py of KEP-4444 tests which values and hints the API server accepts or rejects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
 
 def apply_nodes(cluster: Cluster, manager: str, nodes: Sequence[str]) -> Response:
-    """Apply, as a field manager and with force, a slice whose one endpoint is hinted for these nodes."""
+    """Apply a slice by server-side apply with force. The slice has one endpoint, with hints for these nodes."""
     endpoint = Endpoint({"IPv4": "10.244.1.9"}, node="a1", zone="a", hints=Hints(zones=("a",), nodes=tuple(nodes)))
     body = manifests.endpoint_slice("web", "web", [endpoint])
     query = {"fieldManager": manager, "force": "true"}

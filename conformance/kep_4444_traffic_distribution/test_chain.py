@@ -1,4 +1,4 @@
-"""KEP-4444, the whole way: from a field in the API, by hints, to packets. No slice is written by hand here."""
+"""KEP-4444 end to end: a field in the API determines hints and packets. The controller writes all slices."""
 
 from __future__ import annotations
 

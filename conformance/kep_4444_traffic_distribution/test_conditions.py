@@ -1,7 +1,7 @@
-"""KEP-4444, Status Reporting: conditions of a Service that report whether its value took effect.
+"""KEP-4444, Status Reporting: conditions of a Service that report whether trafficDistribution took effect.
 
-The document proposes them as an expansion, so they are MAY, and for implementations that declare them. No condition may
-lie: each scenario looks at the slices or the packets too.
+The KEP proposes conditions as an expansion, so the requirements are MAY, and apply to implementations that declare the
+feature. Conditions must be true: each scenario also checks the slices or the packets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""KEP-4444, upgrade, downgrade, upgrade: the procedure that its authors went through by hand, under traffic.
+"""KEP-4444, upgrade, downgrade, upgrade: the manual test procedure of the KEP's authors, under traffic.
 
-The servers are those of `conformance.skew`. A step that changes routing is judged twice: by the endpoints that each
-client reaches after it, and by the connections that were lost during it.
+The scenarios use the servers of `conformance.skew`. A step that changes routing has two checks: the endpoints that each
+client reaches after the step, and the connections that were lost during the step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TCP, UDP = Port(name="tcp"), Port(name="udp", protocol="UDP")
 
 
 def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """Bring all components to 1.30 with the gate, create a Service with PreferClose, and see its traffic by zone."""
+    """Switch all components to 1.30 with the gate on, create a Service with PreferClose, and expect routing by zone."""
     bring_to(cluster, Skew(WITH_GATE, WITH_GATE, WITH_GATE))
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferClose", ports=(TCP, UDP))
     pods = cluster.run_servers(SERVERS, labels=WEB)
@@ -110,7 +110,7 @@ def test_downgraded_proxies_use_every_endpoint(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/proxy-downgrade-leaves-objects-alone",
     "After a proxy is downgraded, the field of the Service and the hints of its slices are unchanged.",
-    level=SHOULD,  # the step's own word; and it speaks of hints, not of writes
+    level=SHOULD,  # the step says "should", and concerns hints, not writes
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, step 10",
     kills={"rewrites-slices-at-any-start"},

@@ -1,4 +1,4 @@
-"""KEP-4444, during changes: each client gets its answers while the endpoints of a zone go and come back."""
+"""KEP-4444, during changes: no client loses an answer while the endpoints of a zone are removed and restored."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cl
 @requirement(
     "KEP-4444/hints-come-and-go-without-loss",
     "No connection fails while hints are added slice by slice, the node moves to another zone, and hints are removed.",
-    level=SHOULD,  # the passage gives overload as the reason, and does not speak of connections
+    level=SHOULD,  # the passage gives overload as the reason, and does not mention connections
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
     kills={
@@ -84,7 +84,7 @@ def test_hints_come_and_go_slice_by_slice_without_loss(three_zones: Cluster) -> 
 
 
 def lose_and_regain(cluster: Cluster, port: Port) -> None:
-    """The one endpoint of zone a terminates, ends, and is replaced, while clients in two zones ask."""
+    """Terminate, delete and replace the only endpoint of zone a, while clients in two zones send requests."""
     service = cluster.create_service(ports=[port], traffic_distribution="PreferClose")
     a1, b1 = cluster.run_servers(on=["a1", "b1"])
     cluster.publish(service, [same_zone(a1), same_zone(b1)])

@@ -1,6 +1,6 @@
-"""KEP-4444, Implementation specific heuristics: values that carry a domain, and their effects.
+"""KEP-4444, Implementation specific heuristics: values with a domain prefix, and their effects.
 
-Released Kubernetes refuses all of them.
+Released Kubernetes rejects all such values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""KEP-4444, the controller's half: trafficDistribution becomes hints for zones."""
+"""KEP-4444, the controller: it writes zone hints for trafficDistribution."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_unready_endpoints_have_no_hints_until_they_are_ready(three_zones: Clust
 @requirement(
     "KEP-4444/endpoint-without-zone-gets-no-hint",
     "An endpoint on a node without a zone label has no hint, and the other endpoints keep theirs.",
-    level=SHOULD,  # the text does not speak of it; without hints at all traffic would go the same ways
+    level=SHOULD,  # the KEP does not cover this case; without any hints, routing would be the same
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",
     since="1.33",
@@ -130,7 +130,7 @@ def test_endpoint_on_a_node_without_zone_has_no_hint(three_zones: Cluster) -> No
 @requirement(
     "KEP-4444/pod-of-a-lost-node-leaves-hints-to-others",
     "While the Node of one pod is missing, endpoints of other pods are hinted for their zones, including new ones.",
-    level=SHOULD,  # as where a node has no zone: the text does not speak of it
+    level=SHOULD,  # the KEP does not cover this case, as with a node without a zone
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",
     since="1.33",

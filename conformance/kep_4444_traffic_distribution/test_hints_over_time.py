@@ -1,4 +1,4 @@
-"""KEP-4444, the controller's half, over time: hints stay, come back, and are right after a thousand changes too."""
+"""KEP-4444, the controller over time: hints persist, are restored, and remain correct after a thousand changes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_refused_annotation_leaves_nothing_to_the_field(three_zones: Cluster) ->
 
 
 def _write_hints(cluster: Cluster, service: Service, hints: Mapping[str, object] | None) -> None:
-    """Give all endpoints in the slices of a Service these hints, as somebody else than their controller would."""
+    """Overwrite the hints of all endpoints in the slices of a Service, as a writer other than the controller."""
     for each in cluster.slices(service):
         endpoints = [{name: value for name, value in one.items() if name != "hints"} for one in each["endpoints"]]
         changed = [{**one, "hints": hints} if hints else one for one in endpoints]

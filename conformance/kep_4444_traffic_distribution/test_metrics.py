@@ -1,7 +1,7 @@
 """KEP-4444, Monitoring Requirements: the metrics of the controller and the proxies that an operator reads.
 
-A cluster has other Services too, so the change of a value is judged. Metrics that the document does not
-name, and that released Kubernetes has, stand under METRICS.
+The tests check the change of a value, because the cluster has other Services too. Metrics of released Kubernetes that
+the KEP does not name have ids with the prefix METRICS.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
         three_zones.create_pod(name, node, labels=WEB)
     service = three_zones.create_service(selector=WEB)
     expect_hints(three_zones, service, {"p1": None, "p2": None})
-    written = len(three_zones.slices(service))  # one would be enough, but a controller may pack endpoints differently
+    written = len(three_zones.slices(service))  # one would suffice, but a controller may pack endpoints differently
     counted.expect(SLICES, by=written)
     counted.expect(DESIRED, by=2)
     counted.expect(CHANGES, {"operation": "create"}, by=written)
@@ -227,7 +227,7 @@ def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
     expect_hints(three_zones, service, {"p1": None})
     before.expect(DESIRED_SLICES, by=1)
 
-    # From here on: the controller may still count changes of earlier Services until it syncs this one.
+    # Count from here, because the controller may count changes of earlier Services until it syncs this Service.
     counted = controller_metrics(three_zones)
     three_zones.create_pod("p2", "b1", labels=WEB)
     expect_hints(three_zones, service, {"p1": None, "p2": None})
@@ -301,9 +301,9 @@ def test_time_of_the_last_sync_grows_old(three_zones: Cluster) -> None:
 
 
 def _is_aged(cluster: Cluster, seen: list[float]) -> bool:
-    """Return whether the gauge of a1 is unchanged and some time old.
+    """Return whether the gauge on a1 is unchanged since the last reading and older than `AGED` seconds.
 
-    A proxy may sync from time to time: one reading without a sync is enough.
+    A proxy may sync periodically, so one reading without a sync suffices.
     """
     seen.append(_last_sync(cluster, "a1"))
     return seen[-1] == seen[-2] and time.time() - seen[-1] > AGED

@@ -1,4 +1,4 @@
-"""KEP-4444 when nodes are lost: one is drained, one is powered off. Other zones serve the clients until it is back."""
+"""KEP-4444 when a node is drained or powered off. Other zones serve the clients until the node is back."""
 
 from __future__ import annotations
 

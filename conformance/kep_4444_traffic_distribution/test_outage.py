@@ -1,4 +1,4 @@
-"""KEP-4444, Troubleshooting: traffic continues while API server, controller or proxy is down; they catch up later."""
+"""KEP-4444, Troubleshooting: traffic continues while a component is down, and the component catches up afterwards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_routing_outlives_the_api_server(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/return-of-the-api-server-disturbs-nothing",
     "When the API server is back and nothing has changed, no slice is written, and traffic continues as before.",
-    level=SHOULD,  # the text is about traffic, which is a separate requirement, and not about writes
+    level=SHOULD,  # the KEP covers traffic, which is a separate requirement, but not writes
     features={OUTAGE},
     source="KEP-4444, Troubleshooting",
     kills={"rewrites-slices-at-any-start"},

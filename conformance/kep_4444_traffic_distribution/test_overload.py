@@ -1,4 +1,4 @@
-"""KEP-4444, Risks and Mitigations: distribution of traffic, without hints and in a hot zone."""
+"""KEP-4444, Risks and Mitigations: distribution of traffic without hints, and in an overloaded zone."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_hot_zone_answers_every_connection(three_zones: Cluster) -> None:
 
 
 def hot_zone(cluster: Cluster) -> tuple[Service, Pod, list[Pod]]:
-    """A Service with one endpoint in zone a and two elsewhere, each hinted for its own zone."""
+    """Create a Service with one endpoint in zone a and two elsewhere, each hinted for its own zone."""
     service = cluster.create_service(traffic_distribution="PreferClose")
     a1, *others = cluster.run_servers(on=["a1", "b1", "c1"])
     cluster.publish(service, [same_zone(pod) for pod in (a1, *others)])

@@ -1,4 +1,4 @@
-"""KEP-4444, the proxy's half, when Nodes change: it follows the zone of its own Node, and hints, and no other Node."""
+"""KEP-4444, the proxy, when Nodes change: it uses hints and the zone of its own Node, and ignores other Nodes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_lost_node_changes_no_routing(three_zones: Cluster) -> None:
     expected: Traffic = {"a2": {b1}, "b2": {a1}, "c1": {a1, b1}}
     expect_traffic(three_zones, service, expected)
 
-    three_zones.stop(PROXY, on=["b1"])  # which a proxy may do by itself when its Node is deleted
+    three_zones.stop(PROXY, on=["b1"])  # a proxy may also stop by itself when its Node is deleted
     three_zones.nodes.unregister("b1")
     expect_traffic(three_zones, service, expected)
     three_zones.nodes.register("b1", zone="a")

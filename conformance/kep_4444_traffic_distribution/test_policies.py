@@ -1,8 +1,8 @@
-"""KEP-4444, Intersection with internal/externalTrafficPolicy: its table, in all nine combinations.
+"""KEP-4444, Intersection with internal/externalTrafficPolicy: all nine combinations of the two policies.
 
-The table has three rows; the others follow from them, as each policy governs one direction, and one that is not set is
-not Local. Hints here contradict the zones of the endpoints, so that routing by hints, by node and to all give three
-different answers.
+The KEP's table has three rows. The other combinations follow, because each policy applies to one direction, and an
+unset policy is not Local. The hints here contradict the zones of the endpoints. Therefore routing by hints, by node and
+to all endpoints give three different answers.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ TABLE = {
     ("Local", "Local"): ("node", "node"),
 }
 
-# A proxy applies a policy or not, so each of the 27 cells is tested only for a large fault; the requirements of
-# KEP-2086 test each policy for small ones.
+# A proxy either applies or ignores a policy, so the probes of the 27 cells need to detect only large faults. The
+# requirements of KEP-2086 test each policy for small faults.
 RATES = Rates(leak=0.1)
 
 VALUES = ("unset", "Cluster", "Local")
@@ -65,7 +65,7 @@ inside_policies = pytest.mark.parametrize("internal", VALUES)
 def make_service(
     cluster: Cluster, external: str, internal: str, *, kind: str, external_ips: bool = False
 ) -> tuple[Service, Pod, Pod]:
-    """Create a Service with these policies; its endpoint on a1 is hinted for zone b, and that on b1 for zone a."""
+    """Create a Service with these policies. Its endpoint on a1 is hinted for zone b, its endpoint on b1 for zone a."""
     service = cluster.create_service(
         type=kind,
         external_ips=external_ips,
@@ -79,7 +79,7 @@ def make_service(
 
 
 def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[ClientRef, Expected]:
-    """Return the servers that such clients reach from each node."""
+    """Return the servers that clients of this kind reach from each node."""
     if way == "hints":
         return {client("a1"): {b1}, client("a2"): {b1}, client("b1"): {a1}}
     return {client("a1"): {a1}, client("a2"): NO_ANSWER, client("b1"): {b1}}
@@ -145,6 +145,6 @@ def test_table_holds_at_external_ips(three_zones: Cluster, external: str, intern
 
 
 def expect_table(cluster: Cluster, service: Service, a1: Pod, b1: Pod, way: str, *, to: AddressKind) -> None:
-    """Expect this routing of clients outside of the cluster, and routing by hints of clients inside."""
+    """Expect this routing for clients outside the cluster, and routing by hints for clients inside."""
     expect_traffic(cluster, service, {"a1": {b1}, node_client("b1"): {a1}}, to=to, rates=RATES)
     expect_traffic(cluster, service, routes(way, a1, b1, external_client), to=to, rates=RATES)

@@ -1,4 +1,4 @@
-"""Hints of endpoints that are many ports of one pod, or several ports of one Service."""
+"""Hints of endpoints that are different ports of one pod, and of Services with several ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trafficdist import (
 
 NUMBERS = range(9000, 9100)
 FOR_A, FOR_B = NUMBERS[-10:], NUMBERS[-14:-10]
-"""Of 1,200 endpoints, those of ten ports are hinted for zone a, those of four for zone b."""
+"""Check routing with 1,200 endpoints: the endpoints of ten ports are hinted for zone a, of four ports for zone b."""
 
 
 @requirement(
@@ -63,7 +63,7 @@ def _zone_of(number: int) -> str:
 
 
 def _slice(pods: Sequence[Pod], number: int, zone: str) -> dict[str, Any]:
-    """Return the slice of one port of all pods, hinted for a zone."""
+    """Return the slice for one port of all pods, with hints for one zone."""
     endpoints = [endpoint(each, zones=[zone]) for each in pods]
     return manifests.endpoint_slice(f"many-{number}", "many", endpoints, ports=[Port(target=number)])
 
@@ -89,7 +89,7 @@ def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
 def test_every_hinted_endpoint_of_many_is_used(three_zones: Cluster) -> None:
     named = [(f"p{number}", number, "TCP") for number in NUMBERS]
     pods = three_zones.run_servers(["a1", "b1", "c1"] * 4, container_ports=named, tells_port=True)
-    for number in NUMBERS:  # before their Service, so that a proxy reads many slices at once, and not one by one
+    for number in NUMBERS:  # create slices before their Service: a proxy then reads many at once
         written = _slice(pods, number, _zone_of(number))
         three_zones.api.create("endpointslices", three_zones.namespace, written)
     service = three_zones.create_service("many", ports=[Port(80, target="web")], traffic_distribution="PreferClose")

@@ -1,6 +1,6 @@
-"""KEP-4444: where a Service has the annotation and the field, the annotation decides.
+"""KEP-4444: if a Service has both the annotation and the field, the annotation takes precedence.
 
-The five pods tell both apart, see `conformance.skew`.
+The five pods distinguish the two mechanisms (see `conformance.skew`).
 """
 
 from __future__ import annotations

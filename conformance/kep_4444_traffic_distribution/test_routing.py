@@ -1,4 +1,4 @@
-"""KEP-4444, the proxy's half: hints for zones, and nothing but the hints, decide which endpoints a node uses."""
+"""KEP-4444, the proxy: only zone hints determine which endpoints a node uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-4444 and KEP-3015, the API server's half: the values that it stores and rejects."""
+"""KEP-4444 and KEP-3015, the API server: the values that it accepts and rejects."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ FOR_NODES = "endpoints[0].hints.forNodes"
 
 
 def create_service(cluster: Cluster, name: str = "web", **fields: Any) -> Response:
-    """Create a Service, and return the API server's answer."""
+    """Create a Service, and return the API server's response."""
     body = manifests.service(name, **fields)
     return cluster.api.request("POST", path_of("services", cluster.namespace), body)
 
 
 def create_slice(cluster: Cluster, hints: Hints, name: str = "web") -> Response:
-    """Create an EndpointSlice whose one endpoint has these hints, and return the API server's answer."""
+    """Create an EndpointSlice with one endpoint that has these hints, and return the API server's response."""
     endpoint = Endpoint({"IPv4": "10.244.1.9"}, node="a1", zone="a", hints=hints)
     body = manifests.endpoint_slice(name, "web", [endpoint])
     return cluster.api.request("POST", path_of("endpointslices", cluster.namespace), body)
 
 
 def patch_service(cluster: Cluster, name: str, patch: dict[str, Any], subresource: str = "") -> Response:
-    """Change a Service by a merge patch, and return the API server's answer."""
+    """Change a Service by a merge patch, and return the API server's response."""
     path = path_of("services", cluster.namespace, name, subresource)
     return cluster.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
 
 
 def expect_accepted(cluster: Cluster, what: str, response: Response) -> None:
-    """Expect that the request was not refused."""
+    """Expect the request to succeed."""
     said = str(response.body.get("message", "")) if response.code >= 400 else ""
     cluster.expect_equal(f"answer to {what}", expected="accepted", observed=said or "accepted")
 
 
 def expect_refused(cluster: Cluster, what: str, response: Response, field: str) -> None:
-    """Expect the answer 422 Invalid, with a cause that names the field."""
+    """Expect a 422 Invalid response with a cause that names the field."""
     named = [cause["field"] for cause in response.causes]
     cluster.expect_equal(
         f"answer to {what}",
@@ -67,7 +67,7 @@ def expect_refused(cluster: Cluster, what: str, response: Response, field: str) 
 
 
 def expect_stored(cluster: Cluster, name: str, field: str, value: Any) -> None:
-    """Expect a Service as read back to have this value of a field of its spec; `None`: not to have the field."""
+    """Read a Service back, and expect this value of a field of its spec. None means that the field is absent."""
     spec = cluster.api.get("services", cluster.namespace, name)["spec"]
     cluster.expect_equal(f"spec.{field} of service {name}, read back", expected=value, observed=spec.get(field))
 
@@ -337,7 +337,7 @@ def test_openapi_documents_describe_the_field(three_zones: Cluster) -> None:
 
 
 def field_of(schemas: dict[str, Any], kind: str, *path: str) -> dict[str, Any]:
-    """Return the schema of a field of a core kind in an OpenAPI document; empty if the document does not have it."""
+    """Return the schema of a field of a core kind in an OpenAPI document, or an empty schema if there is none."""
     wanted = {"group": "", "version": "v1", "kind": kind}
     kinds = [each for each in schemas.values() if wanted in (each.get("x-kubernetes-group-version-kind") or ())]
     found: dict[str, Any] = kinds[0] if kinds else {}

@@ -1,4 +1,4 @@
-"""KEP-4444, Scalability: hints cause no additional API requests, neither writes nor reads."""
+"""KEP-4444, Scalability: hints cause no additional API writes or reads."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_nodes_without_consequence_write_nothing(three_zones: Cluster) -> None:
 
 
 def _written(cluster: Cluster, service: Service) -> int:
-    """Return how often the API server has stored the slices that a Service has now."""
+    """Return how often the API server has stored the current slices of a Service."""
     return sum(int(each["metadata"]["generation"]) for each in cluster.slices(service))
 
 
@@ -74,7 +74,7 @@ def test_hints_need_no_write_of_their_own(three_zones: Cluster) -> None:
     expect_hints(three_zones, close, {"p1": ZONE_A})
     before = {each.name: _written(three_zones, each) for each in (plain, close)}
 
-    # one event each: a kubelet writes several per pod, and the number that one sync sees varies
+    # relabelling is a single event; a kubelet causes several events, and their number per sync varies
     three_zones.api.patch("pods", three_zones.namespace, "p2", {"metadata": {"labels": WEB}})
     expect_hints(three_zones, plain, {"p1": None, "p2": None})
     expect_hints(three_zones, close, {"p1": ZONE_A, "p2": ZONE_B})
@@ -120,7 +120,7 @@ def test_hints_need_no_read_of_their_own(three_zones: Cluster) -> None:
         expect_hints(three_zones, service, {})
         tells = conditions_of(
             three_zones, service
-        )  # the KEP's own write, which may need a read, and another after a conflict
+        )  # the status write of the KEP may need one read, and another read after a conflict
         three_zones.delete_service(service)
         return {"get services"} if tells else set()
 

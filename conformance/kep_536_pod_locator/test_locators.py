@@ -1,4 +1,4 @@
-"""KEP-536, New PodLocator resource and New PodLocator controller: objects with the node of each pod."""
+"""KEP-536, New PodLocator resource and New PodLocator controller: objects that record the node of each pod."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
     three_zones.create_pod("later", "x1")
     expect_locators(three_zones, {"web": {"nodeName": "x1"}, "later": {"nodeName": "x1"}})
 
-    # The locator of the later pod exists, so the controller has processed all earlier events.
+    # If the locator of the later pod exists, the controller has processed all earlier events.
     now = locator_of(three_zones, "web")
     three_zones.expect_equal("PodLocator of pod web", expected=before, observed=now)
 

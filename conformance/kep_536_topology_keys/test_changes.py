@@ -1,4 +1,4 @@
-"""KEP-536: keys that change on a live Service, and nodes whose labels do."""
+"""KEP-536: changes of the topology keys of a Service, and changes of node labels."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """KEP-536 with later features: traffic policies, trafficDistribution and hints.
 
-The document covers only externalTrafficPolicy, and excludes it. The texts together give this order: policy Local is
-about the node and is not filtered; topology keys are a requirement, so hints neither widen nor narrow the endpoints
-that they select; hints count if there are no keys.
+KEP-536 covers only externalTrafficPolicy, and excludes its combination with keys. We derive this order from all KEPs:
+topology keys do not filter endpoints under policy Local. Topology keys are strict, so hints neither add nor remove
+endpoints that the keys select. Hints apply only if a Service has no keys.
 
-This order is a choice of this suite. KEP-2433 says that its gate and this one exclude each other, and kube-proxy 1.21
-ignored internalTrafficPolicy and hints while gate ServiceTopology was on. Where this matters, there are two
-requirements, one per reading.
+No KEP states this order explicitly; it is our interpretation. KEP-2433 says that its gate and gate ServiceTopology
+exclude each other, and kube-proxy 1.21 ignored internalTrafficPolicy and hints while gate ServiceTopology was on. Where
+the difference matters, there are two requirements, one per reading.
 """
 
 from __future__ import annotations

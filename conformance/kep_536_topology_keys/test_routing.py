@@ -1,4 +1,4 @@
-"""KEP-536, the test plan's rows: the endpoints that a proxy uses for a Service with topology keys.
+"""KEP-536, rows of the test plan: the endpoints that a proxy uses for a Service with topology keys.
 
 The plan names five sets of keys, "each with varying topologies". A row below is one topology: the nodes that have an
 endpoint, and the servers that a client on each node reaches. A connection may fail by silence or by a rejection.
@@ -138,7 +138,7 @@ def test_first_key_with_an_endpoint_decides(three_zones: Cluster) -> None:
         three_zones,
         [HOST, RACK, ZONE],
         {
-            # own node; on a2 and b1 also others are in the rack; b2 has its zone only, c1 nothing
+            # a1, a2 and b1 use their own node (a2 and b1 share a rack), b2 matches only its zone, c1 matches nothing
             "a1 a2 b1": {"a1": "a1", "a2": "a2", "b1": "b1", "b2": "b1", "c1": ""},
             "b1": {"a1": "", "a2": "b1", "b1": "b1", "b2": "b1", "c1": ""},
             "a1 b2 c1": {"a1": "a1", "a2": "a1", "b1": "b2", "b2": "b2", "c1": "c1"},
@@ -197,7 +197,7 @@ def test_final_star_makes_it_a_preference(three_zones: Cluster) -> None:
 )
 def test_missing_label_matches_nobody(three_zones: Cluster) -> None:
     begin(three_zones)
-    three_zones.nodes.label("b2", {RACK: None})  # as c1
+    three_zones.nodes.label("b2", {RACK: None})  # without a rack, like c1
     hard, pods = create(three_zones, RACK, on="a1 b2 c1")
     zone_next = three_zones.create_service(topologyKeys=[RACK, ZONE])
     publish(three_zones, zone_next, pods.values())

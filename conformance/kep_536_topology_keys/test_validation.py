@@ -1,4 +1,4 @@
-"""KEP-536, the API server's half: the topology keys that it stores, and those that it rejects."""
+"""KEP-536, the API server: the topology keys that it accepts and rejects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOCAL = {"type": "NodePort", "externalTrafficPolicy": "Local"}
 
 
 def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
-    """Change the spec of a Service, and return the API server's answer."""
+    """Change the spec of a Service, and return the API server's response."""
     return patch_service(cluster, name, {"spec": spec})
 
 
@@ -117,7 +117,7 @@ def test_keys_go_with_other_fields(three_zones: Cluster) -> None:
 
 
 def _expect_refused_keys(cluster: Cluster, what: str, keys: Sequence[str], field: str) -> None:
-    """Expect an error that names the field for these keys, on create and on update."""
+    """Expect creates and updates with these keys to be rejected with an error that names the field."""
     switch_on(cluster, API_SERVER)
     expect_refused(cluster, f"{what}", create_service(cluster, "new", topologyKeys=list(keys)), field)
     live = cluster.create_service(topologyKeys=[HOST])

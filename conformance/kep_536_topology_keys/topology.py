@@ -1,7 +1,7 @@
 """Setup for scenarios about topology keys: gate ServiceTopology, and nodes in racks, zones and regions.
 
-Zones do not nest racks here: rack 2 has a node in zone a and one in zone b, and node c1 is in no rack. So no other
-label selects the same endpoints as a rack's.
+Racks span zones here: rack 2 has a node in zone a and a node in zone b, and node c1 is in no rack. Therefore no other
+label selects the same endpoints as the rack label.
 
                 zone a     zone b     zone c
     region n    a1  a2     b1  b2
@@ -41,11 +41,11 @@ NODES = ("a1", "a2", "b1", "b2", "c1")
 RACKS = {"a1": "1", "a2": "2", "b1": "2", "b2": "3"}
 
 Reached = Mapping[str, str] | Mapping[Client, str]
-"""By client, the nodes whose endpoints it reaches; an empty text: it gets no answer."""
+"""Maps each client to the nodes of the endpoints that it reaches, or to "" if it must receive no answer."""
 
 
 def switch_on(cluster: Cluster, *components: Component) -> None:
-    """Switch the gate on in these components; does nothing in a cluster that was booted with it."""
+    """Switch the gate on in these components, unless the cluster was booted with the gate on."""
     booted = cluster.release
     if not booted.gates.get(GATE):
         for component in components:
@@ -53,14 +53,14 @@ def switch_on(cluster: Cluster, *components: Component) -> None:
 
 
 def label_nodes(cluster: Cluster) -> None:
-    """Put the nodes into regions and racks."""
+    """Label the nodes with regions and racks."""
     for node in NODES:
         rack = {RACK: RACKS[node]} if node in RACKS else {}
         cluster.nodes.label(node, {REGION: "s" if node == "c1" else "n", **rack})
 
 
 def begin(cluster: Cluster, *components: Component) -> None:
-    """Label the nodes, and switch the gate on in these components, by default in the API server and all proxies."""
+    """Label the nodes and switch the gate on in these components. The default is the API server and all proxies."""
     label_nodes(cluster)
     switch_on(cluster, *(components or (API_SERVER, PROXY)))
 
@@ -68,7 +68,7 @@ def begin(cluster: Cluster, *components: Component) -> None:
 def create(cluster: Cluster, *keys: str, on: str = "a1 a2 b1", **fields: Any) -> tuple[Service, dict[str, Pod]]:
     """Create a Service with these keys and an endpoint on each of these nodes. Returns its pods by node.
 
-    Without keys the Service does not have the field. `fields` are arguments of `Cluster.create_service`.
+    Without keys, the Service lacks the field topologyKeys. `fields` are arguments of `Cluster.create_service`.
     """
     keyed: dict[str, Any] = {"topologyKeys": list(keys)} if keys else {}
     service = cluster.create_service(**keyed, **fields)
@@ -78,7 +78,7 @@ def create(cluster: Cluster, *keys: str, on: str = "a1 a2 b1", **fields: Any) ->
 
 
 def publish(cluster: Cluster, service: Service, pods: Iterable[Pod]) -> None:
-    """Make these pods the endpoints of a Service; they are ready, and have no hints."""
+    """Publish these pods as the endpoints of a Service. All endpoints are ready and have no hints."""
     cluster.publish(service, [endpoint(pod) for pod in pods])
 
 
@@ -88,17 +88,17 @@ def change_keys(cluster: Cluster, service: Service, *keys: str) -> None:
 
 
 def expect_reached(cluster: Cluster, service: Service, pods: Mapping[str, Pod], reached: Reached, **how: Any) -> None:
-    """Expect each client to reach just the pods on these nodes; `how` are further arguments of `expect_traffic`."""
+    """Expect each client to reach exactly the pods on these nodes. `how` are arguments of `expect_traffic`."""
     expect_traffic(cluster, service, traffic(pods, reached), **how)
 
 
 def traffic(pods: Mapping[str, Pod], reached: Reached) -> Traffic:
-    """Return the table that `expect_traffic` takes."""
+    """Convert a table of nodes to a table of pods for `expect_traffic`."""
     return {who: {pods[node] for node in nodes.split()} or NO_ANSWER for who, nodes in reached.items()}
 
 
 def expect_rows(cluster: Cluster, keys: Sequence[str], rows: Mapping[str, Reached]) -> None:
-    """Create a Service with these keys, and expect each row's traffic; a row's name lists the nodes with endpoints."""
+    """Create a Service with these keys, and expect the traffic of each row. Row names list the nodes with endpoints."""
     begin(cluster)
     service, pods = create(cluster, *keys, on=" ".join(NODES))
     for on, reached in rows.items():

@@ -1,4 +1,4 @@
-"""Snapshots of a Service at one moment and port, so that one check covers its former and current addresses."""
+"""Snapshots of a Service in a certain state. With snapshots, one check can cover former and current addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trafficdist import (
     expect_concurrent_traffic,
 )
 
-# A change takes effect or not, so the scenario tests only for a large fault.
+# A change either takes effect or does not, so the probes need to detect only large faults.
 RATES = Rates(leak=0.25)
 
 ASKED_FROM = ("a1", "c1")
@@ -30,27 +30,27 @@ UNUSED = 7070
 
 
 def as_now(service: Service, port: Port | None = None) -> Service:
-    """Return a snapshot of the Service, for clients at this port."""
+    """Return a copy of the Service in its present state, optionally with one port only."""
     return replace(service, ports=(port,) if port else service.ports)
 
 
 def by_all(*pods: Pod, of: Iterable[ClientRef] = ASKED_FROM) -> Traffic:
-    """Return that these clients, by default pods in two zones, reach each of these pods."""
+    """Return a table in which these clients (by default pods in two zones) reach all of these pods."""
     return {who: set(pods) for who in of}
 
 
 def expect_now(cluster: Cluster, *questions: Question) -> None:
-    """Check all of these at once."""
+    """Check all of these questions concurrently."""
     expect_concurrent_traffic(cluster, questions, rates=RATES)
 
 
 def ports_of(ports: Sequence[Port]) -> dict[str, object]:
-    """Return the patch that gives a Service these ports and no others."""
+    """Return a patch that replaces the ports of a Service."""
     return {"spec": {"ports": [each.manifest() for each in ports]}}
 
 
 def give_node_port(cluster: Cluster, service: Service, *, like: Service) -> None:
-    """Give a Service with one port the number that another Service has, or had, for its node port."""
+    """Set the node port of a Service with one port to the present or former node port of Service `like`."""
     (port,) = service.ports
     numbered = {**port.manifest(), "nodePort": like.node_port(port)}
     cluster.patch_service(service, {"spec": {"ports": [numbered]}})

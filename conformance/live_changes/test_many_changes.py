@@ -58,9 +58,9 @@ def test_thousandth_change_takes_effect(three_zones: Cluster) -> None:
 
 
 def _flap(cluster: Cluster, service: Service, pod: Pod, *, times: int) -> None:
-    """Annotate the Service and its slice alternately, and every tenth time change the readiness of the endpoint.
+    """Annotate the Service and its slice alternately, and change the readiness of the endpoint every tenth time.
 
-    Rules change as often only as this costs little.
+    Annotations do not change the rules of a proxy, so most of the changes are cheap.
     """
     family = service.object["spec"]["ipFamilies"][0]
     objects = (("endpointslices", f"{service.name}-slice-{family.lower()}"), ("services", service.name))
@@ -147,7 +147,7 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
     "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
     "A UDP client that keeps using one source port reaches a remaining endpoint after its own was removed while the "
     "proxy of its node was down.",
-    level=SHOULD,  # as while the proxy is up: the documents are about new queries
+    level=SHOULD,  # the documents cover only new queries, as in the case of a running proxy
     features={OUTAGE},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
     kills={"looks-for-no-older-flows"},
@@ -163,6 +163,6 @@ def test_udp_flow_of_an_endpoint_that_went_unseen_moves(three_zones: Cluster) ->
 
 
 def _delete(cluster: Cluster, service: Service, other: Service) -> None:
-    """Delete a Service, and a slice of another one."""
+    """Delete a Service, and a slice of another Service."""
     cluster.delete_service(service)
     cluster.unpublish(other, "goes")

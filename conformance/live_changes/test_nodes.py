@@ -1,7 +1,7 @@
-"""Changes of a Node: its labels, and a new Node of the same name.
+"""Changes of the labels of a Node, and its replacement by a new Node of the same name.
 
-Its addresses stay: no document says when a node port must follow them. kube-proxy reads them once, exits when they
-change in newer releases, and selects them by `--nodeport-addresses`. A pod CIDR never changes.
+No test changes node addresses, because no document says when node ports must use new addresses. kube-proxy reads the
+addresses once, newer releases exit on a change, and `--nodeport-addresses` selects addresses. Pod CIDRs never change.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
     "When a Node is deleted and recreated under the same name in another zone, its clients follow hints for the new "
     "zone, and for the old zone when the Node moves back; hints for nodes keep working. The suite restarts a proxy "
     "that exits because its Node is deleted.",
-    level=SHOULD,  # the documents require a proxy to watch its Node, and do not cover a recreated one
+    level=SHOULD,  # the documents require a proxy to watch its Node, but do not cover a recreated Node
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-2433, Kube-Proxy (the zone it is running in), and Scalability (will include a Node informer)",
     kills={"ignores-zone-hints", "knows-its-node-by-the-uid"},

@@ -248,7 +248,7 @@ def test_external_ips_of_a_live_service(three_zones: Cluster) -> None:
 
 
 def _hand_an_address_over(cluster: Cluster, kind: AddressKind, **fields: Any) -> None:
-    """The address that is routed to node a1 goes from one Service to another one, and comes back."""
+    """Move the address that is routed to node a1 from one Service to another, and back."""
     giving, taking = cluster.create_service(**fields), cluster.create_service(**fields)
     a1, b1 = cluster.run_servers(on=["a1", "b1"])
     cluster.publish(giving, [endpoint(a1)])
@@ -276,7 +276,7 @@ def _hand_an_address_over(cluster: Cluster, kind: AddressKind, **fields: Any) ->
 
 
 def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list[str], *others: Any) -> None:
-    """Give a Service its addresses of this kind that are routed to these nodes, and others, and no more."""
+    """Set the external addresses of a Service to its addresses for these nodes, and `others`."""
     addresses = [ip for each in [*(service.virtual[kind, node] for node in nodes), *others] for ip in each.values()]
     if kind == "external-ip":
         cluster.patch_service(service, {"spec": {"externalIPs": addresses}})
@@ -288,7 +288,7 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
     "CHANGES/ip-mode-of-a-service",
     "While ipMode of a load balancer address is Proxy, nodes leave traffic from inside the cluster to the load "
     "balancer; while it is VIP, they serve it. Another Service with VIP loses no connection.",
-    level=SHOULD,  # written about kube-proxy; core/v1 says that implementations may use the field
+    level=SHOULD,  # the KEP is about kube-proxy; core/v1 says that implementations may use the field
     features={LOAD_BALANCER},
     source="KEP-1860, Proposal (Proxy would be used in order to disable the shortcut)",
     since="1.30",
@@ -352,7 +352,7 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
     "CHANGES/source-ranges-of-both-families",
     "The load balancer addresses of a dual-stack Service answer, in each IP family, only clients in "
     "loadBalancerSourceRanges of that family: a range of one family allows no client of the other.",
-    level=SHOULD,  # as above; no document defines the other family if ranges of only one are set
+    level=SHOULD,  # as above; with ranges of only one family, no document defines the outcome for the other family
     features={LOAD_BALANCER, IPV6_SERVICES},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges (restricted to the specified client IPs)",
     kills={"source-ranges-of-ipv4-alone"},

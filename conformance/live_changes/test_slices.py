@@ -28,7 +28,7 @@ from trafficdist import (
 )
 
 THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
-"""The label of a slice that another manager writes."""
+"""The label of a slice that the tests write as another manager."""
 
 
 @requirement(
@@ -177,7 +177,7 @@ def test_slice_of_another_service(three_zones: Cluster) -> None:
 
 
 def _relabel(cluster: Cluster, service: Service, *, for_: Service) -> None:
-    """Let the label of a slice that was written for a Service name this one."""
+    """Change the label of a slice to the name of another Service."""
     labels = {"kubernetes.io/service-name": for_.name}
     name = f"{service.name}-changes-{service.object['spec']['ipFamilies'][0].lower()}"
     cluster.api.patch("endpointslices", cluster.namespace, name, {"metadata": {"labels": labels}})

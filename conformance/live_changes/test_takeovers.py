@@ -1,4 +1,4 @@
-"""A Service that replaces another one, is left to another proxy, or gets a new affinity timeout."""
+"""Services that replace other Services, are assigned to another proxy, or change their affinity timeout."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
     "CHANGES/affinity-timeout-of-a-service",
     "When timeoutSeconds of an existing Service is raised, clients that connect for the first time afterwards keep "
     "their endpoint for the longer time; when it is lowered, they lose it after the shorter time.",
-    level=SHOULD,  # the API does not define the timeout of earlier clients
+    level=SHOULD,  # the API does not define the timeout for existing clients
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
     kills={"affinity-timeout-is-frozen"},

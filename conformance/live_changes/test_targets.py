@@ -1,4 +1,4 @@
-"""Fields of an existing Service that determine its slices: the controller alone, and end to end."""
+"""Fields of an existing Service that determine its slices. Some tests check only the controller, others packets too."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_slices_follow_the_ports(three_zones: Cluster) -> None:
 
 
 def _ports(cluster: Cluster, service: Service) -> list[tuple[object, ...]]:
-    """Return name, number and protocol of each port that has endpoints."""
+    """Return the name, number and protocol of each port with endpoints."""
     ports = [port for each in cluster.slices(service) if each.get("endpoints") for port in each["ports"]]
     return sorted({(port.get("name") or "", port["port"], port.get("protocol") or "TCP") for port in ports})
 

@@ -1,4 +1,4 @@
-"""Writes of an existing Service, the API server's half: a write of one field leaves the others unchanged."""
+"""Writes of an existing Service, the API server: a write of one field leaves all other fields unchanged."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from conformance.kep_4444_traffic_distribution.test_validation import expect_acc
 from trafficdist import MUST, Cluster, Response, manifests, path_of, requirement
 
 BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "trafficdist.dev/none"}
-"""The class is one that no controller serves, so nobody else writes the status."""
+"""No controller implements this class, so no other writer changes the status."""
 
 OF_LOAD_BALANCERS = {"allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass", "nodePort"}
 OF_CLUSTER_IPS = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}
-"""The fields that a Service has with one type and not with another."""
+"""The fields that only Services of certain types have."""
 
 
 @requirement(
@@ -50,7 +50,7 @@ def _status(address: str) -> dict[str, Any]:
 
 
 def _expect(cluster: Cluster, when: str, address: str, value: str | None) -> None:
-    """Expect this load balancer address and this value of trafficDistribution, as read back."""
+    """Read the Service back, and expect this load balancer address and this value of trafficDistribution."""
     stored = cluster.api.get("services", cluster.namespace, "web")
     ingress = ((stored.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     cluster.expect_equal(
@@ -132,7 +132,7 @@ def _replace(cluster: Cluster, service: dict[str, Any]) -> Response:
 
 
 def _expect_fields(cluster: Cluster, when: str, expected: set[str]) -> None:
-    """Expect service web to have these of the fields that depend on its type, as read back."""
+    """Read Service web back, and expect exactly these type-dependent fields."""
     spec = cluster.api.get("services", cluster.namespace, "web")["spec"]
     seen = {name for name in OF_LOAD_BALANCERS | OF_CLUSTER_IPS if spec.get(name) not in (None, "", [])}
     seen |= {"nodePort"} if any(each.get("nodePort") for each in spec["ports"]) else set()

@@ -1,1 +1,1 @@
-"""The addresses of a Service: each of them reaches its endpoints."""
+"""Every address of a Service reaches the endpoints of the Service."""

@@ -1,4 +1,4 @@
-"""The time until a change takes effect on packets: every other requirement only waits for it."""
+"""The time until a change takes effect on packets. All other requirements only wait for changes to take effect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from conformance.features import CLUSTER_IP
 from trafficdist import SHOULD, Cluster, endpoint, expect_prompt_change, expect_traffic, requirement
 
 SECONDS = 5.0
-"""A bound of this suite: the SLI defines none, and its authors ask each installation to choose one."""
+"""Our own limit: the SLI defines no limit, and its authors recommend that each installation choose a limit."""
 
 
 @requirement(

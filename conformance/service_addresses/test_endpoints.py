@@ -38,7 +38,7 @@ from trafficdist import (
 
 TWICE = "Kubernetes, EndpointSlices, Duplicate endpoints (a complete list of unique network endpoints)"
 
-# A proxy gets an address right or wrong, so each path is tested only for a large fault.
+# A proxy handles an address either correctly or completely wrongly, so the probes detect only large faults.
 RATES = Rates(leak=0.25)
 
 
@@ -77,7 +77,7 @@ def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
 @requirement(
     "SERVICE/repeated-endpoint-counts-once",
     "An endpoint that is in two slices gets the share of one endpoint.",
-    level=SHOULD,  # the API wants a list of unique endpoints; equal shares are defined only for those
+    level=SHOULD,  # the API requires unique endpoints, and equal shares are defined only for unique endpoints
     features={CLUSTER_IP},
     source=f"{TWICE}; KEP-4444, Default",
     kills={"counts-repeated-endpoints-twice"},

@@ -1,4 +1,4 @@
-"""UDP flows that keep their source port: at each address, over both families, and from before there was an endpoint."""
+"""UDP flows with a constant source port: at each address, over both families, and started before an endpoint exists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows ar
 @requirement(
     "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
     "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its own was removed.",
-    level=SHOULD,  # as over IPv4: the documents are about new queries
+    level=SHOULD,  # the documents cover only new queries, as with IPv4
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=HABIT,
     kills={"leaves-udp-flows-over-ipv6"},

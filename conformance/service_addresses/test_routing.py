@@ -1,4 +1,4 @@
-"""Each address of a Service reaches its endpoints, over each protocol and IP family, and stops when it should."""
+"""Each address of a Service reaches its endpoints over each protocol and IP family, until the address is removed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
 @requirement(
     "SERVICE/pod-reaches-itself",
     "A pod that connects to a Service of which it is an endpoint can be answered by itself.",
-    level=SHOULD,  # no document requires it of a proxy; elsewhere the network plugin does it
+    level=SHOULD,  # no document requires this of a proxy; in other systems the network plugin provides it
     features={CLUSTER_IP},
     source="Kubernetes, Debug Services (a Pod fails to reach itself via the Service IP); e2e test of hairpin traffic",
     kills={"no-hairpin-masquerade"},
@@ -202,7 +202,7 @@ def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None
 @requirement(
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
     "A UDP client that keeps using one source port reaches a remaining endpoint after its own was removed.",
-    level=SHOULD,  # the documents are about new queries; moving flows is kube-proxy's behaviour
+    level=SHOULD,  # the documents cover only new queries; kube-proxy also moves existing flows
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
     kills={"leaves-udp-flows"},

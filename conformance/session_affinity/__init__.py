@@ -1,1 +1,1 @@
-"""Services with session affinity: a client keeps its endpoint while it may use it."""
+"""Services with session affinity: a client keeps its endpoint as long as the endpoint is allowed."""

@@ -1,7 +1,7 @@
 """Session affinity ClientIP within the endpoints that hints and traffic policies select.
 
-The KEPs do not mention session affinity, which is older than hints: affinity chooses among the endpoints that a node
-uses, and never adds others. A client leaves an endpoint that it may no longer use, despite its affinity.
+The KEPs do not mention session affinity, which is older than hints. Affinity selects among the endpoints that a node
+uses, and never adds endpoints. A client leaves an endpoint that is no longer allowed, despite its affinity.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
 def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> None:
     pods = three_zones.run_servers(on=["a1", "a2", "b1", "b2"])
     expected: Allowed = {external_client(pod.node): {pod} for pod in pods}
-    # One client may get the right endpoint by chance; with this many Services that is unlikely.
+    # One client may reach the right endpoint by chance. With this many Services, chance is unlikely.
     services = [
         _create_service(three_zones, type="LoadBalancer", traffic_distribution="PreferSameNode") for _ in range(6)
     ]
@@ -236,7 +236,7 @@ def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
     three_zones.publish(service, [endpoint(each) for each in pods])
     expect_affinity(three_zones, service, {who: {pod} for who, pod in kept.items()})
 
-    gone = next(pod for pod in pods if set(kept.values()) != {pod})  # some client has another endpoint, and stays
+    gone = next(pod for pod in pods if set(kept.values()) != {pod})  # some client has another endpoint and keeps it
     three_zones.publish(service, [endpoint(each) for each in pods if each != gone])
     expect_affinity(three_zones, service, {who: {pod} for who, pod in kept.items() if pod != gone})
 

@@ -1,4 +1,4 @@
-"""Terminating endpoints get traffic only while there is no ready endpoint."""
+"""Terminating endpoints receive traffic only while no endpoint is ready."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from trafficdist import (
 
 
 def leaving(pod: Pod, *, serving: bool | None = True, **fields: Any) -> Endpoint:
-    """Return the endpoint of a terminating pod that still serves or does not; `None` leaves the condition unset."""
+    """Return the endpoint of a terminating pod with this serving condition. None leaves the condition unset."""
     return endpoint(pod, ready=False, serving=serving, terminating=True, **fields)
 
 

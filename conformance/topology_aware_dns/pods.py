@@ -1,4 +1,4 @@
-"""Setup for scenarios about DNS: a pod on each node, with a PodLocator, as client and endpoint."""
+"""Setup for DNS scenarios: each node has a pod with a PodLocator, which is both client and endpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pods = Mapping[str, Pod]
 
 
 def begin(cluster: Cluster) -> Pods:
-    """Put nodes in racks, zones and regions, switch topology keys on, and serve DNS. Returns a pod of each node."""
+    """Label nodes with racks, zones and regions, switch topology keys on, and serve DNS. Returns the pods by node."""
     label_nodes(cluster)
     switch_on(cluster, API_SERVER)
     return run(cluster)
@@ -33,7 +33,7 @@ def run(cluster: Cluster) -> Pods:
 
 
 def create_headless(cluster: Cluster, *keys: str, **fields: Any) -> Service:
-    """Create a headless Service, of the IP families that the cluster has, with these topology keys."""
+    """Create a headless Service with these topology keys and all IP families of the cluster."""
     keyed: dict[str, Any] = {"topologyKeys": list(keys)} if keys else {}
     families = list(cluster.families)
     both = len(families) == 2
@@ -41,21 +41,21 @@ def create_headless(cluster: Cluster, *keys: str, **fields: Any) -> Service:
 
 
 def kinds(cluster: Cluster) -> list[str]:
-    """Return the types of address records that pods of this cluster have."""
+    """Return the DNS record types (A, AAAA) for the IP families of the cluster."""
     return [{"IPv4": "A", "IPv6": "AAAA"}[family] for family in cluster.families]
 
 
 def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
-    """Make the pods on these nodes the ready endpoints of a Service."""
+    """Publish the pods on these nodes as ready endpoints of a Service."""
     chosen = [pods[node] for node in on.split()]
     target = {each.name: {"kind": "Pod", "namespace": each.namespace, "name": each.name} for each in chosen}
     cluster.publish(service, [endpoint(each, extra={"targetRef": target[each.name]}) for each in chosen])
 
 
 def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
-    """Expect DNS answers for the pod on each node to have exactly the pods on these nodes; "" means none.
+    """Expect the DNS answers for the pod on each node to contain exactly the pods on these nodes ("" for no pods).
 
-    `kind` is the type of records, unless given addresses of the cluster's first family.
+    `kind` is the record type. The default is the address type of the cluster's first IP family.
     """
     table = {pods[node]: {pods[each] for each in nodes.split()} for node, nodes in told.items()}
     expect_dns_pods(cluster, service, table, kind=kind or kinds(cluster)[0])

@@ -1,4 +1,4 @@
-"""Names of Services: those that exist, their records, and the results of real resolvers."""
+"""DNS names of Services: which names exist, their records, and the results of real resolvers."""
 
 from __future__ import annotations
 
@@ -267,8 +267,8 @@ def test_dns_serves_unchanged_resolvers_with_addresses(three_zones: Cluster) -> 
 
 
 def _expect_resolved(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str]) -> None:
-    """Expect each resolver, in the pods on these nodes, to find the pods on these nodes by each short name."""
-    names = (service.name, f"{service.name}.{service.namespace}")  # the second is in the second domain of the search
+    """Expect each resolver, in the pod on each node, to resolve each short name to the pods on the given nodes."""
+    names = (service.name, f"{service.name}.{service.namespace}")  # the second name needs the second search domain
     for resolver, name in itertools.product(resolvers(), names):
         for node, near in told.items():
             expected = addresses_of([pods[each] for each in near.split()])
@@ -322,7 +322,7 @@ def test_external_name_is_an_alias(three_zones: Cluster) -> None:
     pods, target = run(three_zones), "www.example.invalid."
     service = three_zones.create_service(type="ExternalName", externalName=target.rstrip("."))
 
-    for kind in ("CNAME", "A"):  # a server may resolve names outside its zone or not
+    for kind in ("CNAME", "A"):  # resolution of names outside the zone is optional
         expect_eventually(
             three_zones,
             f"answer to {kind} {dns_name_of(service)} has {target}",

@@ -1,4 +1,4 @@
-"""KEP-536, DNS server changes: a client of a headless Service gets the endpoints near it."""
+"""KEP-536, DNS server changes: a client of a headless Service receives the nearby endpoints."""
 
 from __future__ import annotations
 

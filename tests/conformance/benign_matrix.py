@@ -1,4 +1,4 @@
-"""The requirements that each benign variant runs against: all that it claims in nightly runs, otherwise a sample."""
+"""The requirements for each benign variant. Nightly runs check all claimed requirements, other runs check a sample."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PARTS = {
     "controller": {Profile.ENDPOINTSLICE_CONTROLLER, Profile.CLUSTER},
     "pod_locators": {Profile.DNS},
     "dns": {Profile.DNS},
-    "api_server": set(Profile),  # everything goes through it
+    "api_server": set(Profile),  # all components use the API server
     "kinds": set(Profile),
 }
-"""The profiles that judge a part of a cluster."""
+"""Maps each part of a cluster to the profiles that test the part."""
 
 
 def profiles(variant: Mutant) -> set[Profile]:
-    """The profiles that judge the parts that a variant replaces."""
+    """Return the profiles that test the parts that a variant replaces."""
     return set().union(*(of for part, of in _PARTS.items() if _replaces(variant, part)))
 
 
@@ -32,7 +32,7 @@ def _replaces(variant: Mutant, part: str) -> bool:
 
 
 def claimed(variant: Mutant, reading: str) -> list[str]:
-    """The requirements of the features of a variant in one reading, including those that it names as unmet."""
+    """Return the requirements for the features of a variant in one reading, including those declared as unmet."""
     return sorted(
         name
         for name, scenario in SCENARIOS.items()
@@ -47,18 +47,18 @@ _READS = {
     "api_server": {Profile.API_SERVER, Profile.ENDPOINTSLICE_CONTROLLER, Profile.CLUSTER},
     "kinds": {Profile.API_SERVER, Profile.ENDPOINTSLICE_CONTROLLER, Profile.CLUSTER},
 }
-"""The parts whose behaviour depends on the reading, and the profiles where that can show.
+"""The parts whose behaviour depends on the reading, and the profiles whose results can depend on that behaviour.
 
-A proxy uses it only for topology keys, DNS server and PodLocator controller never.
+Proxies use the reading only for topology keys. DNS servers and PodLocator controllers never use the reading.
 """
 _KEYS = {"TopologyKeys", "TopologyKeysRouting"}
 
 
 def tried(variant: Mutant, reading: str) -> list[str]:
-    """The requirements that a variant runs against in one reading: all that it claims, without repetition.
+    """Return the requirements to run against a variant in one reading: all claimed requirements, without repetition.
 
-    A requirement that is the same in both readings also runs with the reading of released Kubernetes only if a part
-    that the variant replaces depends on the reading. Other differences are the reference's, which is certified in both.
+    A requirement that is identical in both readings runs again in the released reading only if a replaced part depends
+    on the reading. Other parts belong to the reference, which is certified in both readings.
     """
     asked = claimed(variant, reading)
     if reading == READINGS[0]:
@@ -73,17 +73,17 @@ def _depends(name: str, reads: set[Profile]) -> bool:
 
 
 def features(requirement: str) -> set[str]:
-    """The names of the features that a requirement is about."""
+    """Return the names of the features that a requirement needs."""
     return {feature.name for feature in SCENARIOS[requirement].requirement.features}
 
 
 def is_late(name: str) -> bool:
-    """True for a variant that takes seconds for each change: its sample runs only in nightly runs."""
+    """Return whether a variant delays each change by seconds. Such variants run only in nightly runs."""
     return bool(re.search(r"(?<!-0)-[13]-s-late$|ten-seconds-late$", name))
 
 
 def sample(name: str) -> tuple[str, ...]:
-    """The requirements that a variant's differences affect most."""
+    """Return the requirements that are most sensitive to the differences of a variant."""
     if name in SAMPLES:
         return SAMPLES[name]
     return OF_WATCHES["controller" if name.startswith("controller-") else "proxy"]
@@ -207,7 +207,7 @@ SAMPLES = {
         "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
         "KEP-2433/shares-of-the-example",
     ),
-    "cores-count-late": (  # the first one leaves other cores behind
+    "cores-count-late": (  # the first requirement leaves different numbers of cores
         "KEP-2433/unequal-zones-below-the-threshold",
         "KEP-4444/field-set-and-removed-under-the-annotation",
     ),
@@ -237,4 +237,4 @@ TRIED = {
     for reading in READINGS
     if (found := tried(BENIGN[name], reading))
 }
-"""The requirements of each variant in nightly runs, by name and reading; slow variants first."""
+"""The requirements of each variant in nightly runs, by name and reading. Slow variants come first."""

@@ -1,6 +1,6 @@
-"""Results of benign variants, by requirement: an interrupted run continues where it stopped, on the same code.
+"""Store the results of benign variants by requirement. An interrupted run resumes if the code is unchanged.
 
-`python -m tests.conformance.benign_results` lists the variants that have run completely, their readings, and failures.
+`python -m tests.conformance.benign_results` lists the completed variants, their readings, and their failures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER = ROOT / ".pytest_cache/d"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one requirement: passed, failed or inconclusive; its duration, and its text."""
+    """The result of one requirement: the verdict (passed, failed or inconclusive), the duration and the text."""
 
     requirement: str
     verdict: str
@@ -29,7 +29,7 @@ class Outcome:
 
 
 class Seen:
-    """The results of one variant in one reading. Inconclusive ones are not kept: the next run repeats them."""
+    """The results of one variant in one reading. Inconclusive results are discarded, and the next run repeats them."""
 
     def __init__(self, folder: Path, name: str, reading: str) -> None:
         self._path = folder / f"{name}.{reading}.jsonl"
@@ -39,7 +39,7 @@ class Seen:
         for line in self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else ():
             try:
                 yield Outcome(**json.loads(line))
-            except ValueError:  # the run was killed while it wrote
+            except ValueError:  # the run was killed during a write
                 continue
 
     def note(self, outcome: Outcome) -> None:
@@ -63,14 +63,14 @@ class Seen:
 
 
 def folder(of: Path = FOLDER) -> Path:
-    """Return the folder of results for the present code, creating it if necessary."""
+    """Return the folder of results for the current code. Create the folder if necessary."""
     made = of / f"benign-{digest()}"
     made.mkdir(parents=True, exist_ok=True)
     return made
 
 
 def digest() -> str:
-    """Return a digest of all code that affects a result."""
+    """Return a hash of all code that affects a result."""
     found = hashlib.sha256()
     for path in sorted(each for room in CODE for each in (ROOT / room).rglob("*.py")):
         found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
@@ -78,7 +78,7 @@ def digest() -> str:
 
 
 def summary(all_of: Mapping[tuple[str, str], Collection[str]], seen_in: Path) -> Iterator[str]:
-    """Return the results of each variant and reading, and what is left; `all_of` are their requirements."""
+    """Return a summary of each variant and reading, with the missing requirements. `all_of` has all requirements."""
     whole, trials, failed, seconds, cpu_seconds = 0, 0, 0, 0.0, 0.0
     for (name, reading), requirements in all_of.items():
         seen = Seen(seen_in, name, reading)

@@ -32,7 +32,7 @@ Test = Callable[..., None]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A requirement and its test, with the arguments of each of its cases."""
+    """A requirement, its test function, and the arguments of each test case."""
 
     requirement: Requirement
     test: Test
@@ -40,7 +40,7 @@ class Scenario:
 
 
 def scenarios() -> Mapping[str, Scenario]:
-    """All scenarios of the suite, by requirement id."""
+    """Return all scenarios of the suite by requirement id."""
     found = {}
     for module in pkgutil.walk_packages(conformance.__path__, "conformance."):
         if module.name.rpartition(".")[2].startswith("test_"):
@@ -53,7 +53,7 @@ def scenarios() -> Mapping[str, Scenario]:
 
 
 def _cases(marks: Iterable[pytest.Mark]) -> list[Mapping[str, Any]]:
-    """All combinations of a test's parameters."""
+    """Return all combinations of the parameters of a test."""
     axes = [[{mark.args[0]: value} for value in mark.args[1]] for mark in marks if mark.name == "parametrize"]
     return [{name: value for each in case for name, value in each.items()} for case in itertools.product(*axes)]
 
@@ -61,12 +61,12 @@ def _cases(marks: Iterable[pytest.Mark]) -> list[Mapping[str, Any]]:
 SCENARIOS = scenarios()
 
 DECLARED = 0.0
-"""The declared seconds for taking up changes; 0 if none are declared."""
+"""The declared convergence time in seconds, or 0 if there is no declaration."""
 
 
 @contextmanager
 def time_scaled(factor: float) -> Iterator[None]:
-    """All time limits are multiplied by `factor` in here."""
+    """Multiply all time limits by `factor` in this context."""
     before = time_scale()
     set_time_scale(factor)
     try:
@@ -77,7 +77,7 @@ def time_scaled(factor: float) -> Iterator[None]:
 
 @contextmanager
 def fewer_probes(leak: float = 0.25) -> Iterator[None]:
-    """Checks without their own error rates detect faults of this share in this context, with fewer probes."""
+    """In this context, default checks send fewer probes, and detect only faults of at least this share."""
     before = DEFAULT_RATES.leak
     object.__setattr__(DEFAULT_RATES, "leak", leak)
     try:
@@ -90,7 +90,7 @@ class Rereading(NetnsBackend):
     """An embedded cluster that can switch between readings of the KEPs."""
 
     def follow(self, reading: str) -> None:
-        """Let all components follow the KEP texts or released Kubernetes."""
+        """Switch all components to the reading of the KEPs or of released Kubernetes."""
         if self.release.follows != reading:
             self.release = replace(self.release, follows=reading)
             nodes = [node.name for node in self.topology.nodes]
@@ -99,7 +99,7 @@ class Rereading(NetnsBackend):
 
 
 class Trial:
-    """One booted cluster with a mutant in it."""
+    """One running cluster that contains a mutant."""
 
     def __init__(self, backend: Rereading, history: History) -> None:
         self._backend = backend
@@ -108,9 +108,9 @@ class Trial:
         self._ended: dict[str, str] = {}
 
     def run(self, requirement_id: str, reading: str = "kep") -> None:
-        """Run all cases of one requirement's test; raises what the first of them raises.
+        """Run all test cases of one requirement. The first exception ends the run and propagates.
 
-        A requirement that is the same in both readings of the KEPs is tried in `reading`.
+        `reading` applies to requirements that are identical in both readings of the KEPs.
         """
         scenario = SCENARIOS[requirement_id]
         self._backend.follow(scenario.requirement.as_ or reading)
@@ -121,7 +121,7 @@ class Trial:
 
     @contextmanager
     def cluster(self, test: str) -> Iterator[Cluster]:
-        """A namespace of the cluster, for the test of this name. Later ones know which components ended in it."""
+        """Yield a new namespace for the test of this name. Later namespaces know which components exited here."""
         made = Cluster(
             self._backend,
             f"trial-{next(self._numbers)}",
@@ -154,10 +154,10 @@ class Trial:
         return Outcome(requirement_id, verdict, round(seconds, 3), round(cpu_seconds, 3), text)
 
     def failure(self, requirement_id: str, reading: str = "kep") -> str:
-        """Return the text of the failure of a requirement's test; "" if it passes.
+        """Return the failure text of a requirement's test, or "" if the test passes.
 
-        Only a judgement is a failure. Other errors are raised, including assertions during the preparation of a
-        scenario.
+        Only an unmet expectation is a failure. Other errors propagate, including assertions during the preparation of
+        a scenario.
         """
         try:
             self.run(requirement_id, reading)

@@ -1,6 +1,6 @@
-"""Cases for an EndpointSlice controller: changes of Services, pods and nodes, and the slices that it then writes.
+"""Cases for an EndpointSlice controller: changes of Services, pods and nodes, and the resulting slices.
 
-A case runs without threads or a server, with a clock that only moves to the next due time.
+A case runs without threads or a server. Its clock advances only to the next due time.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ NODE_LEVELS = (
     NodeLevel("opt-out", Missing(50, percent=True), daemon_set=False),
 )
 RESTART, SERVED = "RESTART", "SERVED"
-"""A new controller replaces this one; the server serves an object differently, in the same version."""
+"""RESTART replaces the controller by a new controller. SERVED changes an object without a new resource version."""
 
 Seen = Mapping[tuple[object, ...], object]
 
 
 @dataclass(frozen=True)
 class Story:
-    """A release, a configuration, and steps: what is done to the objects of a cluster, the first before the start."""
+    """A release, a configuration, and steps of actions on objects. The first step precedes the controller's start."""
 
     features: Features
     node_level: NodeLevel
@@ -217,7 +217,7 @@ class _Teller:
         return {"metadata": metadata, "spec": spec}
 
     def foreign(self) -> Object:
-        """A slice of the Service with another manager."""
+        """Return a slice of the Service that another controller manages."""
         labels = {SERVICE_NAME: "web", MANAGED_BY: "somebody"}
         hints = {"forZones": [{"name": "b"}]}
         endpoint = {"addresses": ["10.9.9.9"], "conditions": {"ready": True}, "hints": hints}
@@ -230,7 +230,7 @@ class _Teller:
 
 
 def _node_without_endpoint_comes() -> Story:
-    """One of two nodes may lack an endpoint, and another node without one is added."""
+    """Add a node without an endpoint, while at most one node may lack an endpoint."""
     teller = _Teller(random.Random(1))
     teller.tidy, teller.owned = True, False
     nodes = [teller.node(name) for name in ("a1", "a2", "b1")]
@@ -245,7 +245,7 @@ def _node_without_endpoint_comes() -> Story:
 
 
 def stories(count: int, *, steps: int = 5) -> list[Story]:
-    """Deterministic cases: one written by hand, and generated ones."""
+    """Return deterministic cases: one case is written by hand, and the others are generated."""
     chance = random.Random(2433)
     return [_node_without_endpoint_comes(), *(_Teller(chance).tell(steps) for _ in range(count - 1))]
 
@@ -255,7 +255,7 @@ def stories(count: int, *, steps: int = 5) -> list[Story]:
 
 @dataclass
 class _Store:
-    """A fake API server with what a controller needs."""
+    """A fake API server with the features that a controller requires."""
 
     objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     version: int = 0
@@ -353,7 +353,7 @@ def _clock() -> Iterator[_Clock]:
 
 
 def keep(make: Callable[..., EndpointSliceController], story: Story, *, counted: bool) -> list[Seen]:
-    """Run a case on a controller. Returns what it has written after each step, and if `counted` its metrics."""
+    """Run a case on a controller. Returns the written objects after each step, with metrics if `counted`."""
     store, seen = _Store(), []
 
     def begin() -> tuple[EndpointSliceController, deque[Event]]:

@@ -1,10 +1,10 @@
-"""List the requirements that detect a mutant without naming it.
+"""List the requirements that detect a mutant but do not name the mutant in `kills`.
 
     python -m tests.conformance.detectors ignores-external-local       # seconds for each requirement that is tried
     python -m tests.conformance.detectors ignores-external-local 'KEP-2086/*'
 
-Each line is a requirement to whose `kills` the mutant can be added. Grids and slow requirements are left out: they
-detect most mutants, and say little about each.
+Each line is a requirement to whose `kills` the mutant can be added. Grids and slow requirements are omitted, because
+they detect most mutants and are not specific.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.conformance.test_mutants import DEAR, SECONDS
 
 
 def asked(mutant: Mutant, patterns: Sequence[str]) -> list[str]:
-    """Return the requirements that may detect a mutant and do not name it: those of its component, seconds each."""
+    """Return fast requirements on the component of a mutant that do not name the mutant."""
     profile = Profile.SERVICE_PROXY if "proxy" in mutant.changes else Profile.ENDPOINTSLICE_CONTROLLER
     return [
         each
@@ -44,7 +44,7 @@ def asked(mutant: Mutant, patterns: Sequence[str]) -> list[str]:
 
 
 def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield those that detect a mutant by its symptom, with the first line of the failure."""
+    """Yield the requirements that detect a mutant by its symptom, with the first line of each failure."""
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(History(Path(folder) / "history.jsonl")) as history,
@@ -62,7 +62,7 @@ def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def main(name: str, *patterns: str) -> None:
-    """Print them."""
+    """Print the requirements that detect the mutant."""
     sandbox.enter()
     cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     mutant = MUTANTS[name]

@@ -1,8 +1,8 @@
-"""Literal tables of expected values from the suite's scenarios, each with the state of the cluster.
+"""Extract literal tables of expected values from the suite's scenarios, with the state of the cluster.
 
-A scenario runs on a stage: a fake cluster of dictionaries, without packets, with Services, slices and nodes. The stage
-records each expectation with the slices of that moment. If a scenario does something that the stage does not support,
-such as a restart, it stops there; earlier records count.
+A scenario runs on a stage: a fake cluster without packets, in which Services, slices and nodes are dictionaries.
+The stage records each expectation with the current slices. A scenario stops at the first operation that the stage does
+not support, such as a restart, and its earlier records are used.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Said:
-    """One cell of a table: a client, an address, the endpoints of that port and family, and what is expected.
+    """One cell of a table: a client, an address, the endpoints of its port and family, and the expected answers.
 
-    `kept` is True if the client is to keep one of the expected pods.
+    `kept` is True if session affinity must bind the client to one of the expected pods.
     """
 
     client: Client
@@ -45,15 +45,15 @@ class Said:
 
 
 _PATCHED = {"internalTrafficPolicy", "externalTrafficPolicy", "trafficDistribution", "sessionAffinity"}
-"""The fields of an existing Service that the stage supports."""
+"""The fields of an existing Service whose changes the stage supports."""
 
 
 class _Offstage(Exception):  # noqa: N818  it is no error
-    """The scenario does something that the stage does not support."""
+    """The scenario uses an operation that the stage does not support."""
 
 
 class Stage:
-    """A fake `Cluster` with what tables need."""
+    """A fake `Cluster` with the operations that tables require."""
 
     def __init__(self) -> None:
         self.said: list[Said] = []
@@ -127,7 +127,7 @@ class Stage:
             del self._slices[service.name, name, family]
 
     def settle(self) -> None:
-        """Nothing to wait for."""
+        """Return at once, because the stage has nothing to wait for."""
 
     def say(
         self,
@@ -169,7 +169,7 @@ class _Nodes:
 
 
 def expect_traffic(stage: Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
-    """Note what the scenario expects."""
+    """Record the expectation of the scenario."""
     stage.say(service, expected, **address)
 
 
@@ -192,11 +192,11 @@ def _beside(*_: Any, **__: Any) -> Iterator[_Beside]:
 
 class _Beside:
     def wait_for_samples(self) -> None:
-        """There is no traffic."""
+        """Do nothing, because the stage has no traffic."""
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Raised for a case that a table leaves open."""
+    """Raised for a case that a table leaves undefined."""
 
 
 def _stop(*_: Any, **__: Any) -> None:
@@ -218,7 +218,7 @@ _OFF_STAGE = {f"harness.scenario.{room}" for room in ("affinity", "becoming", "h
 
 
 def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
-    """Return what a scenario expects, over all its cases."""
+    """Return the expectations of a scenario from all its test cases."""
     for module in [each for name, each in sys.modules.items() if name.startswith("conformance.")]:
         for name, value in list(vars(module).items()):
             if name in ON_STAGE or getattr(value, "__module__", "") in _OFF_STAGE:

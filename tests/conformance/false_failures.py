@@ -36,7 +36,7 @@ BUSY = "while True: pass"
 
 
 def main() -> int:
-    """Make the missing runs, print each and their sum. Returns the exit code."""
+    """Execute the missing runs, print each result, and print a summary. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=4, help="further runs, until there are a hundred")
     parser.add_argument("--of", type=int, default=20, help="requirements of each profile in a run")
@@ -56,12 +56,12 @@ def main() -> int:
 
 
 def runs_in(file: Path) -> list[dict[str, Any]]:
-    """Return the runs that were made already."""
+    """Return the runs that are already complete."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
 
 def one_run(number: int, of: int, workers: int) -> dict[str, Any]:
-    """Judge the reference by this run's requirements. Returns the result."""
+    """Run the requirements of this run against the reference. Returns the result."""
     busy = number % 2 == 1
     ids = drawn(number, of)
     with tempfile.TemporaryDirectory() as folder, busy_loops(os.cpu_count() or 1 if busy else 0):
@@ -91,7 +91,7 @@ def one_run(number: int, of: int, workers: int) -> dict[str, Any]:
 
 
 def drawn(number: int, of: int) -> list[str]:
-    """Return the ids of a run: so many of each profile."""
+    """Return the requirement ids of a run, with the same number for each profile."""
     chance = random.Random(number)
     found = []
     for profile in Profile:
@@ -102,7 +102,7 @@ def drawn(number: int, of: int) -> list[str]:
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """Run this many busy loops, one per process."""
+    """Run this number of busy loops in separate processes."""
     loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         yield
@@ -113,7 +113,7 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def as_text(run: dict[str, Any]) -> str:
-    """Return a run in one line, and each unmet requirement in another."""
+    """Return one line for the run, and one line for each unmet requirement."""
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(run["verdicts"].items()))
     beside = ", beside busy loops" if run["busy"] else ""
     unmet = [f"  {name}: {said}" for name, said in run["unmet"].items()]
@@ -121,7 +121,7 @@ def as_text(run: dict[str, Any]) -> str:
 
 
 def summary(runs: list[dict[str, Any]]) -> str:
-    """Return the sum of all runs, separately for those with busy loops."""
+    """Return a summary of all runs, with and without busy loops."""
     lines = []
     for busy in (False, True):
         some = [each for each in runs if each["busy"] is busy]

@@ -1,15 +1,15 @@
-"""Check that a failure is a judgement about a fault: only then has a requirement killed a mutant."""
+"""Check that a failure reports a fault of the implementation. Only such failures count as killing a mutant."""
 
 from __future__ import annotations
 
 import re
 
 SHORT = 0.3
-"""The time scale for mutants: their faults show at once, and probes may take 0.27 s."""
+"""The time scale for mutants. Their faults are visible immediately, and probes may take 0.27 s."""
 DECLARED = 2.0
-"""The seconds in which a mutant declares to take up changes."""
+"""The convergence time in seconds that mutants declare."""
 FAR = 6.0
-"""Seconds to wait for a mutant's work."""
+"""Seconds to wait for work of a mutant."""
 
 _SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
 _COMPONENT = r"^the (service-proxy|endpointslice-controller|pod-locator-controller|dns-server):"
@@ -17,11 +17,11 @@ _PREPARATION = re.compile(
     r"^wrong (first )?answer\b|^connection of |^server of the new connection of |^first server of the flow of |"
     r" became as expected within "
 )
-"""First lines of judgements about the preparation of a scenario, and about timing: no fault concerns either."""
+"""First lines of failures in the preparation of a scenario or in its timing, which no mutant's fault causes."""
 
 
 def is_about(text: str, symptom: str = "") -> bool:
-    """Whether the first line of a failure matches this pattern, and names the client or object."""
+    """Return whether the first line of a failure matches `symptom` and names a client, an object or a component."""
     first = text.partition("\n")[0]
     if _PREPARATION.search(first):
         return False

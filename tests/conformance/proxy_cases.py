@@ -1,6 +1,6 @@
-"""Cases for a proxy: objects that exist when it starts, their changes, and what the proxy then does.
+"""Cases for a proxy: objects at its start, changes of the objects, and the resulting behaviour of the proxy.
 
-A case runs without kernel, sockets or other threads, so that many cases can run on many mutants.
+A case runs without kernel, sockets or threads, which makes runs of many cases on many mutants feasible.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEYS = ([HOST], [ZONE], [RACK], [HOST, ZONE], [RACK, ZONE], [HOST, "*"], [RACK, 
 SYNCED = Event("SYNCED", "", {})
 
 Seen = Mapping[tuple[object, ...], object]
-"""What a proxy does after a step: by its kind, and what of it."""
+"""The behaviour of a proxy after a step. Keys begin with the kind of behaviour."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class _Teller:
              {"ready": False, "serving": False, "terminating": True})
         )  # fmt: skip
         if conditions.get("terminating") and conditions["serving"] and address.endswith(("1", "3", "5", "7", "9")):
-            conditions = {"ready": False, "terminating": True}  # means the same
+            conditions = {"ready": False, "terminating": True}  # has the same meaning
         made = {"addresses": [address], "nodeName": node, "zone": node[0], "conditions": conditions}
         return self.with_hints(made)
 
@@ -211,7 +211,7 @@ def stories(count: int, *, steps: int = 5) -> list[Story]:
 
 
 class _Server:
-    """A fake client with what a proxy needs: existing objects, and then the events of a case."""
+    """A fake API client that sends the existing objects and then the events of a case."""
 
     def __init__(self) -> None:
         self.tell: Callable[[Event], None] = lambda event: None
@@ -221,7 +221,7 @@ class _Server:
 
 
 class _Kernel:
-    """Stands for the kernel of a proxy."""
+    """A fake of the proxy's kernel interface."""
 
     def __init__(self, state: State, pod_cidrs: Sequence[str], metrics: Any, kernel_table: object) -> None:
         self.state, self.metrics, self.stale = state, metrics, set[object]()
@@ -237,7 +237,7 @@ class _Kernel:
 
 
 class _Thread:
-    """Stands for the thread of a proxy, which has nothing to do."""
+    """A fake thread that never runs."""
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -248,7 +248,7 @@ class _Thread:
 
 @contextmanager
 def _no_system() -> Iterator[None]:
-    """Proxies that are made in here have no kernel, no sockets and no thread."""
+    """Proxies created in this context use no kernel, no sockets and no thread."""
     with (
         mock.patch.object(proxies, "Kernel", _Kernel),
         mock.patch.object(Listeners, "_listen", lambda self, port: self._open.setdefault(port, [])),
@@ -258,7 +258,7 @@ def _no_system() -> Iterator[None]:
 
 
 def hear(proxy: Callable[..., ServiceProxy], story: Story) -> list[Seen]:
-    """Run a case on a proxy. Returns what it does after each step."""
+    """Run a case on a proxy. Returns the behaviour of the proxy after each step."""
     server = _Server()
     seen: list[Seen] = []
     with _no_system():
@@ -286,7 +286,7 @@ KINDS = (
 
 
 def _seen(proxy: ServiceProxy, *, told: bool) -> Seen:
-    """What a proxy does; and what it has told of itself, at the end."""
+    """Return the behaviour of a proxy. If `told`, include its health responses and metrics."""
     found: dict[tuple[object, ...], object] = {}
     for family in FAMILIES:
         rules = proxy._state.ruleset(family, ())

@@ -1,7 +1,7 @@
 """Check and write the entries that each requirement has in the YAML files of the suite.
 
-A requirement is written once, as a test. Two files have an entry for it: `needs.yaml` (what it needs of a cluster,
-which a run measures) and `coverage.yaml` (which statement it tests).
+Each requirement is defined by a test, and has entries in two files. `needs.yaml` lists its cluster prerequisites, which
+a run measures. `coverage.yaml` maps the statements of the documents to requirements.
 
     python -m tests.conformance.records add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
     python -m tests.conformance.records check                      # make lint
@@ -29,26 +29,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The files of a checkout."""
+    """The YAML files of a checkout."""
 
     root: Path = ROOT
 
     @property
     def suite(self) -> Path:
-        """The folder of the suite."""
+        """The folder of the suite in the checkout."""
         return self.root / "conformance"
 
     def text(self, name: str) -> str:
-        """A file beside the suite."""
+        """Return the text of a file in the folder of the suite."""
         return (self.suite / name).read_text(encoding="utf-8")
 
     def write(self, name: str, text: str) -> None:
-        """Write a file beside the suite."""
+        """Write a file in the folder of the suite."""
         (self.suite / name).write_text(text, encoding="utf-8")
 
 
 def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
-    """List the missing entries, each with the line to add, and the entries of requirements that do not exist."""
+    """Return the missing entries, each with the line to add, and the entries of unknown requirements."""
     suite = {each.id: each for each in requirements}
     needed = needs.read(records.suite)
     return [
@@ -88,7 +88,7 @@ def _without_mutant(suite: Iterable[Requirement]) -> Iterator[str]:
 
 
 def by_hand(records: Records, requirement: Requirement) -> str:
-    """How to map a requirement that the map of its document lacks, or "": a person must say what it feels."""
+    """Return instructions for adding a requirement to `coverage.yaml` by hand, or "" if none are needed."""
     covered = coverage.parse(records.text(coverage.FILE))
     document = next((each for each in covered.documents if each.name == requirement.document), None)
     if document is None or requirement.id in covered.requirements:
@@ -102,7 +102,7 @@ def by_hand(records: Records, requirement: Requirement) -> str:
 
 
 def add(records: Records, requirement: Requirement, needed: needs.Needs) -> list[str]:
-    """Write what a run measured of a requirement. Returns the changed files."""
+    """Write the measured needs of a requirement. Returns the changed files."""
     steps = {
         f"conformance/{needs.FILE}": lambda: _add_needs(records, requirement, needed),
     }
@@ -119,7 +119,7 @@ def _add_needs(records: Records, requirement: Requirement, needed: needs.Needs) 
 
 
 def measure(requirement: Requirement) -> needs.Needs:
-    """What a run against the reference says of a requirement. Raises `UsageError` when it is not met."""
+    """Measure the needs of a requirement in a run against the reference. Raises `UsageError` if it is not met."""
     with tempfile.TemporaryDirectory() as folder:
         command = [Path(sys.executable).with_name("trafficdist"), "run", "--run-test", requirement.id, "-n", "0"]
         follow = ["--follow", requirement.as_] if requirement.as_ else []
@@ -133,7 +133,7 @@ def measure(requirement: Requirement) -> needs.Needs:
 
 
 def main(arguments: list[str]) -> int:
-    """Check, or add what is missing for one requirement."""
+    """Check all entries, or add the missing entries of one requirement."""
     records, suite = Records(), {each.id: each for each in catalogue()}
     match arguments:
         case ["check"]:

@@ -1,4 +1,4 @@
-"""Cases for a controller with something removed, by the conditions that mutants need."""
+"""Remove conditions, on which mutants depend, from cases for a controller."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _bare(spec: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _value(*values: str) -> Without:
-    """The field never has one of these values."""
+    """Ensure that the field never has one of these values."""
 
     def changed(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         return _bare(spec, "trafficDistribution") if spec.get("trafficDistribution") in values else spec
@@ -86,7 +86,7 @@ def _conditions(pod: Object) -> Object:
 
 
 def _several_zones(story: Story) -> Story:
-    """There are always nodes of two zones that count."""
+    """Ensure that two zones always have eligible nodes."""
     extra = [
         (
             "ADDED",
@@ -124,7 +124,7 @@ def _missing(story: Story) -> list[Done]:
 
 
 def _many_pods(story: Story) -> Story:
-    """There are always three pods more."""
+    """Add three pods that always exist."""
     pods = [
         (
             "ADDED",
@@ -149,7 +149,7 @@ def _many_pods(story: Story) -> Story:
 
 
 def _empty(story: Story) -> Story:
-    """Nothing exists at the start, and no controller restarts."""
+    """Start with Nodes only, and never restart the controller."""
     later = [[each for each in step if each[0] != RESTART] for step in story.steps[1:]]
     nodes = [each for each in story.steps[0] if each[1] == "nodes"]
     return replace(story, steps=[nodes, [each for each in story.steps[0] if each[1] != "nodes"], *later])
@@ -244,7 +244,7 @@ WITHOUT: Mapping[str, Without] = {
     "nodes that come, go or change": lambda story: replace(
         story, steps=[story.steps[0], *[[each for each in step if each[1] != "nodes"] for step in story.steps[1:]]]
     ),
-    # the rest
+    # others
     "slices of others": _no("ADDED", of="endpointslices"),
     "changes": lambda story: replace(story, steps=story.steps[:1]),
     "objects that were there": _empty,
@@ -270,4 +270,4 @@ WITHOUT: Mapping[str, Without] = {
     ),
     "a criterion of DaemonSets": lambda story: replace(story, node_level=replace(story.node_level, daemon_set=False)),
 }
-"""Removes something from a case, by the name of the condition that mutants need."""
+"""Maps the name of a condition to a function that removes the condition from a case."""

@@ -1,4 +1,4 @@
-"""Cases for a proxy with something removed, by the conditions that mutants need."""
+"""Remove conditions, on which mutants depend, from cases for a proxy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _hints(change: Callable[[Mapping[str, Any], Object], Mapping[str, Any]]) -> 
 
 
 def _no(resource: str, kind: str, *, of: Callable[[str], bool] = lambda _: True) -> Without:
-    """Leave out the events of this kind."""
+    """Drop the events of this kind."""
     return _events(
         lambda event: (
             None if (event.resource, event.type) == (resource, kind) and of(event.object["metadata"]["name"]) else event
@@ -52,7 +52,7 @@ def _no(resource: str, kind: str, *, of: Callable[[str], bool] = lambda _: True)
 
 
 def _no_deletes(resource: str) -> Without:
-    """Deleted objects stay, and are not recreated."""
+    """Drop deletions, and creations of objects that already exist."""
 
     def without(story: Story) -> Story:
         there: set[str] = set()
@@ -84,7 +84,7 @@ def _gate(name: str, *, on: bool) -> Without:
 
 
 def _stays(story: Story) -> Story:
-    """Endpoints are never added or removed: those of other versions of a slice exist, and can never be used."""
+    """Never add or remove endpoints: each version of a slice also has the endpoints of other versions, as unusable."""
     pools: dict[str, dict[str, Object]] = {}
     for step in story.steps:
         for event in step:
@@ -211,4 +211,4 @@ WITHOUT: Mapping[str, Without] = {
     "gate of topology keys off": _gate("ServiceTopology", on=True),
     "gate NodeLevelTopology": _gate("NodeLevelTopology", on=False),
 }
-"""Removes something from a case, by the name of the condition that mutants need."""
+"""Maps the name of a condition to a function that removes the condition from a case."""

@@ -1,4 +1,4 @@
-"""The seconds of each requirement in the published run of the reference, so that tests can prefer quick ones."""
+"""The durations of requirements in the published run of the reference, used to prefer fast requirements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @functools.cache
 def seconds() -> dict[str, float]:
-    """Return the seconds of every scenario; a typical time for one that is newer than the published run."""
+    """Return the seconds of each scenario. Scenarios newer than the published run have a typical duration."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     known: dict[str, float] = {}
     for file in sorted((ROOT / "reports").glob("**/trafficdist-reference/*/report.yaml")):

@@ -1,7 +1,7 @@
-"""A mutant of an API server gives wrong answers to the requests that its sentence describes, and to no others.
+"""A mutant of an API server answers exactly those requests incorrectly that the mutant's description covers.
 
-Each gets the same requests as the reference. Tags describe each request, and `SERVER_SAID` selects by tags the requests
-with wrong answers.
+Mutants and the reference receive the same requests. Tags describe each request, and `SERVER_SAID` selects the requests
+with incorrect responses by tags.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NEWEST = "newest"
 
 @dataclass(frozen=True)
 class Request:
-    """An object to create, and its update, if any."""
+    """An object to create, and an optional update."""
 
     tags: AbstractSet[str]
     resource: str
@@ -144,7 +144,7 @@ REQUESTS: Mapping[str, Request] = {
 }
 
 STORED = ("PreferClose", "PreferSameNode", "keys", "both hints", "plain")
-"""Objects stored by a server before another one replaces it."""
+"""Objects that a server stores before another server replaces it."""
 
 SERVER_SAID: Mapping[str, Where] = {
     "loses-the-field": has("field"),
@@ -203,7 +203,7 @@ RIGHT_IN_ALL = {
     "update-wipes-the-status": "these requests have no status",
     "status-comes-with-the-spec": "these requests have no status",
 }
-"""Mutants of API servers that answer all of these requests correctly, and why."""
+"""Mutants of API servers that answer all of these requests correctly, with reasons."""
 
 
 def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None = None) -> ApiServer:
@@ -214,7 +214,7 @@ def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None
 
 
 def _asked(server: ApiServer, name: str, request: Request) -> list[object]:
-    """The answer to a request: objects, or the reason of the rejection; and warnings."""
+    """The response to a request: the objects or the reason for the rejection, and the warnings."""
     call = Call()
     obj = {**request.obj, "metadata": {**request.obj["metadata"], "name": _named(name)}}
     try:

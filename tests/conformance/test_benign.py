@@ -1,4 +1,4 @@
-"""Benign variants pass their requirements; a component that does nothing passes none."""
+"""Benign variants pass their requirements, and components that do nothing fail every requirement."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ SILENT = (
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
     "KEP-1669/established-connections-outlive-the-choice",
 )
-"""Most of these expect silence or a rejection, which a proxy that does nothing could seem to give."""
+"""Most of these requirements expect silence or a rejection, which an idle proxy might appear to provide."""
 
 
 def _patience(variant: Mutant, requirement: str) -> float:
-    """The time scale that is enough: only late variants need longer waits."""
+    """Return a sufficient time scale. Only late variants need longer waits."""
     return 0.2 if requirement in variant.unmet and not is_late(variant.name) else 1
 
 
 def _expect_met(variant: Mutant, cluster: Trial, requirements: Iterable[str]) -> None:
-    """A variant fails exactly the requirements that it names as unmet."""
+    """Expect a variant to fail exactly the requirements that it declares as unmet."""
     failures = {}
     for each in sorted(requirements):
         with time_scaled(_patience(variant, each)):
@@ -59,18 +59,18 @@ TWINS = {
     "slices-of-a-thousand": "slices-of-two-hundred",
     "refuses-by-admin-prohibited": "refuses-by-host-unreachable",
 }
-"""Variants that differ from another one in a number, with that one, which is tried with the same requirements."""
+"""Maps variants to similar variants that differ only in a number and run against the same requirements."""
 
 LONG = {"keeps-flows", "translates-at-the-client"}
 BY_NIGHT = [name for name in BENIGN if is_late(name) or name in LONG or name in TWINS]
-"""Those that are late, which takes minutes, the two that take nearly half of one, and twins of those by day."""
+"""Late variants (which take minutes), two variants that take nearly half a minute, and twins of daytime variants."""
 BY_DAY = [name for name in BENIGN if name not in BY_NIGHT]
 
 
 CHOSEN = os.environ.get("BENIGN_ID", "*").split()
-"""The requirements that all variants are tried with, as patterns."""
+"""Patterns of the requirements to run against all variants."""
 
-AT_ONCE = 30  # requirements; a variant that is ten seconds late needs hours for all of them
+AT_ONCE = 30  # requirements; a variant with a delay of ten seconds needs hours for all
 
 EDITS = {
     name: each.proxy.keywords["kernel_table"].keywords["edit"]
@@ -96,7 +96,7 @@ def test_variant_meets_what_it_touches_most(name: str, trial: Callable[[Mutant],
 def test_variant_meets_all_that_it_claims(
     name: str, reading: str, first: int, trial: Callable[[Mutant], Trial]
 ) -> None:
-    """Results of the same code are not repeated. Workers share a variant in groups of this many requirements."""
+    """Skip requirements with results for the same code. Workers share a variant in groups of `AT_ONCE` requirements."""
     variant, asked = BENIGN[name], _chosen(TRIED[name, reading][first : first + AT_ONCE])
     seen = Seen(folder(), name, reading)
     cluster: Trial | None = None
@@ -106,7 +106,7 @@ def test_variant_meets_all_that_it_claims(
             outcome = cluster.outcome(each, reading)
         seen.note(outcome)
         if outcome.verdict == "inconclusive":
-            cluster = None  # an inconclusive result may be the cluster's fault
+            cluster = None  # the cluster may have caused an inconclusive result
     failures = seen.texts("failed", asked)
     assert failures.keys() == variant.unmet.intersection(asked), failures
     assert seen.texts("inconclusive", asked) == {}
@@ -149,7 +149,7 @@ def test_each_benign_variant_stands_for_a_family() -> None:
 
 
 def test_no_proxy_or_dns_server_reads_which_text_it_follows_but_for_topology_keys() -> None:
-    """Otherwise their requirements would have to run in both readings."""
+    """If parts depended on the reading, their requirements would have to run in both readings."""
     rooms = [ROOT / "reference" / each for each in ("proxy", "dns", "pod_locator")]
     lines = [line.strip() for room in rooms for file in room.rglob("*.py") for line in file.read_text().splitlines()]
     assert [each for each in lines if ".follows" in each] == ['alone = keys and features.follows == "released"']
@@ -169,7 +169,7 @@ def _without_link_local(service: Object, pods: Iterable[Object], *rest: Any, **o
 
 @pytest.mark.parametrize("requirement", ["KEP-4444/failed-sync-is-an-event", "KEP-4444/failed-syncs-are-counted-apart"])
 def test_where_no_sync_fails_its_report_is_inconclusive(requirement: str, trial: Callable[[Mutant], Trial]) -> None:
-    """A controller may leave out an endpoint that no slice may have."""
+    """A controller may omit an endpoint that is invalid in every slice."""
     careful = Mutant("careful", "", controller=partial(EndpointSliceController, plan=_without_link_local))
     cluster = trial(careful)
     with time_scaled(0.1), pytest.raises(InconclusiveError, match="no sync failed"):

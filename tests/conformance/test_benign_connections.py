@@ -1,4 +1,4 @@
-"""A variant translates connections where its sentence says."""
+"""Variants translate connections at the place that their description names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_connections_of_a_pod_are_translated_where_it_is_said(
     name: str, at_the_node: bool, trial: Callable[[Mutant], Trial]
 ) -> None:
     with trial(BENIGN[name]).cluster("test") as cluster:
-        client, server = cluster.run_servers(on=["a1", "b1"])  # rules come to a pod with the next change
+        client, server = cluster.run_servers(on=["a1", "b1"])  # the rules in a pod are updated at the next change
         service = cluster.create_service(ports=[TCP])
         cluster.publish(service, [endpoint(server)])
         expect_traffic(cluster, service, {client: {server}})

@@ -1,4 +1,4 @@
-"""Correct components pass with any delay between watches: no outcome depends on which watch is first."""
+"""Correct components pass with any delay between watches: outcomes do not depend on the order of watches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.timeout(900)
 BENIGN = {each.name: each for each in VARIANTS}
 LATE = "ten-seconds-late", "controller-ten-seconds-late"
 SHORT = sorted(name for name in BENIGN if name.endswith("-0-1-s-late") or name.startswith("hears-"))
-"""These pass all that there is about their component."""
+"""These variants pass all requirements on their component."""
 LONG = sorted(BENIGN.keys() - {*SHORT, *LATE})
-"""These pass what changes nodes between other things, and one of each kind of change beside it."""
+"""These variants pass the requirements on Node changes, and one requirement on each other kind of change."""
 
 OF_NODES = (
     "KEP-4444/node-without-zone-uses-every-endpoint",
@@ -41,7 +41,7 @@ OF_OTHERS = (
 
 
 def _of(mutant: Mutant) -> list[str]:
-    """The requirements that this variant's differences affect."""
+    """Return the requirements that a variant's differences may affect."""
     of = profiles(mutant) - {Profile.CLUSTER}
     return sorted(each for each, scenario in SCENARIOS.items() if scenario.requirement.profile in of)
 
@@ -83,7 +83,7 @@ def test_what_is_named_exists() -> None:
     [
         ("SERVICE/removed-endpoint-gets-nothing", True),
         ("CHANGES/ports-of-slices", True),  # many questions in one window
-        # Of so many Services at once nobody declares anything.
+        # Convergence times are not declared for so many concurrent changes.
         pytest.param("INTERACTIONS/node-port", False, marks=pytest.mark.slow),
     ],
 )

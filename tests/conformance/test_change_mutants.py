@@ -1,4 +1,4 @@
-"""A mutant that misses changes misses those that its sentence names, and no others.
+"""Each mutant that misses changes misses exactly the changes that its description names.
 
 `CHANGES` are cases of a Service and a slice in which one thing changes; `MISSED` lists the cases in which a mutant
 differs from the reference.

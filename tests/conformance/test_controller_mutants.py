@@ -1,7 +1,7 @@
-"""A mutant of a controller is wrong where its sentence says, and correct otherwise.
+"""Each mutant of a controller is wrong exactly in the cases that its description names.
 
-`SAID` names the conditions in a case that make each mutant wrong, and what it then writes wrongly: without any one of
-them, the controller writes the same as the reference in every step.
+`SAID` maps each mutant to the conditions that make the mutant wrong, and to the affected output. If any condition is
+missing from a case, the mutant writes the same as the reference in every step.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FOLLOWING = {
     BY_NODES: {"writes", "events", "conditions", "metrics"},
     "writes": {"metrics", "conditions"},
 }
-"""What is otherwise where something else is."""
+"""Maps a kind of output to other kinds that change as a consequence."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """The conditions that make a mutant wrong, and what it then writes wrongly."""
+    """The conditions that make a mutant wrong, and the kinds of output that are wrong."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = HINTS
@@ -48,7 +48,7 @@ def _by_node(*needs: str, at: tuple[str, ...] = (BY_NODES,)) -> Said:
 
 
 SAID: Mapping[str, Said] = {
-    # hints that the field asks for
+    # hints that the field requests
     "writes-no-hints": Said(("requests for hints",)),
     "hints-need-three-endpoints": Said(("the field", "fewer than three endpoints")),
     "hints-unasked": Said(("no field",), (ZONES,)),
@@ -225,7 +225,7 @@ OTHERWISE: Mapping[str, str] = {
     "endpoints-of-any-type": "no Service of a story is of type ExternalName",
     "tells-of-failures-with-the-field-alone": "no sync of a story fails",
 }
-"""Mutants of controllers whose difference is one in time."""
+"""Mutants of controllers that these cases cannot distinguish from the reference, with reasons."""
 
 
 @cache
@@ -235,13 +235,13 @@ def _all() -> list[Story]:
 
 @cache
 def _told(number: int, need: str = "", *, counted: bool) -> tuple[Story, list[Seen]]:
-    """A case without one condition, and what the reference writes."""
+    """Return a case with one condition removed, and the output of the reference."""
     story = WITHOUT[need](_all()[number]) if need else _all()[number]
     return story, keep(REFERENCE.controller, story, counted=counted)
 
 
 def _counts(name: str) -> bool:
-    """Whether a mutant may have wrong metrics, which take longest to compare."""
+    """Return whether a mutant may have wrong metrics, which are slow to compare."""
     return "metrics" in SAID[name].at
 
 

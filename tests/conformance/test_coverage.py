@@ -1,4 +1,4 @@
-"""`coverage.yaml` is complete: every section has statements or a reason, and every requirement has a statement."""
+"""`coverage.yaml` is complete: every section has statements or a reason, and every requirement tests a statement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BESIDE = "requirements: [KEP-1/works], beside: [KEP-1/old]"
 
 
 def changed(old: str, new: str) -> str:
-    """The small file with one thing changed."""
+    """Return the small file with one replacement."""
     assert old in SMALL
     return SMALL.replace(old, new)
 

@@ -1,7 +1,7 @@
-"""A mutant with wrong decisions is wrong where its sentence says, and correct otherwise.
+"""Each mutant with wrong decisions is wrong exactly in the situations that its description names.
 
-`SAID` names the conditions that make each mutant wrong: without any one of them, its decision equals the reference's.
-Some situations have all of them, and there it differs.
+`SAID` maps each mutant to the conditions that make the mutant wrong. If any condition is missing, the mutant decides
+like the reference. In some situations with all conditions, the mutant decides differently.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _keys(change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Without:
 
 
 def _labelled(asked: Question) -> Question:
-    """Every node has a rack of its own."""
+    """Give every node a separate rack."""
     own = {node: {*labels, *({(RACK, node)} if RACK not in dict(labels) else ())} for node, labels in LABELS.items()}
     moved = [each._replace(labels=frozenset(own[each.node])) for each in asked.endpoints]
     return replace(asked, endpoints=moved, place=replace(asked.place, labels=frozenset(own[asked.place.node])))
@@ -121,12 +121,12 @@ WITHOUT: Mapping[str, Without] = {
         endpoints=[*asked.endpoints, Endpoint("10.244.9.9", 80)],
     ),
 }
-"""Removes a condition from a situation, by its name in `SAID`."""
+"""Maps the name of a condition in `SAID` to a function that removes the condition from a situation."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """The conditions that make a mutant wrong, and the addresses where it is."""
+    """The conditions that make a mutant wrong, and the affected kinds of addresses."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = ADDRESSES
@@ -171,7 +171,7 @@ SAID: Mapping[str, Said] = {
     "rejects-where-drop-is-due": Said(("any Local",), ("cluster_ip", "outside")),
     "drops-where-reject-is-due": Said(("connections to be refused",)),
     "starves-one-endpoint": Said(("several endpoints",)),
-    # where several dimensions meet
+    # combinations of several dimensions
     "no-policies-over-udp-and-ipv6": Said(("any Local", "UDP", "IPv6"), ("cluster_ip", "outside")),
     "no-hints-over-udp-and-ipv6": Said(("hints", "UDP", "IPv6")),
     "no-hints-at-external-addresses-over-ipv6": Said(("hints", "external addresses", "IPv6"), EXTERNAL),
@@ -239,7 +239,7 @@ SAID: Mapping[str, Said] = {
 
 
 def _decides(name: str) -> Callable[..., Decision] | None:
-    """The function that decides for a mutant, where that is all that it has of its own."""
+    """The decision function of each mutant that replaces only this function."""
     proxy = MUTANTS[name].proxy
     state = proxy.keywords.get("state") if isinstance(proxy, partial) else None
     only = isinstance(state, partial) and state.func is State and state.keywords.keys() == {"decide"}
@@ -251,7 +251,7 @@ DECIDING = [name for name in MUTANTS if _decides(name)]
 
 @cache
 def situations() -> list[Question]:
-    """Deterministic generated situations. The first are for all mutants, the others for rarer faults."""
+    """Return deterministic generated situations. All mutants use the first ones; the others are for rarer faults."""
     chance = random.Random(18)
     return [_situation(chance) for _ in range(MOST)]
 
@@ -296,13 +296,13 @@ def _situation(chance: random.Random) -> Question:
 
 @cache
 def _answered(need: str = "") -> list[tuple[Question, Decision]]:
-    """All situations without one condition, and the correct answers."""
+    """Return all situations with one condition removed, and the correct decisions."""
     changed = map(WITHOUT[need], situations()[:SITUATIONS]) if need else situations()
     return [(each, each.answer()) for each in changed]
 
 
 def _what(action: Action | None) -> object:
-    """What happens to connections: reasons are not compared, nor is the order of endpoints."""
+    """Return the effect on connections, without reasons and without the order of endpoints."""
     return frozenset(each[:2] for each in action.endpoints) if isinstance(action, Forward) else type(action)
 
 

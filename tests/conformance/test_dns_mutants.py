@@ -1,7 +1,7 @@
-"""A mutant of a DNS server gives wrong answers to the queries that its sentence describes, and to no others.
+"""A mutant of a DNS server answers exactly those queries incorrectly that the mutant's description covers.
 
-Each gets the same queries as the reference. Tags describe each query, and `DNS_SAID` selects by tags the queries with
-wrong answers.
+Mutants and the reference receive the same queries. Tags describe each query, and `DNS_SAID` selects the queries with
+incorrect answers by tags.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ DNS_OTHERWISE: Mapping[str, str] = {
     "dns-crashes-on-slices-of-names": "it ends in its thread, which is not here",
     "dns-hangs-on-slices-of-names": "it hangs in its thread, which is not here",
 }
-"""Mutants that answer all of these queries correctly, and why."""
+"""Mutants that answer all of these queries correctly, with reasons."""
 
 
 def _dns_answers(mutant: Mutant) -> Answers:
@@ -156,7 +156,7 @@ def _dns_answers(mutant: Mutant) -> Answers:
         with closing(_Dns(mutant)) as server:
             for each in AT_FIRST:
                 server.resolver.apply(each)
-            before = _queries(server, "", set())  # and so it has answers that it may keep
+            before = _queries(server, "", set())  # now the server has answers that it may cache
             for each in events:
                 server.resolver.apply(Event("MODIFIED", each.resource, each.object))
             found |= _queries(server, change, {tag}) if events else before
@@ -202,7 +202,7 @@ def _right_of_dns() -> Answers:
 
 
 def _aligned(right: Answers, answers: Answers) -> Answers:
-    """The same answers, with the tags of the correct ones."""
+    """Return the same answers, but with the tags of the correct answers."""
     by_name = {name: answer for (name, _), answer in answers.items()}
     return {(name, tags): by_name[name] for name, tags in right}
 

@@ -13,7 +13,7 @@ from tests.conformance import false_failures
 
 @pytest.fixture
 def series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A series of runs that are not made: the third fails."""
+    """A series of fake runs, of which the third fails."""
 
     def one_run(number: int, of: int, workers: int) -> dict[str, Any]:
         verdicts = {"passed": 4, "failed": 1} if number == 2 else {"passed": 5}

@@ -1,4 +1,4 @@
-"""Reports state the real time for which a proxy drops connections, and the real time for taking up a change."""
+"""Reports contain the actual duration of dropped connections, and the actual time until a change takes effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEAR_MS = 10.0
 
 
 def steady(cluster: Trial, path: Path) -> Any:
-    """What is reported of a client whose Service moves from one pod to another and back."""
+    """Return the report about a client whose Service moves from one pod to another."""
     with cluster.cluster(ONE.id) as mine:
         service = mine.create_service()
         a1, b1 = mine.run_servers(on=["a1", "b1"])
@@ -48,7 +48,7 @@ def steady(cluster: Trial, path: Path) -> Any:
 
 
 def unasked_ms(path: Path) -> float:
-    """How long the client did not ask at both ends of its longest gap together: on an idle machine it is 8 ms."""
+    """Return the time without probes at both ends of a client's longest gap, which is 8 ms on an idle machine."""
     (story,) = judge(read(path).records, path).stories.values()
     samples = next(each.flows["a2"] for each in story.windows if each.flows)
     begin, end = max(lossy_gaps(samples), key=lambda gap: gap[1] - gap[0])
@@ -57,7 +57,7 @@ def unasked_ms(path: Path) -> float:
 
 
 class Clock:
-    """Stands for `time` in the mutants: how long they really slept, and for how long rules were gone, in ms."""
+    """Replaces `time` in mutants, and measures the actual sleep times and the times without rules, in ms."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -69,7 +69,7 @@ class Clock:
         self.slept.append((time.monotonic() - begin) * 1000)
 
     def times(self, apply: Callable[..., None]) -> Callable[..., None]:
-        """`apply`, which forgets and learns: where it slept, rules were gone no longer than it took."""
+        """Wrap `apply` to record its duration if it sleeps, as an upper bound of the time without rules."""
 
         def timed(*arguments: Any) -> None:
             begin, before = time.monotonic(), len(self.slept)

@@ -1,4 +1,4 @@
-"""Generated lives: their limits, the same lives for the same seed everywhere, and shrinking."""
+"""Generated lives: their constraints, reproducibility from the seed on every machine, and shrinking."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ READY = State(slices=(Slice("s0", (Member(0), Member(3))),))
 
 @functools.cache
 def made() -> list[Life]:
-    """Lives of each group."""
+    """Return lives of each group."""
     return [each for group in GROUPS for each in strategies.batch(group, 1, of_seed=7)]
 
 
@@ -168,7 +168,7 @@ def _failing(rule: Callable[[Life], bool]) -> Callable[[Sequence[Life]], Collect
 
 def test_a_life_that_fails_gets_as_small_as_its_fault() -> None:
     def rule(life: Life) -> bool:
-        """A proxy keeps the first internal policy."""
+        """A proxy that never updates the internal policy."""
         return any(
             was.internal == "Cluster"
             and now.internal == "Local"
@@ -231,7 +231,7 @@ def test_who_has_no_hypothesis_is_told_how_to_get_it(monkeypatch: pytest.MonkeyP
 def test_fixed_lives_are_written_by_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     written = tmp_path / "corpus.yaml"
     monkeypatch.setattr("conformance.generated.__main__.CORPUS", written)
-    monkeypatch.setattr("conformance.generated.__main__._BATCHES", 1)  # which takes a fifth of the time
+    monkeypatch.setattr("conformance.generated.__main__._BATCHES", 1)  # takes a fifth of the time
     assert main(["corpus", "1", "1"]) == 0
     assert written.read_text(encoding="utf-8").startswith("# Lives from seed 1, 1 for each requirement;")
     assert [lives.group_of(each) for each in yaml_format.read(str(written))] == [*GROUPS]

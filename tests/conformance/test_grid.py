@@ -1,4 +1,4 @@
-"""The grid covers every possible pair, and every possible requested triple."""
+"""The grid covers every possible pair of values, and every possible important triple."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.expected_tables import ON_STAGE, Stage
 GRID = covering.cells()
 
 SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
-"""The names of `harness` in a cell as a scenario, beside `expect_traffic`."""
+"""The names of `trafficdist` that the generated scenario of a cell uses, in addition to `expect_traffic`."""
 
 
 def test_every_possible_combination_is_covered() -> None:
@@ -31,7 +31,7 @@ def test_what_is_impossible_has_a_reason() -> None:
 
 
 def test_where_hints_do_not_decide_hints_for_nodes_change_nothing() -> None:
-    """So that a proxy that knows none is judged there."""
+    """Therefore these cells can test proxies without support for node hints."""
     for cell in (each for each in GRID if not cells.follows_hints(each)):
         for node in cells.ASKED_FROM:
             assert cells.outcome(cell, node, node_hints=False) == cells.outcome(cell, node), cells.name_of(cell)
@@ -61,7 +61,7 @@ def test_a_cell_as_a_scenario_of_its_own_says_the_same() -> None:
         exec(as_text(cell), names)
         names["test_cell"](stage)
         silent = not any(cells.told(cell, node) for node in cells.ASKED_FROM)
-        assert len(stage.said) == len(cells.ASKED_FROM) * (1 + silent)  # it speaks first, by others
+        assert len(stage.said) == len(cells.ASKED_FROM) * (1 + silent)  # silent: extra servers answer first
         for said in stage.said[-len(cells.ASKED_FROM) :]:
             expected = cells.told(cell, said.client.node)
             told = said.expected if isinstance(said.expected, set) else set()

@@ -65,7 +65,7 @@ def test_the_documents_decide_every_change_under_either_reading() -> None:
 
 
 def test_whoever_a_proxy_chooses_between_the_writes_of_a_change_may_answer_meanwhile() -> None:
-    """Whatever it has heard of first, the Service or its slices."""
+    """The result does not depend on whether a proxy first receives the Service or the slices."""
     for change in LIVE:
         for cell, front in _given(change):
             policies = oracle.Policies(cell["internal"], cell["external"])
@@ -78,7 +78,7 @@ def test_whoever_a_proxy_chooses_between_the_writes_of_a_change_may_answer_meanw
 
 
 def _seen(change: Change, front: Front) -> Iterator[list[oracle.Endpoint]]:
-    """Yield the endpoints of an address after each write of a slice, there and back; pods are those of `name_in`."""
+    """Yield the endpoints of an address after each slice write of a change and its reversal, named by `name_in`."""
     for before, after in (change.cells, change.cells[::-1]):
         slices: dict[str, list[oracle.Endpoint]] = {}
         for each in change_steps.slices(before):
@@ -124,7 +124,7 @@ def test_every_ordered_pair_that_can_be_is_shown_to_proxies_with_core_features_a
 
 
 class _LivingStage(Stage):
-    """A stage on which Services change, too."""
+    """A stage that also supports changes of Services."""
 
     def patch_service(self, service: Service, patch: Any) -> None:
         service.object["spec"] |= patch["spec"]
@@ -146,7 +146,7 @@ def test_a_change_as_a_scenario_of_its_own_says_the_same() -> None:
 
 
 def _told(change: Change) -> Iterator[tuple[str, int]]:
-    """Yield how many may answer each client, at each address that was given, there and back."""
+    """Yield the number of possible answers for each client and each assigned address, there and back."""
     first, second = change.cells
     asked: dict[Front, None] = {}
     spoken = False

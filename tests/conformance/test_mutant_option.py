@@ -1,4 +1,4 @@
-"""A run of a mutant is always recognizable as one."""
+"""Runs against mutants are always marked as such."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Every requirement fails for the mutants that it names, and for the right reason.
+"""Every requirement fails for the mutants that it names, with the expected symptom.
 
-A failing check takes time, because it waits before it gives up. Limits here are short, because a mutant's faults show
-at once. If a mutant survives, or fails for another reason, the machine may have been too slow, and the test repeats it
-with normal limits.
+A failing check is slow, because it waits until a time limit. Limits here are short, because the faults of mutants are
+visible immediately. If a mutant survives or fails for another reason, the machine may have been too slow, and the test
+repeats the requirement with normal limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.conformance.seconds import seconds
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:
-    """The requirements that name a mutant, by whether they are about the cluster as a whole."""
+    """Return the requirements that name a mutant: either requirements on the whole cluster, or on one component."""
     return sorted(
         each
         for each, scenario in SCENARIOS.items()
@@ -36,13 +36,13 @@ def _killers(name: str, *, of_cluster: bool) -> list[str]:
 
 
 ALONE = {name: killers for name in MUTANTS if (killers := _killers(name, of_cluster=False))}
-"""Mutants by requirements on one component: seconds each."""
+"""Maps mutants to requirements on one component, which take seconds each."""
 
 AT_ONCE = 2
 
 SECONDS = seconds()
 DEAR = 3.0
-"""From this duration in seconds, a requirement runs with one mutant, and with all that name it only in nightly runs."""
+"""Slow requirements, which take at least this many seconds, run with only one mutant except in nightly runs."""
 
 
 TABLES = (
@@ -50,14 +50,14 @@ TABLES = (
     "conformance.interactions.test_live",
     "conformance.generated.test_generated",
 )
-"""Modules whose requirements share one function, each with its own rows.
+"""Modules whose requirements share one function and differ only in the rows of a table.
 
-test_grid.py and test_live.py show without a cluster that the rows have every combination.
+test_grid.py and test_live.py check without a cluster that the rows cover every combination.
 """
 
 
 def _rows(table: str) -> list[str]:
-    """The slow requirements of a table, the fastest first."""
+    """Return the slow requirements of a table, the fastest first."""
     return sorted(
         (each for each in SCENARIOS if _is_row(each, table) and SECONDS[each] >= DEAR), key=SECONDS.__getitem__
     )
@@ -68,13 +68,13 @@ def _is_row(requirement: str, table: str) -> bool:
 
 
 BY_NIGHT = {each for table in TABLES for each in _rows(table)[1:]}
-"""One slow requirement of each table always runs: it shows that the shared function detects a fault."""
+"""Slow requirements for nightly runs. One of each table always runs, as a test of the shared function."""
 
 
 def _some(pairs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The requirements for each mutant, at most `AT_ONCE`: those not yet given to another mutant, else a fast one.
+    """Return at most `AT_ONCE` requirements for each mutant. Prefer requirements that no earlier mutant has.
 
-    A mutant has none if only slow ones name it, and each was given to another mutant or is left to nightly runs.
+    A mutant has no requirement if all its requirements are slow, and belong to other mutants or to nightly runs.
     """
     given: set[str] = set(BY_NIGHT)
     chosen = {}
@@ -86,12 +86,12 @@ def _some(pairs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 SOME = _some(ALONE)
-"""The pairs of normal runs; nightly runs have the rest."""
+"""The pairs of mutant and requirement in normal runs. Nightly runs have the other pairs."""
 
 REST = {name: rest for name in ALONE if (rest := [each for each in ALONE[name] if each not in SOME.get(name, ())])}
 
 TOGETHER = {name: killers for name in MUTANTS if (killers := _killers(name, of_cluster=True))}
-"""Mutants by requirements on all components together, whose restarts and steady traffic take longer."""
+"""Maps mutants to requirements on all components together, which are slower due to restarts and steady traffic."""
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +138,7 @@ def test_mutant_is_killed(name: str, trial: Callable[[Mutant], Trial]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # forty requirements, which wait for clients without answers
+@pytest.mark.timeout(600)  # forty requirements that wait for clients without answers
 @pytest.mark.parametrize("name", REST)
 def test_mutant_is_killed_by_all_that_name_it(name: str, trial: Callable[[Mutant], Trial]) -> None:
     assert _survived(name, REST[name], trial) == {}
@@ -151,7 +151,7 @@ def test_mutant_is_killed_by_the_cluster_as_a_whole(name: str, trial: Callable[[
 
 
 def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], Trial]) -> dict[str, str]:
-    """The requirements that did not kill a mutant, or not for its fault, with their texts."""
+    """Return the requirements that did not kill a mutant, or failed for another reason, with their texts."""
     mutant = MUTANTS[name]
     cluster = trial(mutant)
     failures = {each: _failure(cluster, mutant, each) for each in killers}
@@ -168,7 +168,7 @@ def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
 
 
 class _Ends(Trial):
-    """A trial that ends so."""
+    """A fake trial in which every requirement raises this error."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error

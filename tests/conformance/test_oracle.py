@@ -1,4 +1,4 @@
-"""The oracle of the grid agrees with every literal table of the suite, and keeps the rules that need no table."""
+"""The oracle of the grid agrees with every literal table of the suite, and satisfies general rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROXIES = sorted(
     name
     for name, each in SCENARIOS.items()
     if each.requirement.profile is Profile.SERVICE_PROXY
-    if each.requirement.document not in {"INTERACTIONS", "CHANGES"}  # which ask the oracle; of what the stage has not
+    if each.requirement.document not in {"INTERACTIONS", "CHANGES"}  # use the oracle; not supported by the stage
 )
 
 DOCUMENTS = {"KEP-2086", "KEP-4444", "KEP-3015", "KEP-2433", "KEP-1669", "SERVICE", "AFFINITY"}

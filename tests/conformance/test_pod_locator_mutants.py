@@ -1,6 +1,6 @@
-"""A mutant of a PodLocator controller is wrong where its sentence says, and at no other step.
+"""A mutant of a PodLocator controller is wrong exactly at the steps that its description names.
 
-Each sees one cluster change step by step, without threads; `SAID` lists the steps after which its writes differ.
+Each mutant processes the same steps without threads. `SAID` lists the steps after which the mutant's writes differ.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ OTHERWISE: Mapping[str, str] = {
 
 
 def _kept(mutant: Mutant) -> Mapping[str, object]:
-    """The PodLocators after each step, and the number of writes."""
+    """Return the PodLocators after each step, and the number of writes."""
     api, events = ApiServer(), deque[Event]()
     writes: list[str] = []
     api.subscribe(["podlocators"], lambda event: writes.append(event.type))

@@ -1,7 +1,7 @@
-"""A mutant of a proxy that reads, remembers, renders or reports wrongly does so only where its sentence says.
+"""Mutants of a proxy's parsing, state, rules or reports are wrong exactly in the cases that their descriptions name.
 
-`SAID` names the conditions in a case that make each mutant wrong, and what it then does wrongly: without any one of
-them, the proxy does the same as the reference in every step.
+`SAID` maps each mutant to the conditions that make the mutant wrong, and to the affected behaviour. If any condition is
+missing from a case, the mutant behaves like the reference in every step.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ FEW, MOST = 10, 500
 EXTERNAL = ("node port", "load balancer IP", "external IP")
 EVERYWHERE = ("cluster IP", *EXTERNAL)
 FOLLOWING = {"hairpin", "stale", "drops", "affinity", "affinity outside"}
-"""What is otherwise where connections go otherwise."""
+"""Maps a kind of behaviour to other kinds that change as a consequence."""
 CHECK = "health check port"
 
 
 @dataclass(frozen=True)
 class Said:
-    """The conditions that make a mutant wrong, and what it then does wrongly."""
+    """The conditions that make a mutant wrong, and the kinds of behaviour that are wrong."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = EVERYWHERE
 
 
 SAID: Mapping[str, Said] = {
-    # objects read wrongly
+    # objects parsed incorrectly
     "zone-of-the-endpoint-instead-of-hint": Said(("zone hints", "hints for other zones than their own")),
     "node-of-the-endpoint-instead-of-hint": Said(("node hints", "hints for other nodes than their own")),
     "first-hint-only": Said(("several hints",)),
@@ -58,7 +58,7 @@ SAID: Mapping[str, Said] = {
     "keeps-removed-endpoints": Said(("changes of slices", "endpoints that come or go"), (*EVERYWHERE, CHECK)),
     "ignores-new-endpoints": Said(("changes of slices", "endpoints that come or go"), (*EVERYWHERE, CHECK)),
     "one-update-late": Said(("changes of slices",), (*EVERYWHERE, CHECK)),
-    # objects that are decided together, or apart
+    # objects grouped for a decision
     "judges-each-slice": Said(("hints", "unhinted endpoints", "several slices")),
     "judges-all-ports-together": Said(("zone hints", "several ports")),
     "judges-both-families-together": Said(("hints", "IPv6", "unhinted endpoints")),
@@ -120,7 +120,7 @@ SAID: Mapping[str, Said] = {
     "leaves-udp-flows-at-external-addresses": Said(("UDP",), ("stale",)),
     "first-port-alone-is-reached-from-outside": Said(("several ports",), ("load balancer IP", "external IP")),
     "forgets-no-flow-from-before": Said(("UDP",), (*EVERYWHERE, "stale")),
-    # what it tells
+    # reports
     "last-sync-is-now": Said((), ("timestamps",)),
     "proxy-metrics-never-change": Said((), ("drops", "timestamps", "changes")),
     "timestamps-in-milliseconds": Said((), ("timestamps",)),
@@ -143,7 +143,7 @@ CHAINS: Mapping[str, tuple[str, str]] = {
     "affinity-is-not-renewed": ("affinity-.*", "update @affinity"),
     "sheds-under-load": ("(affinity|lb)-.*", "ct count over"),
 }
-"""The chains that mutants change, and the content of each rule that they add, drop or change."""
+"""The chains that mutants change, and the content of the added, dropped or changed rules."""
 
 OTHERWISE: Mapping[str, str] = {
     "cuts-open-connections": "it changes the kernel's table of connections, and no rule",
@@ -183,7 +183,7 @@ OTHERWISE: Mapping[str, str] = {
     "looks-for-no-older-flows": "connections of a proxy before it are in the kernel alone",
     "keeps-what-went-while-it-was-away": "rules of a proxy before it are in the kernel alone",
 }
-"""Mutants of proxies whose difference is in timing, in the kernel, or in what no case has: only packets show it."""
+"""Mutants whose fault is in timing, in the kernel, or in a situation that no case has. Only packets reveal it."""
 
 
 def _answers(mutant: Mutant, story: Story) -> list[Seen]:
@@ -197,7 +197,7 @@ def _all() -> list[Story]:
 
 @cache
 def _told(number: int, need: str = "") -> tuple[Story, list[Seen]]:
-    """A case without one condition, and what the reference does."""
+    """Return a case with one condition removed, and the behaviour of the reference."""
     story = WITHOUT[need](_all()[number]) if need else _all()[number]
     return story, _answers(REFERENCE, story)
 

@@ -1,4 +1,4 @@
-"""A quick run of the suite: deterministic, half a minute by estimate, and enough to kill most mutants."""
+"""A quick run of the suite is deterministic, takes an estimated half a minute, and kills most mutants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KUBE_PROXY = {"proxy": "kube-proxy:1.37.2"}
 
 
 def chosen(**options: str) -> Quick:
-    """What `trafficdist run --quick` asks with these options."""
+    """Return the requirements that `trafficdist run --quick` selects with these options."""
     settings = resolve({"backend": "netns", "quick": "yes", **options}, environment={})
     asked = [each.requirement for each in SCENARIOS.values() if not reason_to_skip(each.requirement, settings)[0]]
     table = needs.read(SUITE)
@@ -36,7 +36,7 @@ def _declared(name: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("options", "share"),  # 0.67, 0.59, 0.66, 1.00 … were measured
+    ("options", "share"),  # measured: 0.67, 0.59, 0.66, 1.00 …
     [
         ({}, 0.65),
         (KUBE_PROXY, 0.56),

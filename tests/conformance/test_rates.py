@@ -1,6 +1,6 @@
-"""Mutants with a rate have exactly that rate, in every order of arrival and after every change.
+"""Mutants with a specified rate have exactly this rate, in every order of events and after every change.
 
-Shares are read from the kernel's maps after the changes, and a few are counted by packets.
+Most tests read shares from the kernel's maps after the changes, and some tests count packets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _key(element: Element) -> tuple[object, ...]:
 
 
 class Kernel:
-    """The maps of the kernel, as the changes of a mutant's tables leave them."""
+    """The maps of a fake kernel, to which the changes of a mutant's tables are applied."""
 
     def __init__(self, mutant: Mutant) -> None:
         self.state: State = mutant.proxy.keywords["state"]("a1", NEWEST)  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ class Kernel:
             self.elements |= {_key(each): each for each in changes.first_add}
 
     def publish(self, addresses: Sequence[str], *, hinted: bool) -> None:
-        """Make these the endpoints, in this order, in one slice."""
+        """Write one slice with these endpoints in this order."""
         endpoints = [
             {"addresses": [each], "nodeName": PODS[each], "hints": {"forZones": [{"name": PODS[each][0]}]}}
             for each in addresses
@@ -77,7 +77,7 @@ class Kernel:
         return Mark.of(self._find("services", WEB, MarkElement).mark)
 
     def shares(self) -> Shares:
-        """Return the part of the connections to the Service that each endpoint gets: its part of the slots."""
+        """Return each endpoint's share of the connections, which is its share of the slots."""
         mark = self.mark()
         slots = Counter(self._slot(each, sticky=bool(mark.seconds)) for each in range(mark.endpoints))
         return {address: Fraction(count, mark.endpoints) for address, count in slots.items()}
@@ -99,7 +99,7 @@ def evenly(addresses: Sequence[str]) -> Shares:
 
 
 def leaking(addresses: Sequence[str]) -> Shares:
-    """One in twenty to one endpoint of another zone, where there is one."""
+    """Send one connection in twenty to an endpoint of another zone, if there is one."""
     near, far = in_zone(addresses), sorted(set(addresses) - set(in_zone(addresses)))
     if not near or not far:
         return evenly(near or far)
@@ -121,7 +121,7 @@ RATES: Mapping[str, tuple[bool, Callable[[Sequence[str]], Shares]]] = {
     "weighted": (False, lambda each: weighted(each, sorted(each)[:1])),
     "backwards": (False, evenly),
 }
-"""By mutant: whether endpoints are hinted, and the right shares, which depend on who is there alone."""
+"""Maps mutants to whether endpoints have hints, and to the function that computes the right shares."""
 
 MADE = {name: (MUTANTS | BENIGN)[name] for name in RATES}
 
@@ -131,7 +131,7 @@ def test_a_mutant_has_its_rate_in_every_order_of_arrival(name: str) -> None:
     hinted, shares = RATES[name]
     for order in itertools.permutations(PODS):
         kernel = Kernel(MADE[name])
-        for count in range(1, len(order) + 1):  # endpoints come one by one, and all at once
+        for count in range(1, len(order) + 1):  # endpoints are added one by one, or all at once
             kernel.publish(order[:count], hinted=hinted)
         assert kernel.shares() == shares(order)
 

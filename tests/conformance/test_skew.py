@@ -1,4 +1,4 @@
-"""A skew matrix without an outcome for every cell fails collection, and its routes follow the hints."""
+"""A skew matrix without an outcome for every cell fails at collection, and the expected routes match the hints."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """No requirement judges hints with a zone overloaded by exactly 20 or 30 %.
 
-At a threshold, the KEP and releases differ, and floating point in kube-controller-manager differs from arithmetic (see
-`reference.endpointslice.allocation`), so rounding would decide. While pods are added one by one, a scenario may pass a
-threshold before the state that it judges.
+At a threshold, the KEP and releases differ, and rounding in kube-controller-manager would determine the result (see
+`reference.endpointslice.allocation`). While pods are added one by one, intermediate states of a scenario may be at a
+threshold.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from reference.features import Features
 from tests.conformance.cases import SCENARIOS, Trial
 
 Shared = tuple[tuple[int, ...], int]
-"""The weights of zones, and how many endpoints are to be shared out to them."""
+"""The weights of zones, and the number of endpoints to allocate to the zones."""
 
 BY_CPU = {"TopologyMode", "TopologyModeRouting"}
 JUDGING = ("expect_equal", "expect_within", "window")
 
 
 def _shared_out(cluster: Cluster) -> set[Shared]:
-    """The current allocation problem of each Service with the annotation and each family."""
+    """Return the current allocation problem for each Service with the annotation and each family."""
     nodes = {each["metadata"]["name"]: each for each in cluster.api.list("nodes")}
     follows: Literal["kep", "released"] = "kep" if cluster.release.follows == "kep" else "released"
     shares = ZoneTable(Features(follows=follows), nodes).shares

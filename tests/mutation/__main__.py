@@ -41,7 +41,7 @@ JUDGES: Mapping[str, Profile] = {
     "reference.pod_locator": Profile.DNS,
     "reference.dns": Profile.DNS,
 }
-"""The profile that judges a component, by the package that it is in."""
+"""Maps the package of a component to the profile that tests the component."""
 
 MODULES = (
     *(f"reference.proxy.{name}" for name in ("decision", "state", "ruleset", "table", "flows", "objects", "changes")),
@@ -53,11 +53,11 @@ MODULES = (
     *(f"reference.pod_locator.{name}" for name in ("location", "index", "controller")),
     *(f"reference.dns.{name}" for name in ("records", "zone")),
 )
-"""The default modules to mutate: pure cores and controllers."""
+"""The modules that are mutated by default: pure logic and controllers."""
 
 
 def drawn(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
-    """Yield the mutations of modules in the order of a seed, one of each module in turn."""
+    """Yield the mutations of modules in an order that the seed determines. Modules take turns."""
     orders = []
     for module in modules:
         found = mutations(module, text_of(module))
@@ -77,7 +77,7 @@ class Results:
         for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
             try:
                 told = json.loads(line)
-            except ValueError:  # the run was killed while it wrote
+            except ValueError:  # the run was killed during a write
                 continue
             self.lines[tuple(told["name"])] = told
 
@@ -93,7 +93,7 @@ class Results:
         return self.lines[mutation.name]["end"] in {evaluation.LIVED, evaluation.UNTOLD}
 
     def killers(self, module: str, function: str) -> Counter[str]:
-        """Return how often each requirement killed in a module; in the function itself counts ten times."""
+        """Return how often each requirement killed mutants of a module. Kills in the same function count ten times."""
         found = Counter[str]()
         with self._lock:
             for (its_module, its_function, *_), told in self.lines.items():
@@ -103,16 +103,16 @@ class Results:
 
 
 class Judge:
-    """Orders the requirements for each mutation, those most likely to kill it per second first, and runs them."""
+    """Runs requirements on mutations. Requirements with the highest probability of a kill per second run first."""
 
     def __init__(self, results: Results, reached: line_coverage.Reach, *, cluster: bool = False) -> None:
         self._results, self._reached, self._cluster = results, reached, cluster
         self._seconds = seconds()
 
     def order(self, mutation: Mutation) -> list[evaluation.ApiRequest]:
-        """Return what may find a mutation out.
+        """Return the requirements and readings that may kill a mutation, in the order to run them.
 
-        The reading of releases comes after that of the KEPs, and whether the component still runs at last.
+        Runs with the released reading follow runs with the KEP reading. Checks that the component still runs are last.
         """
         profiles = [next(profile for package, profile in JUDGES.items() if mutation.module.startswith(f"{package}."))]
         if self._cluster:
@@ -131,7 +131,7 @@ class Judge:
         return sorted(((name, reading) for name in able for reading in line_coverage.readings_of(name)), key=cost)
 
     def __call__(self, mutation: Mutation) -> evaluation.Sentence:
-        """Run a mutation, and write its result."""
+        """Run the requirements on a mutation, and write the result."""
         text = mutation.apply(text_of(mutation.module))
         sentence = evaluation.judge(mutation.module, text, self.order(mutation))
         self._results.note(mutation, sentence)
@@ -141,7 +141,7 @@ class Judge:
 
 
 def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
-    """Return the results of a sample in two lines; `known` is the number of listed survivors, by kind."""
+    """Return the results of a sample in two lines. `known` has the numbers of listed survivors by kind."""
     ends = Counter(each["end"] for each in told)
     dead = len(told) - ends[evaluation.LIVED] - ends[evaluation.UNTOLD]
     median = statistics.median(each["seconds"] for each in told)

@@ -27,21 +27,21 @@ from tests.conformance.cases import Rereading, Trial, fewer_probes, time_scaled
 from tests.mutation.patched_import import instead
 
 TRIAL_SECONDS = 120
-"""A longer run counts as hung, unless the machine is busy; the longest takes 22 s."""
+"""Longer runs count as hung, with more time on a busy machine. The slowest requirement takes 22 s."""
 SILENT = 6
-"""After this many inconclusive requirements in a row, nothing works at all."""
+"""The maximum number of consecutive inconclusive requirements. After that, the cluster counts as broken."""
 MEMORY = 8 * 2**30
-"""Bytes of address space; a cluster needs less than one tenth of it in memory."""
+"""Limit of the address space in bytes. A cluster uses less than one tenth of this limit."""
 
 KILLED, BROKE, HUNG, SILENCED = "killed", "broke", "hung", "silenced"
-"""Results of a mutant: killed by a judgement; broken at import or boot; hung; inconclusive for every requirement."""
+"""Results of dead mutants: killed by a requirement, broken at import or boot, hung, or repeatedly inconclusive."""
 LIVED, UNTOLD = "lived", "untold"
-"""No requirement killed it: all passed; or some were inconclusive."""
+"""Results of survivors: all requirements passed, or some requirements were inconclusive."""
 
 
 @dataclass(slots=True)
 class Sentence:
-    """The result of a mutant: the requirement that killed it, the text, and the inconclusive ones before it."""
+    """The result of a mutant, with the requirement that killed the mutant and earlier inconclusive requirements."""
 
     end: str
     by: str = ""
@@ -52,17 +52,17 @@ class Sentence:
 
 
 ApiRequest = tuple[str, str]
-"""A requirement, and the reading of the KEPs that the cluster follows, unless the requirement is about one of them."""
+"""A requirement, and the reading of the KEPs that the cluster follows."""
 
 _STOPPED = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
-"""Exit codes of a process that was ended from outside, which say nothing about the mutant."""
+"""Exit codes of a process that was killed from outside, which are no evidence about the mutant."""
 
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 
 
 def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentence:
-    """Return the result of a mutant: this text of a module, run against the requirements in this order."""
+    """Run the requirements, in this order, against a mutant with this text of a module. Return the result."""
     begin, at, tried = time.monotonic(), "", 0
     sentence: Sentence | None = None
     receiver, sender = FORKS.Pipe(duplex=False)
@@ -77,7 +77,7 @@ def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentenc
                         tried += 1
                     case dict(told):
                         sentence = Sentence(**told)
-        except EOFError:  # it ended before it reported
+        except EOFError:  # the process exited without a report
             process.join()
             if process.exitcode in _STOPPED:
                 raise RuntimeError(f"the trial was ended by signal {-process.exitcode}") from None
@@ -94,10 +94,10 @@ def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentenc
 
 
 def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[ApiRequest]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends when this trial has
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
     signal.alarm(int(TRIAL_SECONDS * eventually.crowding()))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of mutants say how they end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of mutants print tracebacks
     with ExitStack() as stack:
         try:
             instead(module, text)
@@ -107,12 +107,12 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
         else:
             sentence = _tried(cluster, requirements, sender)
         sender.send(asdict(sentence))
-        os._exit(0)  # a mutant may not be able to stop; the kernel takes all that it had
+        os._exit(0)  # a mutant may be unable to stop; the kernel releases all resources
 
 
 @contextmanager
 def booted(folder: Path) -> Iterator[Trial]:
-    """A cluster of the reference as imported by this process, with short time limits."""
+    """Yield a cluster with the reference as imported by this process, and with short time limits."""
     sandbox.enter()
     cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     with (
@@ -132,7 +132,7 @@ def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connectio
         sender.send(each)
         is_judged, text = _trial(cluster, each, reading)
         if text:
-            with time_scaled(1.0):  # a second time, with normal limits: the machine may be slow, but a fault stays
+            with time_scaled(1.0):  # repeat with normal limits: the machine may be slow, but a fault persists
                 is_judged, text = _trial(cluster, each, reading)
         if is_judged:
             return Sentence(KILLED, each, _first(text), untold=untold)
@@ -145,7 +145,7 @@ def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connectio
 
 
 def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
-    """Return whether a requirement judged the mutant's fault, and its text; "" if it passes."""
+    """Return whether a requirement detected the mutant's fault, and the failure text ("" if the requirement passes)."""
     try:
         text = cluster.failure(requirement, reading)
     except Exception as error:  # noqa: BLE001  whatever it is, it judges nothing

@@ -1,8 +1,8 @@
-"""The lines of the reference that each requirement runs: a requirement that does not run a mutant's line cannot kill
-it.
+"""Map each requirement to the lines of the reference that the requirement executes. Requirements that do not execute a
+mutated line cannot kill the mutant.
 
-Coverage.py measures one run of the unchanged reference, by requirement. The map is stored with the results.
-Requirements always run for unknown cases: a changed module, a new requirement, and lines that run at import or boot.
+Coverage.py measures one run of the unchanged reference, by requirement. The map is stored with the results. Without
+data, requirements always run: for changed modules, for new requirements, and for lines that run at import or boot.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EVERYONE = ""
 
 
 def readings_of(requirement: str) -> tuple[str, ...]:
-    """Return the readings of the KEPs for a requirement; they matter only for controllers and API servers."""
+    """Return the readings of the KEPs for a requirement. Readings matter only for controllers and API servers."""
     about = SCENARIOS[requirement].requirement
     if about.as_:
         return (about.as_,)
@@ -45,13 +45,13 @@ def readings_of(requirement: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The requirements that were measured, and the lines that each ran, by module."""
+    """The measured requirements, and the lines that each requirement executed, by module."""
 
     requirements: AbstractSet[str] = frozenset()
     modules: Mapping[str, Mapping[str, AbstractSet[int]]] = field(default_factory=dict)
 
     def those_who_run(self, mutation: Mutation, requirements: Iterable[str]) -> list[str]:
-        """Return the requirements that run the lines of a mutation, or may."""
+        """Return the requirements that execute or may execute the lines of a mutation."""
         first, last = mutation.lines
         lines = set(range(first, last + 1))
         of = self.modules.get(mutation.module, {})
@@ -61,7 +61,7 @@ class Reach:
 
 
 def known(file: Path, *, anew: bool = False) -> Reach:
-    """Return the map from a file, or measure it, which takes minutes; without changed modules."""
+    """Read the map from a file, or measure the map, which takes minutes. Changed modules are omitted."""
     if anew or not file.exists():
         sys.stdout.write("measuring which requirements run which lines of the reference\n")
         sys.stdout.flush()
@@ -81,7 +81,7 @@ def _digest(module: str) -> str:
 
 
 def _measured() -> dict[str, Any]:
-    """Measure all profiles, each in a process of its own."""
+    """Measure all profiles in separate processes."""
     receivers = []
     for profile in Profile:
         receiver, sender = FORKS.Pipe(duplex=False)
@@ -106,12 +106,12 @@ def _measure(sender: Connection, requirements: Sequence[str]) -> None:
     coverage = Coverage(data_file=None, include=[f"{ROOT}/reference/*"], config_file=False)
     coverage.start()
     for info in pkgutil.walk_packages([str(ROOT / "reference")], "reference."):
-        importlib.import_module(info.name)  # else what is imported late is said of the first that needs it
+        importlib.import_module(info.name)  # otherwise late imports would count for one requirement
     with TemporaryDirectory() as folder, booted(Path(folder)) as cluster:
         with cluster.cluster("boot") as boots:
-            boots.backend.booted.dns()  # it starts when it is first asked for
+            boots.backend.booted.dns()  # starts on first use
         for each in requirements:
-            sender.send(each)  # fails, and ends this process, when nobody listens any more
+            sender.send(each)  # fails and ends this process if the parent process is gone
             coverage.switch_context(each)
             for reading in readings_of(each):
                 cluster.outcome(each, reading)

@@ -1,4 +1,4 @@
-"""All small faults that can be generated in a module: a mutation is one edit of its text.
+"""Generate all mutations of a module. A mutation is one edit of the module's text.
 
 Operators use the syntax tree and edit the text, so that the diff of a mutation shows only the fault. They skip code
 without effect on behaviour: annotations, docstrings, messages, assertions.
@@ -29,18 +29,18 @@ _COMPARISONS = {
 _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list", "set": "list", "frozenset": "list"}
 _PROSE = re.compile(r"\s")
 _FOR_A_PERSON = {"__repr__", "__str__", "reasons", "describe", "explain", "table"}
-"""Functions that produce messages; a table is what `kubectl get` prints."""
+"""Functions that produce text for people. `table` produces the output of `kubectl get`."""
 
 Edit = tuple[int, int, str]
-"""The bytes of the text from the first to before the second become the third."""
+"""The start and end offsets of the replaced bytes (end exclusive), and the new text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One edit: the kind of its operator, its function ("" at module level), and the lines it changes.
+    """One edit, with its module, function ("" at module level), kind of operator, and changed lines.
 
-    `lines` are the first and the last line of its statement, or of the statement's head. `number` counts equal edits.
-    The name of a mutation has no line number, so that changes elsewhere do not change it.
+    `lines` are the first and last line of the statement, or of the head of a compound statement. `number` counts equal
+    edits. Names of mutations contain no line numbers, so changes elsewhere in the module do not affect names.
     """
 
     module: str
@@ -54,17 +54,17 @@ class Mutation:
 
     @property
     def name(self) -> tuple[str, str, str, str, int]:
-        """What it is called in files."""
+        """The name of the mutation in files."""
         return (self.module, self.function, self.was, self.becomes, self.number)
 
     def apply(self, text: str) -> str:
-        """Return the text with the fault in it."""
+        """Return the text of the module with the mutation applied."""
         begin, end, new = self.edit
         source = text.encode()
         return (source[:begin] + new.encode() + source[end:]).decode()
 
     def difference(self, text: str) -> str:
-        """Return what it changes, as a unified diff."""
+        """Return the mutation as a unified diff."""
         file = self.module.replace(".", "/") + ".py"
         before, after = text.splitlines(keepends=True), self.apply(text).splitlines(keepends=True)
         return "".join(difflib.unified_diff(before, after, f"a/{file}", f"b/{file}", n=2))
@@ -86,7 +86,7 @@ def mutations(module: str, text: str) -> list[Mutation]:
 
 
 def _changed_lines(source: bytes, begin: int, end: int, new: str) -> tuple[str, str]:
-    """Return the lines that an edit is in, before and after it, with single spaces."""
+    """Return the affected lines before and after an edit, with whitespace collapsed to single spaces."""
     first = source.rfind(b"\n", 0, begin) + 1
     last = source.find(b"\n", end)
     was = source[first : last if last >= 0 else None].decode()
@@ -95,7 +95,7 @@ def _changed_lines(source: bytes, begin: int, end: int, new: str) -> tuple[str, 
 
 
 class _Finder(ast.NodeVisitor):
-    """Walks a module, and collects edits with their kind, function and lines."""
+    """Walks a module and collects edits with their kind, function and lines."""
 
     def __init__(self, text: str) -> None:
         self.source = text.encode()
@@ -123,16 +123,16 @@ class _Finder(ast.NodeVisitor):
             self._lines = _head(node)
         super().visit(node)
 
-    # What is left alone.
+    # Nodes that are not mutated.
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """States what the types cannot."""
+        """Skip assertions, which express what types cannot."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """An f-string, mostly a message; Python 3.11 does not know the positions of its parts."""
+        """Skip f-strings, which are mostly messages. Python 3.11 has no positions for their parts."""
 
     def visit_arg(self, node: ast.arg) -> None:
-        """An annotation."""
+        """Skip annotations."""
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -171,7 +171,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant) or _calls(node.value, "logger") or _calls(node.value, "_log"):
-            return  # a docstring, a line in a log
+            return  # a docstring or a log message
         self._replace("statement", node, "pass")
         self.generic_visit(node)
 
@@ -238,7 +238,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _between(self, left: ast.AST, right: ast.AST, pattern: str) -> tuple[int, int]:
-        """Return where an operator stands between its operands."""
+        """Return the start and end offsets of the operator between two operands."""
         begin, end = self._span(left)[1], self._span(right)[0]
         found = re.search(pattern.encode(), self.source[begin:end])
         assert found, f"{pattern} stands between its operands"
@@ -250,7 +250,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if not isinstance(node.op, ast.Mod):  # a text, mostly
+        if not isinstance(node.op, ast.Mod):  # mostly string formatting
             self._replace("operand", node, f"({self._text(node.left)})")
             self._replace("operand", node, f"({self._text(node.right)})")
         self.generic_visit(node)
@@ -317,7 +317,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _drop(self, kind: str, parts: Sequence[ast.AST], part: ast.AST) -> None:
-        """Remove one of several parts, with its comma."""
+        """Remove one of several elements and its comma."""
         number = next(number for number, each in enumerate(parts) if each is part)
         begin, end = self._span(part)
         if number + 1 < len(parts):
@@ -329,14 +329,14 @@ class _Finder(ast.NodeVisitor):
 
 
 def _head(node: ast.stmt) -> tuple[int, int]:
-    """Return the first and the last line of a statement, without those of statements in it."""
+    """Return the first and last line of a statement, without nested statements."""
     body = getattr(node, "body", None)
     last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
     return node.lineno, max(last, node.lineno)
 
 
 def _calls(node: ast.expr, name: str) -> bool:
-    """Return whether a function of this name is called, or a method of the object of this name."""
+    """Return whether a node calls a function of this name, or a method of an object of this name."""
     if not isinstance(node, ast.Call):
         return False
     called = node.func.value if isinstance(node.func, ast.Attribute) else node.func

@@ -1,4 +1,4 @@
-"""Import a module with a fault, without changing files."""
+"""Import a mutated module without changing files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where the module is, with a loader of the text."""
+        """Return the spec of the module, with a loader for the replacement text."""
         spec = PathFinder.find_spec(fullname, path) if fullname == self._module else None
         if spec is not None and spec.origin is not None:
             spec.loader = _Loader(fullname, spec.origin, self._text)
@@ -44,5 +44,5 @@ class _Loader(SourceFileLoader):
         self._text = text
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the text, which is compiled anew."""
+        """Compile the replacement text and return the code."""
         return compile(self._text, self.path, "exec", dont_inherit=True)

@@ -1,7 +1,7 @@
-"""Mutants that no requirement kills, and why.
+"""Mutants that no requirement kills, with reasons.
 
-`survivors.yaml` lists equivalent mutants; mutants outside the suite's scope according to `coverage.yaml`, or required
-by no document; and mutants for which a requirement is missing.
+`survivors.yaml` lists three kinds: equivalent mutants, mutants outside the scope of the suite (by `coverage.yaml`, or
+because no document requires the behaviour), and mutants for which a requirement is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = (*SETTLED, "open")
 
 
 def read(file: Path = FILE) -> dict[str, dict[Name, str]]:
-    """Return the reasons by the names of mutations, by kind."""
+    """Return the reasons for each kind of survivor, by the names of mutations."""
     told = strict_yaml.read(file, what="list of survivors")
     return {kind: {_name(each): each["reason"] for each in told[kind] or ()} for kind in KINDS}
 

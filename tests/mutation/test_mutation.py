@@ -1,4 +1,4 @@
-"""An interrupted series continues; only a judgement kills a mutant; listed survivors exist."""
+"""Interrupted runs continue, only detected faults kill mutants, and listed survivors exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HINTS = "reference.endpointslice.hints"
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[evaluation.ApiRequest]]:
-    """The requirements that ran on mutants; every second mutant lives."""
+    """Fake runs that record the requirements. Every second mutant survives."""
     asked: list[Sequence[evaluation.ApiRequest]] = []
 
     def judge(module: str, text: str, requirements: Sequence[evaluation.ApiRequest]) -> Sentence:

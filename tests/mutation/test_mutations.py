@@ -1,4 +1,4 @@
-"""A mutation is one edit that changes what a program does, and its name stays while other lines come and go."""
+"""A mutation is one edit that changes the behaviour of a module, and its name does not depend on other lines."""
 
 from __future__ import annotations
 

@@ -86,13 +86,13 @@ def openapi(client: Api) -> dict[str, Any]:
 
 @pytest.fixture
 def environment(kubeconfig: Path, tmp_path: Path) -> dict[str, str]:
-    """Variables for programs that find the server by KUBECONFIG and keep caches in the home directory."""
+    """Environment variables for programs that find the server by KUBECONFIG and keep caches in the home directory."""
     return {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
 
 
 @pytest.fixture
 def run(environment: dict[str, str]) -> Callable[..., str]:
-    """Run a program to its end and return its output; a failure shows the output."""
+    """Run a program until it exits, and return its output. Failures include the output."""
 
     def run(*arguments: str, stdin: str = "") -> str:
         done = subprocess.run(

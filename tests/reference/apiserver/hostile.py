@@ -165,7 +165,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Sent:
-    """A request; `content_type` is the media type of a patch."""
+    """A request. `content_type` is the media type of a patch."""
 
     method: str
     path: str
@@ -213,7 +213,7 @@ def odd_objects(draw: st.DrawFn, collection: str) -> Any:
 
 @st.composite
 def json_patches(draw: st.DrawFn, collection: str) -> Any:
-    """Return a JSON patch with odd values at paths that exist in a valid object."""
+    """Return a JSON patch that writes odd values to existing paths of a valid object."""
     places = ["/" + "/".join(map(str, each)) for each in paths({**SOUND[collection], "metadata": METADATA})]
     operation = st.fixed_dictionaries(
         {
@@ -228,7 +228,7 @@ def json_patches(draw: st.DrawFn, collection: str) -> Any:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Sent:
-    """Return a request for one of two objects of some kind."""
+    """Return a request for one of two objects of a random kind."""
     collection = draw(st.sampled_from(sorted(SOUND)))
     way, status = draw(st.sampled_from(WAYS)), draw(st.sampled_from(["", "", "/status"]))
     one = f"{collection}/{draw(st.sampled_from(['one', 'two']))}"

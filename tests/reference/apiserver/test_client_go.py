@@ -31,7 +31,7 @@ def informer() -> Path:
     binary = cache / f"informer-{digest.hexdigest()[:16]}"
     if not binary.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        fresh = cache / f"{binary.name}.{os.getpid()}"  # several workers may compile it at once
+        fresh = cache / f"{binary.name}.{os.getpid()}"  # several workers may compile concurrently
         command = ["go", "build", "-buildvcs=false", "-o", str(fresh), "."]
         built = subprocess.run(command, cwd=MODULE, capture_output=True, text=True, check=False)
         if "dial tcp" in built.stderr or "lookup " in built.stderr:
@@ -76,7 +76,7 @@ def test_informers_open_watches_that_begin_with_a_list(server: HttpServer, outpu
     until_synced(output)
     queries = [each.query for each in server.requests() if each.path == "/api/v1/nodes"]
     assert "sendInitialEvents=true" in queries[0]
-    assert not any("limit=" in each for each in queries)  # it never fell back to a list
+    assert not any("limit=" in each for each in queries)  # the informers never fell back to a list
 
 
 def test_informers_come_back_when_the_server_ends_watches(api: ApiServer, server: HttpServer, output: IO[str]) -> None:

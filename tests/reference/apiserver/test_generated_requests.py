@@ -1,4 +1,4 @@
-"""The server answers no request that schemathesis generates from the OpenAPI documents with a server error (5xx)."""
+"""Requests that schemathesis generates from the OpenAPI documents never cause a server error (5xx)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 SECONDS = 60.0
 ROUND = 5  # requests per operation
 NAMES = st.sampled_from(["one", "two", "default", "x", ""])
-UNREACHED = 503  # the one intended server error: this server has no access to the pod network
+UNREACHED = 503  # the only intended server error: this server has no access to the pod network
 
 
 def _operations(documents: Iterable[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""No request crashes the server, a rejected request changes nothing, and all clients can read stored objects."""
+"""No request crashes the server, rejected requests change nothing, and all clients can read stored objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API server stops and restarts, possibly at another release: the effect on clients."""
+"""The effect on clients when the API server stops and restarts, possibly at another release."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_refused(address: tuple[str, int], family: socket.AddressFamily = socket.A
 
 
 def is_cut(connection: http.client.HTTPSConnection) -> bool:
-    """Return whether the server closed an open connection; http.client reconnects where it notices."""
+    """Return whether the server closed an open connection. http.client reconnects if it notices the closing."""
     assert connection.sock is not None
     try:
         connection.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -124,7 +124,7 @@ def test_watch_goes_on_from_where_it_was_if_nothing_was_missed(server: HttpServe
 
 def test_handshake_that_is_under_way_gets_nobody(server: HttpServer, api: ApiServer) -> None:
     with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as raw:
-        time.sleep(0.01)  # the server accepts it, or resets it if it has not yet accepted it
+        time.sleep(0.01)  # the server resets connections that it has not accepted yet
         server.replace(None)
         server.replace(api)
         with pytest.raises(OSError, match=r"EOF|reset|pipe"):

@@ -1,4 +1,4 @@
-"""Fields other than the status that a write of the status subresource may change, by kind, field and kind of write.
+"""The fields other than the status that writes of the status subresource may change, by kind, field and verb.
 
 Taken from `PrepareForUpdate` and `GetResetFields` of the status strategies of Kubernetes 1.37 (pkg/registry).
 """
@@ -26,7 +26,7 @@ METADATA: dict[str, tuple[Any, Any]] = {
     "finalizers": (["example.org/was"], ["example.org/is"]),
     "ownerReferences": ([OWNER], [{**OWNER, "name": "a2", "uid": "2"}]),
 }
-"""Metadata fields, each with a value for the create and another one for the write."""
+"""Metadata fields, each with a value for the create and a different value for the status write."""
 
 SPECS: dict[str, tuple[Object, Object]] = {
     "services": ({"ports": [{"port": 80}]}, {"sessionAffinity": "ClientIP"}),

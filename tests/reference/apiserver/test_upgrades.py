@@ -1,4 +1,4 @@
-"""A second API server continues from the first one's state at another release: KEP-4444's manual test, steps 4 to 7."""
+"""A second API server takes over the state at another release: KEP-4444's manual test, steps 4 to 7."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hints(api: ApiServer) -> list[Any]:
 
 @pytest.fixture
 def new() -> ApiServer:
-    """Return a server that knows trafficDistribution, and has a Service with it."""
+    """Return a server that supports trafficDistribution and stores a Service with this field."""
     api = ApiServer(NEW)
     api.create("services", "default", service(trafficDistribution="PreferClose"))
     return api

@@ -48,7 +48,7 @@ def count_until_cut(stream: Stream) -> int:
     try:
         for _ in stream:
             count += 1
-    except (ConnectionError, ssl.SSLError, json.JSONDecodeError):  # cut in the middle of a line or of a TLS record
+    except (ConnectionError, ssl.SSLError, json.JSONDecodeError):  # cut off inside a line or a TLS record
         pass
     return count
 
@@ -227,4 +227,4 @@ def test_watch_that_comes_while_the_server_goes_away_does_not_outlive_it(api: Ap
         hub.open(Selection(), renderer, watch.WatchQuery(), Recorder())
     loop.close()
     assert refused.value.code == 503
-    create(api, "a")  # the loop is closed: it cannot handle the connection any more
+    create(api, "a")  # the event loop is closed and cannot handle the connection

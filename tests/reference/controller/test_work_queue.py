@@ -1,4 +1,4 @@
-"""The due time of a Service, and when the queue is idle."""
+"""The due time of a Service, and the condition for an idle queue."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_key_added_now_does_not_come_a_second_time_later() -> None:
 
 
 def fail(queue: WorkQueue, now: float, *, retriable: bool) -> float | None:
-    """Process A at `now`, fail, and return when it is due again."""
+    """Process A at `now` with a failure, and return the next due time of A."""
     queue.add(A)
     assert queue.pop(now) == A
     queue.retry(A, now, retriable=retriable)

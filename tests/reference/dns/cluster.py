@@ -58,7 +58,7 @@ class DnsCluster:
     def publish(
         self, service: str, *endpoints: Object, name: str = "one", family: str = "IPv4", port: int = 80
     ) -> None:
-        """Write a slice of a Service; it replaces the slice of that name."""
+        """Create or replace a slice of a Service."""
         obj = {
             "metadata": {"name": f"{service}-{name}", "labels": {"kubernetes.io/service-name": service}},
             "addressType": family,
@@ -70,7 +70,7 @@ class DnsCluster:
         write("endpointslices", "default", obj)
 
     def locate(self, pod: str, node: str, *ips: str, labels: Mapping[str, str] | None = None) -> None:
-        """Write the PodLocator of a pod; the first letter of a node's name is its zone."""
+        """Write the PodLocator of a pod. The first letter of a node's name is the zone of the node."""
         labels = {HOST: node, ZONE: node[:1]} if labels is None else labels
         said = {"ips": [{"ip": ip} for ip in ips], "nodeName": node, "nodeLabels": dict(labels) if node else {}}
         there = {each["metadata"]["name"] for each in self.api.list("podlocators")}
@@ -100,7 +100,7 @@ class DnsCluster:
 
 
 def full(name: str) -> str:
-    """Return the full name of a Service in namespace default; complete names stay."""
+    """Return the full DNS name of a Service in namespace default. Full names are returned unchanged."""
     if name.endswith("."):
         return name
     return f"{name}.default.svc.cluster.local."

@@ -78,7 +78,7 @@ class Pods:
         return f"nameserver {self.dns.addresses[family]}\nsearch {search}\noptions ndots:5 timeout:2 attempts:2\n"
 
     def run(self, node: str, *command: str, resolv_conf: str = "") -> str:
-        """Return the output of a program in the client pod of a node; `resolv_conf` replaces the pod's own."""
+        """Return the output of a program in the client pod of a node. `resolv_conf` replaces the pod's file."""
         files = {"/etc/resolv.conf": resolv_conf, "/etc/nsswitch.conf": NSSWITCH} if resolv_conf else None
         try:
             ended = run(self.clients[node].namespace, command, files=files)
@@ -112,7 +112,7 @@ def pods() -> Iterator[Pods]:
 
 WEB = "web.default.svc.cluster.local"
 SEEN = {"a1": [0], "a2": [0], "b1": [1, 2], "c1": [0, 1, 2]}
-"""The endpoints, of three, in the answer to a client on each node."""
+"""Return the endpoints (of three) in the answer to a client on each node."""
 
 
 def expected(pods: Pods, node: str, family: str = "IPv4") -> list[str]:

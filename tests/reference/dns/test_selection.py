@@ -1,4 +1,4 @@
-"""The endpoints in a client's answer. Source: KEP-536, Service API changes and Test Plan."""
+"""The endpoints in the answer for a client. Source: KEP-536, Service API changes and Test Plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minimal valid objects; a test case names only the fields that matter to it."""
+"""Minimal valid objects. Test cases specify only relevant fields."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:
 def slices_for(
     service: Object, pods: Iterable[Object] = (), existing: Sequence[Object] = (), **options: Any
 ) -> list[Object]:
-    """Return the slices of a Service after a sync that starts from the `existing` ones."""
+    """Return the slices of a Service after a sync that starts with the `existing` slices."""
     return apply(plan(service, pods, existing, **options), existing)
 
 
@@ -164,7 +164,7 @@ def endpoints(slices: Iterable[Object]) -> list[Object]:
 
 
 def hinted(slices: Iterable[Object]) -> str:
-    """Return the hinted zone of each endpoint, in order of pods; `-` for none."""
+    """Return the hinted zone of each endpoint in the order of pods, with `-` for endpoints without a hint."""
     ordered = sorted(endpoints(slices), key=lambda each: str(each["targetRef"]["name"]))
     return "".join(each["hints"]["forZones"][0]["name"] if "hints" in each else "-" for each in ordered)
 

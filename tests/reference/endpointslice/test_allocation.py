@@ -1,4 +1,4 @@
-"""Shares of zones, and reasons for no hints. Source: KEP-2433, Overload and Controller Unit Tests."""
+"""Shares of zones, and reasons for omitting hints. Source: KEP-2433, Overload and Controller Unit Tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node-level topology of KEP-3015 (2022): the Services that have it in each approach, and their endpoints."""
+"""Node-level topology of KEP-3015 (2022): the selected Services in each approach, and their endpoints."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_nodes_use_their_endpoints_and_others_what_they_would_use_without(
 
 
 def reached(service: Object, pods: list[Object], node: str) -> set[str]:
-    """Return the addresses that a node uses with the controller's slices; both have the gate on."""
+    """Return the addresses that a node uses with the controller's slices. Proxy and controller have the gate on."""
     state = State(node, Behaviour.of(ON))
     planned = plan_service(service, pods, NODES, (), features=ON)
     for resource, objects in (("nodes", [NODES[node]]), ("services", [service]), ("endpointslices", apply(planned))):

@@ -41,18 +41,18 @@ def test_a_slice_holds_100_endpoints_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("counts", "kept", "added", "expected"),
     [
-        # (slices before), pods of them that stay, new pods, (created, updated, deleted)
-        ((5,), 5, 3, (0, 1, 0)),  # room in the one slice
+        # (pods per old slice), remaining pods, new pods, (created, updated, deleted)
+        ((5,), 5, 3, (0, 1, 0)),  # room in the only slice
         ((10,), 10, 1, (1, 0, 0)),  # no room
-        ((9, 9), 18, 2, (1, 0, 0)),  # room only in two slices: one write is better than two
-        ((9, 5), 14, 2, (0, 1, 0)),  # the one slice where all fit
-        ((4, 7), 11, 3, (0, 1, 0)),  # both fit: the fuller one
-        ((10, 10), 19, 1, (0, 1, 0)),  # a slice that is rewritten anyway takes the new one
-        ((10, 1), 10, 0, (0, 0, 1)),  # nothing is left in the last one
-        ((10, 1), 10, 1, (0, 1, 0)),  # the spare one is used again
+        ((9, 9), 18, 2, (1, 0, 0)),  # only two slices together have room: one write is better than two
+        ((9, 5), 14, 2, (0, 1, 0)),  # the only slice with room for all
+        ((4, 7), 11, 3, (0, 1, 0)),  # both slices have room: the fuller slice
+        ((10, 10), 19, 1, (0, 1, 0)),  # a slice that is rewritten anyway takes the new pod
+        ((10, 1), 10, 0, (0, 0, 1)),  # the last slice becomes empty
+        ((10, 1), 10, 1, (0, 1, 0)),  # the spare slice is reused
         ((2, 2, 2), 6, 0, (0, 0, 0)),  # slices are never evened out
-        ((5,), 5, 17, (2, 0, 0)),  # two new slices, and what then is left has no room in the old one
-        ((3,), 3, 17, (1, 1, 0)),  # one new slice, and the rest in the old one
+        ((5,), 5, 17, (2, 0, 0)),  # two new slices, and the old slice has no room for the rest
+        ((3,), 3, 17, (1, 1, 0)),  # one new slice, and the rest fits into the old slice
     ],
 )
 def test_writes_are_few(counts: tuple[int, ...], kept: int, added: int, expected: tuple[int, int, int]) -> None:

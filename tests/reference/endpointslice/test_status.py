@@ -21,7 +21,7 @@ PREFIX = "TrafficDistribution"
 
 
 def acknowledge(live: Live, *nodes: str, revision: int | None = None) -> None:
-    """Write the acknowledgement Leases of these nodes' proxies; the default revision is the newest slice's."""
+    """Write acknowledgement Leases for the proxies on these nodes. The default revision is from the newest slice."""
     newest = max(int(each["metadata"]["resourceVersion"]) for each in live.slices())
     annotations = {ANNOTATION: str(newest if revision is None else revision)}
     for node in nodes:
@@ -33,7 +33,7 @@ def acknowledge(live: Live, *nodes: str, revision: int | None = None) -> None:
 
 
 def conditions(live: Live, name: str = "web") -> dict[str, tuple[str, str]]:
-    """Return status and reason by the type of our conditions, without the common prefix."""
+    """Return the status and reason of each condition of ours. Keys are condition types without the common prefix."""
     live.settle()
     found = live.api.get("services", "default", name)["status"].get("conditions") or []
     return {each["type"].removeprefix(PREFIX): (each["status"], each.get("reason", "")) for each in found}

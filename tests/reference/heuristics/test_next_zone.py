@@ -1,4 +1,4 @@
-"""The zones for which the example heuristic hints each endpoint."""
+"""The zones for which the example heuristic hints the endpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NODES = {name: Node(name, name[0]) for name in ("a1", "a2", "b1", "c1")} | {"n1"
 
 
 def zones(where: str) -> list[str]:
-    """Return the hinted zones of each endpoint; `where` has one letter per endpoint, its zone."""
+    """Return the hinted zones of each endpoint. Each letter of `where` is the zone of one endpoint."""
     endpoints = [Endpoint(f"10.0.0.{n}", f"p{n}", f"{zone}1", zone.strip()) for n, zone in enumerate(where)]
     hints = PreferNextZone().hints(endpoints, NODES)
     return ["".join(hints.get(each, Hints()).zones) for each in endpoints]

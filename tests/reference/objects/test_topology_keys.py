@@ -1,4 +1,4 @@
-"""The first matching key decides: the rows of KEP-536's test plan for the filtering function, and edge cases."""
+"""The first matching key selects the endpoints: KEP-536's test plan for the filtering function, and edge cases."""
 
 from __future__ import annotations
 

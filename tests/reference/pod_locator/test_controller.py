@@ -17,7 +17,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 class Live:
-    """An API server with nodes a1 and b1, and a controller; tests can start the controller and stop the server."""
+    """An API server with nodes a1 and b1, and a controller. Tests can start the controller and stop the server."""
 
     def __init__(self) -> None:
         self.api = ApiServer()

@@ -1,4 +1,4 @@
-"""A cluster of real network namespaces with our API server and a proxy on each node, and one netns for rules alone."""
+"""A cluster of real network namespaces with our API server and a proxy on each node, and a netns for rules only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Cluster:
         self.settle()
 
     def node(self, name: str, zone: str | None = None) -> Object:
-        """Return the Node object; the default zone is the one in its name."""
+        """Return the Node object. The default zone is the first letter of the node's name."""
         addresses = [{"type": "InternalIP", "address": each} for each in self.hosts[name].addresses.values()]
         return {
             "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone or name[0]}},
@@ -60,7 +60,7 @@ class Cluster:
         }
 
     def start_proxy(self, node: str, client: Client | None = None) -> ServiceProxy:
-        """Start a proxy on that node; the default `client` is the API server's."""
+        """Start a proxy on the node. The default `client` is the API server's client."""
         with self.hosts[node].namespace.entered():
             proxy = ServiceProxy(node, client or self.api, pod_cidrs=list(POD_CIDRS.values()))
         proxy.start()
@@ -119,7 +119,7 @@ class Cluster:
         )
 
     def ask(self, client: str, address: str, port: int = 80, **options: Any) -> Any:
-        """Return the sorted names of the pods that answer, or the one other outcome. Options are those of `observe`."""
+        """Return the sorted names of the pods that answer, or the only other outcome. `observe` defines the options."""
         outcomes = self.observe(client, address, port, **options)
         reached = {each.pod for each in outcomes if isinstance(each, Reached)}
         others = {each for each in outcomes if not isinstance(each, Reached)}
@@ -128,14 +128,14 @@ class Cluster:
     def observe(
         self, client: str, address: str, port: int = 80, *, protocol: str = "TCP", count: int = 24, patience: float = 2
     ) -> list[Observation]:
-        """Return the results of `count` new connections; `patience` is in seconds, short if no answer is expected."""
+        """Return the results of `count` new connections. `patience` is the timeout in seconds of each connection."""
         probe = Probe(self.hosts[client].namespace, protocol, address, port, timeout=patience)
         return self.loop.probe([probe] * count)
 
 
 @pytest.fixture(scope="module")
 def cluster(netns_allowed: None) -> Iterator[Cluster]:
-    """The cluster, made once per module: each test has its own Services."""
+    """The cluster, created once per module. Each test has separate Services."""
     with Network(grid("proxy-tests", {"a": 2, "b": 1})) as network, Loop() as loop:
         made = Cluster(network, loop)
         made.boot()

@@ -36,7 +36,7 @@ class Counting:
         return getattr(self.api, name)
 
     def acknowledged(self) -> int:
-        """Return the revision in the Lease; 0 without one."""
+        """Return the revision in the Lease, or 0 if there is no Lease."""
         try:
             lease = self.api.get("leases", "kube-system", lease_name("a1"))
         except ApiError:

@@ -120,7 +120,7 @@ def test_affinity_works_within_what_topology_allows(cluster: Cluster) -> None:
 
 
 def test_a_client_inside_may_not_take_its_endpoint_to_policy_local(cluster: Cluster) -> None:
-    """A node has two lists for one address: one for its own clients, one for clients outside the cluster."""
+    """A node has two lists for an address: one for clients inside, and one for clients outside the cluster."""
     service = sticky(cluster, "b1-2", "a1-2", type="NodePort", **LOCAL)
     port, node = node_port(service), cluster.hosts["a1"].addresses["IPv4"]
 

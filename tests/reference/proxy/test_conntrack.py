@@ -1,4 +1,4 @@
-"""Stale UDP connections are deleted by a filter or after a dump, but not while a reply may be in flight."""
+"""Stale UDP connections are deleted by a filter or after a dump, but never while a reply may be in flight."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 @dataclass
 class Tracked:
-    """A netns that forwards `first` to `a` or `b`, leaves `second` alone, and has clients."""
+    """A netns with clients, which forwards `first` to `a` or `b` and does not forward `second`."""
 
     node: Namespace
     conntrack: Conntrack
@@ -61,7 +61,7 @@ class Tracked:
             server.bind(self.a)
             server.settimeout(0.05)
             while not self.answered():
-                with self.socket() as client, contextlib.suppress(TimeoutError):  # if it goes to B
+                with self.socket() as client, contextlib.suppress(TimeoutError):  # if the connection goes to B
                     client.sendto(b"x", (service.address, service.port))
                     _, address = server.recvfrom(10)
                     server.sendto(b"answer", address)
@@ -205,7 +205,7 @@ def test_entries_are_counted(tracked: Tracked) -> None:
 
 @pytest.mark.parametrize("protocol", [17, 6])
 def test_an_entry_of_another_layout_is_read_too(protocol: int) -> None:
-    """With a zone, whose attribute follows the ports."""
+    """The entry has a zone attribute after the ports."""
     ports = nested(2, attribute(1, bytes([protocol])), attribute(2, b"\x12\x34"), attribute(3, b"\0\x35"))
     sent = nested(1, attribute(1, b"\x0a\0\0\1"), attribute(2, b"\x0a\x60\0\1")) + ports + attribute(3, b"\0\7")
     back = nested(1, attribute(1, b"\x0a\xf4\0\1"), attribute(2, b"\x0a\0\0\1")) + ports

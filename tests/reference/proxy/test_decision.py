@@ -26,7 +26,7 @@ NODE_PORT = replace(CLUSTER, node_port=30080)
 
 
 def endpoint(spec: str) -> Endpoint:
-    """Parse "1@a1 zone=a,b node=a1 terminating": the last number of the address, the node, hints and state."""
+    """Parse "1@a1 zone=a,b node=a1 terminating": the last part of the address, the node, the hints and the state."""
     place, *words = spec.split()
     number, node = place.split("@")
     hints = {word.split("=")[0]: frozenset(word.split("=")[1].split(",")) for word in words if "=" in word}

@@ -1,4 +1,4 @@
-"""Set elements as the kernel dumps them, and as they are added again."""
+"""Set elements in the kernel's dump format, and in the format for adding the elements again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_client_whose_time_was_made_longer_is_added_with_a_timeout_that_is_as_lo
 
 
 def test_elements_that_a_pass_left_out_are_read_by_the_next() -> None:
-    """1 of 40 reads right after a load of 4,000 elements returned 4,000 elements, only 3,072 of them distinct."""
+    """1 of 40 reads after a load of 4,000 elements returned 4,000 elements, of which only 3,072 were distinct."""
     one, two, three = ([_dumped(timeout=9_000, expiration=9_000, port=port)] for port in (1, 2, 3))
     passes = iter([[*one, *one, *two], [*one, *three, *three], [*one, *two, *three], []])
 

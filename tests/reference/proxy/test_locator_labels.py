@@ -1,4 +1,4 @@
-"""A proxy with PodLocators makes the same decisions as one with Nodes (KEP-536, Kube-proxy changes, beta)."""
+"""Proxies with PodLocators make the same decisions as proxies with Nodes (KEP-536, Kube-proxy changes, beta)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHANGES = st.one_of(
 
 
 class Cluster:
-    """A cluster as values, and for each node the state of a proxy of either kind."""
+    """A simulated cluster with two proxy states per node: one uses PodLocators, and the other uses Nodes."""
 
     def __init__(self) -> None:
         self.by_nodes = {name: State(name, Behaviour.of(FEATURES)) for name in NODES}
@@ -183,7 +183,7 @@ def test_proxy_with_locators_follows_its_own_node_alone(node: Namespace) -> None
 
 
 def run_service(api: ApiServer, host: str, ip: str) -> None:
-    """Create a Service with a rack key, whose one endpoint is a pod on a node."""
+    """Create a Service with a rack key and one endpoint, which is a pod on a node."""
     spec = {"nodeName": host, "containers": [{"name": "c", "image": "i"}]}
     api.create("pods", "default", {"metadata": {"name": "p1"}, "spec": spec})
     api.patch("pods", "default", "p1", {"status": {"podIPs": [{"ip": ip}]}}, subresource="status")

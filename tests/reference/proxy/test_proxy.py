@@ -1,4 +1,4 @@
-"""The whole proxy follows the API, survives kernel errors, and loses no packet meanwhile."""
+"""The complete proxy follows the API and survives kernel errors without losing packets."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_proxy_takes_over_from_one_of_another_version_without_loss(cluster: Cl
 
 @contextmanager
 def repeating(action: Callable[[], object]) -> Iterator[None]:
-    """Repeat an action in the background; raise its errors here."""
+    """Repeat an action in the background, and raise its errors in the caller."""
     finished = threading.Event()
 
     def repeat() -> None:
@@ -141,7 +141,7 @@ def test_no_connection_is_lost_while_endpoints_change(cluster: Cluster, family: 
 
 
 def test_rules_that_change_lose_no_datagram(cluster: Cluster) -> None:
-    """Without the deletion of connections, which can cut off the reply of an endpoint that goes away."""
+    """The test does not delete connections, because a deletion can cut off the reply of a removed endpoint."""
     table, service = Table("IPv4"), ServiceAddress("10.96.88.1", "UDP", 80)
     endpoints = [tuple((cluster.hosts[pod].addresses["IPv4"], 8080) for pod in pods) for pods in LISTS]
     lists = itertools.cycle(Entries({service: each}, {}, frozenset()) for each in endpoints)
@@ -314,7 +314,7 @@ def test_cleanup_takes_the_rules_away(node: Namespace, nft: NftSocket) -> None:
 
 
 def test_rules_stay_while_the_api_server_is_away_and_what_was_missed_comes_after(cluster: Cluster) -> None:
-    """A second proxy in the same cluster, so that the others keep their API server."""
+    """A second proxy in the same cluster. The other proxies keep their API server."""
     kept, changed, gone = (cluster.service("a1-2", ipFamilyPolicy="SingleStack") for _ in range(3))
     client = Informer(cluster.api)
     cluster.proxies["a1"].stop()

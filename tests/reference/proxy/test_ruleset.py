@@ -1,4 +1,4 @@
-"""Decisions become map entries, and slots keep their place."""
+"""Decisions are converted to map entries, and slots keep their positions."""
 
 from __future__ import annotations
 

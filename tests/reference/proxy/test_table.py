@@ -1,4 +1,4 @@
-"""Changes take a model of the kernel from its content to the wanted one, and no packet hits an empty slot."""
+"""Changes transform a model of the kernel to the wanted content, and no packet hits an empty slot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def taken(table: Table) -> Changes:
 
 
 class Kernel:
-    """The kernel's rules for changes: a replaced element must exist, a new one must not."""
+    """Apply changes like the kernel: a replaced element must exist, and a new element must not exist."""
 
     def __init__(self) -> None:
         self.content: dict[Any, Any] = {}

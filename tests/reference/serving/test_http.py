@@ -1,4 +1,4 @@
-"""A single-threaded HTTP server whose listening sockets come and go."""
+"""A single-threaded HTTP server whose listening sockets are added and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of users with limited permissions: the responses, by the RBAC rules that the users have."""
+"""Responses to users with limited permissions, according to the RBAC rules of the users."""
 
 from __future__ import annotations
 

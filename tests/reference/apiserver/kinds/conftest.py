@@ -16,7 +16,7 @@ Build = Callable[..., Object]
 
 
 class Rules:
-    """The store's defaulting and validation of an object, without allocation of addresses."""
+    """Apply the store's defaults and validation to an object, without allocating addresses."""
 
     def __init__(self, families: tuple[str, ...] = ("IPv4", "IPv6")) -> None:
         self.by_plural: dict[str, Strategy] = {
@@ -26,7 +26,7 @@ class Rules:
     def create(
         self, plural: str, obj: Object, *, version: str = "1.37", gates: dict[str, bool] | None = None
     ) -> Object:
-        """Return the object as stored; fail if it is invalid."""
+        """Return the object as stored. Fail if the object is invalid."""
         prepared, refused = self._create(plural, obj, version, gates or {})
         assert refused == []
         return prepared
@@ -38,7 +38,7 @@ class Rules:
         return self._create(plural, obj, version, gates or {})[1]
 
     def update(self, plural: str, old: Object, new: Object, **how: Any) -> Object:
-        """Return the object that replaces `old`; fail if the update is invalid."""
+        """Return the stored object after an update of `old`. Fail if the update is invalid."""
         prepared, refused = self._update(plural, old, new, **how)
         assert refused == []
         return prepared

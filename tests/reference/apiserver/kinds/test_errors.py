@@ -1,4 +1,4 @@
-"""The texts of validation errors, which clients and people match on."""
+"""The texts of validation errors, on which clients and people rely."""
 
 from __future__ import annotations
 

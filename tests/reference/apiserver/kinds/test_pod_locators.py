@@ -76,7 +76,7 @@ def test_both_have_the_same_fields_and_columns():
 
 
 def test_schema_is_structural():
-    """The API server requires a type for each field, and no field only inside allOf, anyOf, oneOf or not."""
+    """The API server requires a type for each field, and rejects fields that are only in allOf, anyOf, oneOf or not."""
 
     def untyped(schema, path):
         inner = {**schema.get("properties", {}), "[]": schema.get("items"), "{}": schema.get("additionalProperties")}

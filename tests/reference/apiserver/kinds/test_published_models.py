@@ -1,4 +1,4 @@
-"""The shapes know each field of the `kubernetes` package's models, which are generated from Kubernetes' OpenAPI."""
+"""Our shapes contain every field of the `kubernetes` package's models, which are generated from Kubernetes' OpenAPI."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODELS = {
 
 
 PUBLISHED = [each for each in strategies() if each.resource.group != "trafficdist.dev"]
-"""The kinds that Kubernetes has; other tests compare ours with their own manifests."""
+"""The kinds that exist in Kubernetes. Other tests compare our own kinds with their manifests."""
 
 
 def unknown_fields(type_name, shape, path):

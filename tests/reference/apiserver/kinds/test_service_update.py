@@ -1,4 +1,4 @@
-"""Updates of a Service: which fields stay, which are released, and which are immutable."""
+"""Updates of a Service: fields that are preserved, released or immutable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests forwarded to kubelets: the errors of the API server itself. Other tests use a kubelet."""
+"""Requests forwarded to kubelets: errors that the API server itself reports. Other tests use a real kubelet."""
 
 from __future__ import annotations
 
