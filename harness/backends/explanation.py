@@ -5,16 +5,16 @@ It registers in entry-point group `trafficdist.explanations` under the name `ser
 
 from __future__ import annotations
 
-from typing import Literal
-
 from harness.api.client import Api
 from harness.model.entry_points import installed
+from harness.model.release import Release
 
 GROUP = "trafficdist.explanations"
 
 
-def explained(api: Api, namespace: str, service: str, follow: Literal["kep", "released"]) -> str:
+def explained(api: Api, namespace: str, service: str, release: Release) -> str:
     """Return the decisions that the objects of a Service require, as text; "" if no package explains them."""
+    follow = "kep" if release.follows == "kep" else "released"
     for each in installed(GROUP, "service"):
         return str(each.load()(api, namespace, service, follow))
     return ""

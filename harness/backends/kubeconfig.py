@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from harness.api import requests
 from harness.api.client import Api, Object
@@ -321,8 +321,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
         """Return the decisions that a Service's objects require, because the proxies' own decisions are unknown."""
-        follow: Literal["kep", "released"] = "kep" if self.release.follows == "kep" else "released"
-        return f"what its objects ask for:\n{explained(self.api, namespace, service, follow)}"
+        return f"what its objects ask for:\n{explained(self.api, namespace, service, self.release)}"
 
     def decisions(self) -> dict[str, str]:
         return {}

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal
 
 from harness.api.client import RefusedError
 from harness.backends.explanation import explained
@@ -180,8 +179,7 @@ def _heading(title: str, text: str) -> str:
 
 def asked_for(cluster: Cluster, service: str) -> str:
     """Return the decisions derived from the objects of a Service, with reasons. Raises the errors of `explained`."""
-    follow: Literal["kep", "released"] = "kep" if cluster.release.follows == "kep" else "released"
-    return explained(cluster.api, cluster.namespace, service, follow)
+    return explained(cluster.api, cluster.namespace, service, cluster.release)
 
 
 def _log(texts: Mapping[str, str], node: str, since: float) -> str:
