@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from trafficdist.names import *  # noqa: F403
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__") and name != "__all__":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _names() -> Any:
     find_first()
-    names = import_module("trafficdist.names")
-    if name != "__all__" and name not in names.__all__:
+    return import_module("trafficdist.names")
+
+
+def __getattr__(name: str) -> Any:
+    if name != "__all__" and (name.startswith("__") or name not in _names().__all__):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(names, name)
+    return getattr(_names(), name)
 
 
 def __dir__() -> list[str]:
-    return list(import_module("trafficdist.names").__all__)
+    return list(_names().__all__)
