@@ -43,8 +43,8 @@ def test_endpoint_carries_node_and_zone(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/conditions-of-endpoints",
-    "ready means that the pod is ready and not terminating, serving means that it is ready, and terminating means that "
-    "it is being deleted.",
+    "An endpoint is ready if its pod is ready and not being deleted, serving if its pod is ready, and terminating if "
+    "its pod is being deleted.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointConditions; KEP-1672",
@@ -181,7 +181,8 @@ def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/named-ports-resolve-per-pod",
-    "A named target port resolves to the port with that name in each pod: different numbers give different slices.",
+    "A named target port resolves to the port with that name in each pod, and pods with different port numbers are in "
+    "different slices.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServicePort.targetPort (named ports); discovery/v1 EndpointSlice.ports",
@@ -218,8 +219,8 @@ def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) ->
 
 @requirement(
     "SLICE/no-selector-no-slices",
-    "A Service without a selector, and one of type ExternalName with a selector, get no endpoints from the controller, "
-    "whatever pods there are.",
+    "The controller creates no endpoints for a Service without a selector, nor for a Service of type ExternalName "
+    "that has one.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector (empty: an external process manages the endpoints; ignored if ExternalName)",

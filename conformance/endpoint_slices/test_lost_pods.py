@@ -26,8 +26,8 @@ def _zones_but_unknown(cluster: Cluster, service: Service, lost: str) -> dict[st
 
 @requirement(
     "SLICE/pod-of-a-lost-node-holds-up-nobody",
-    "While the Node of one pod is missing, other pods of the Service are still added and removed as endpoints, and "
-    "that pod is no endpoint or one without a zone.",
+    "While the Node of a pod does not exist, other pods of the Service are still added and removed as endpoints, and "
+    "that pod is either no endpoint or an endpoint without a zone.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 Endpoint.zone (the zone that the endpoint exists in)",
@@ -54,7 +54,7 @@ def test_pods_come_and_go_beside_one_whose_node_is_gone(three_zones: Cluster) ->
 
 @requirement(
     "SLICE/published-pod-of-a-lost-node-stays",
-    "With publishNotReadyAddresses, a pod whose Node is missing stays an endpoint, without a zone.",
+    "With publishNotReadyAddresses, a pod whose Node does not exist remains an endpoint, without a zone.",
     level=SHOULD,  # the field concerns readiness; no document covers a missing Node
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.publishNotReadyAddresses; released so",
@@ -81,8 +81,8 @@ def test_published_pod_stays_when_its_node_is_gone(three_zones: Cluster) -> None
 
 @requirement(
     "SLICE/emptied-slice-holds-nobody",
-    "When all pods of one of several slices are removed, none of them stays an endpoint, and those of the other slices "
-    "stay.",
+    "When all pods of one of several slices are removed, none of them remains an endpoint, and the endpoints in the "
+    "other slices stay.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice.endpoints",

@@ -10,9 +10,8 @@ WEB = {"app": "web"}
 
 @requirement(
     "SLICE/controller-keeps-running",
-    "A controller keeps running and reconciling, whatever the API server stores: pods in any phase, without a node, or "
-    "on nodes that do not exist, Services without ports, without an address or of type ExternalName. It also does so "
-    "in all other scenarios of a run.",
+    "A controller keeps running and reconciling whatever Services and pods the API server stores, in this scenario "
+    "and in all others of the run.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; kubernetes#107927",

@@ -55,8 +55,8 @@ def _expect_local(cluster: Cluster, service: Service, codes: Mapping[str, int]) 
 
 @requirement(
     "HEALTH/node-answers-while-its-proxy-keeps-up",
-    "Each node answers GET /healthz and /livez on port 10256 with 200 while its proxy keeps up with changes, also for "
-    "clients outside the cluster.",
+    "While its proxy keeps up with changes, each node answers GET /healthz and /livez on port 10256 with 200, to "
+    "clients inside and outside the cluster.",
     level=SHOULD,
     features={PROXY_HEALTH},
     source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
@@ -75,8 +75,8 @@ def test_healthy_node_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "HEALTH/node-that-is-about-to-go-is-unhealthy",
-    "While a node has the taint ToBeDeletedByClusterAutoscaler, its /healthz returns 503 and its /livez returns 200; "
-    "its traffic continues, and other nodes stay healthy, including cordoned ones.",
+    "While a node has the taint ToBeDeletedByClusterAutoscaler, its /healthz returns 503, its /livez returns 200 and "
+    "its traffic continues; other nodes stay healthy, including cordoned nodes.",
     level=SHOULD,
     features={PROXY_HEALTH},
     source="KEP-3836, kube-proxy improved ingress connectivity reliability",
@@ -118,7 +118,7 @@ def test_health_answers_are_counted(three_zones: Cluster) -> None:
 @requirement(
     "HEALTH/check-node-port-counts-local-endpoints",
     "The health check node port of a Service with externalTrafficPolicy Local answers 200 on nodes with ready "
-    "endpoints and 503 on others, and follows changes of the endpoints.",
+    "endpoints and 503 on other nodes, and its answers follow changes of the endpoints.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (if a given node holds endpoints for this service or not)",
@@ -137,8 +137,8 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
 
 @requirement(
     "HEALTH/check-node-port-comes-and-goes-with-the-policy",
-    "An existing Service answers at its health check node port when externalTrafficPolicy becomes Local, and again "
-    "after it was Cluster; in between, another Service can use the port.",
+    "An existing Service answers at its health check node port whenever externalTrafficPolicy becomes Local; while "
+    "the policy is Cluster, another Service can use the port.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (only applies when externalTrafficPolicy is set to Local)",
@@ -229,8 +229,8 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/health-check-fails-while-endpoints-terminate",
-    "A node on which all endpoints of a Service terminate answers 503 at the health check node port, and still serves "
-    "traffic from outside with them.",
+    "A node on which all endpoints of a Service are terminating answers 503 at the health check node port, and still "
+    "sends traffic from outside the cluster to these endpoints.",
     level=SHOULD,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (health checks fail while endpoints terminate)",

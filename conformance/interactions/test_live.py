@@ -21,8 +21,8 @@ OUTWARD = CORE | {EXTERNAL_IPS, LOAD_BALANCER}
 @pytest.mark.takes(9)
 @requirement(
     "INTERACTIONS/live",
-    "Traffic follows changes of an existing Service, there and back: its endpoints and their conditions, policies, "
-    "type, protocol and target port. What a Service no longer has stops answering.",
+    "Traffic follows changes to an existing Service's endpoints, policies, type, protocol and target port, also when "
+    "they are reverted; addresses and ports that the Service no longer has stop answering.",
     level=MUST,
     features=CORE,
     source=SERVICES,
@@ -45,8 +45,8 @@ def test_live(three_zones: Cluster) -> None:
 @pytest.mark.takes(10)
 @requirement(
     "INTERACTIONS/live-hints",
-    "Traffic follows hints of an existing Service as they are added, removed and changed, alone or with "
-    "trafficDistribution, and while other fields change; no connection fails while hints change.",
+    "Traffic follows the hints of an existing Service while hints, trafficDistribution and other fields change; no "
+    "connection fails while hints change.",
     level=SHOULD,
     features=CORE | {NODE_HINTS},
     source=f"{HINTS}; KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
@@ -108,8 +108,8 @@ def test_live_ipv6_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-affinity",
-    "Session affinity of an existing Service begins and ends with the field, and keeps clients on allowed endpoints "
-    "while other fields change.",
+    "Session affinity of an existing Service starts and ends when the field changes, and clients keep using allowed "
+    "endpoints while other fields change.",
     level=MUST,
     features=OUTWARD | {SESSION_AFFINITY},
     source=f"core/v1 ServiceSpec.sessionAffinity; {SERVICES}",
@@ -133,7 +133,8 @@ def test_live_affinity_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/live-many-endpoints",
-    "An existing Service grows to 120 endpoints and shrinks again, and changes take effect with 120 endpoints.",
+    "An existing Service can grow to 120 endpoints and shrink again, and its changes take effect while it has 120 "
+    "endpoints.",
     level=MUST,
     features=OUTWARD,
     source=SERVICES,

@@ -311,7 +311,7 @@ def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Clu
 
 @requirement(
     "KEP-2086/local-holds-for-udp",
-    "internalTrafficPolicy Local applies to UDP as to TCP.",
+    "internalTrafficPolicy Local applies to UDP as it does to TCP.",
     level=MUST,
     features={INTERNAL_POLICY, UDP_SERVICES},
     source="KEP-2086, Proposal",

@@ -70,7 +70,7 @@ def test_endpoint_without_zone_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/slices-are-shared-out-together",
-    "The endpoints of all slices of a Service are allocated to zones together.",
+    "The endpoints of all slices of a Service are allocated to zones jointly.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller (how many endpoints should be available for each zone)",
@@ -109,7 +109,7 @@ def test_endpoint_of_several_ports_counts_once(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/hints-need-no-new-slice",
-    "A Service that gets hints, and one that loses them, has no more slices than before.",
+    "A Service that gets or loses hints has no more slices than before.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Goals (minimize the number of new EndpointSlices required)",

@@ -117,7 +117,7 @@ def test_given_hints_are_an_event(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/withheld-hints-are-an-event",
-    "When a Service asks for hints and gets none, the controller emits an Event that names the cause.",
+    "When a Service with the annotation gets no hints, the controller emits an Event that names the cause.",
     level=SHOULD,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Observability; released since 1.23 (kubernetes#103888)",

@@ -72,8 +72,8 @@ def test_endpoints_for_a_zone_without_ready_nodes_serve_others(three_zones: Clus
 
 @requirement(
     "KEP-2433/first-zone-of-a-node-is-noticed",
-    "A new ready node without a zone ends hints; when it gets its first zone label, it counts for that zone, and hints "
-    "return at the latest when slices are next written.",
+    "A new ready node without a zone ends hints; once it gets a zone label, it counts for that zone and hints return, "
+    "no later than the next slice write.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.28 (kubernetes PR#117245, kubernetes#123401)",
@@ -96,8 +96,8 @@ def test_first_zone_of_a_node_brings_hints_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/node-of-unknown-size-changes-no-hint",
-    "When all zones have the same number of nodes and cores, a new node of unknown CPU that overloads no zone writes "
-    "no slice.",
+    "When all zones have the same number of nodes and cores, adding a node of unknown CPU that overloads no zone "
+    "causes no slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Controller Unit Tests: node without way to determine cores; Assumptions",
@@ -117,8 +117,7 @@ def test_node_of_unknown_size_changes_no_hint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/node-of-unknown-size-ends-hints",
-    "A new node of unknown CPU ends hints; when it is removed, hints return at the latest when slices are next "
-    "written.",
+    "A new node of unknown CPU ends hints; once it is removed, hints return, no later than the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, EndpointSlice Controller; released otherwise since 1.21",
@@ -142,7 +141,7 @@ def test_node_of_unknown_size_ends_hints(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/own-zone-first-after-changes",
     "After endpoints are added or removed, and after the last node of a zone is removed, endpoints are hinted for "
-    "their own zones, except for those that their zone has in excess.",
+    "their own zones, except for those in excess of their zone's share.",
     level=SHOULD,  # a controller may keep slices unchanged within the threshold (Goals, minimize churn)
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized)",
@@ -185,8 +184,8 @@ def _create_slices(cluster: Cluster) -> None:
 
 @requirement(
     "KEP-2433/slices-that-overload-a-zone-together",
-    "When each of several slices is within the threshold but all of them together leave a zone overloaded, such as "
-    "after a node is removed, endpoints are allocated again.",
+    "When each of several slices is within the threshold but together they overload a zone, for example after a node "
+    "is removed, endpoints are allocated again.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (less endpoints for a zone than a perfect distribution); Handling Node Updates, 1",

@@ -38,8 +38,8 @@ GATE_OFF = {
 
 @requirement(
     "KEP-2433/two-zones-and-more-get-hints",
-    "With the annotation Auto, nodes in two or more zones of equal size and one endpoint in each, every endpoint is "
-    "hinted for its own zone.",
+    "With the annotation Auto and one endpoint in each of two or more zones of equal size, every endpoint is hinted "
+    "for its own zone.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: feature gate on, PreferZone, 2+ zones; and 3 endpoints, 3 zones",
@@ -70,7 +70,7 @@ def test_one_zone_gets_no_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/policy-local-gets-no-hints",
-    "A Service with a traffic policy Local and without the annotation gets no hints.",
+    "A Service with traffic policy Local and without the annotation gets no hints.",
     level=MUST,
     features={TOPOLOGY_MODE, ENDPOINT_SLICES},
     source=f"{TABLE}: feature gate on, Local, 2+ zones; Local and PreferZone were values of one field",
@@ -88,7 +88,7 @@ def test_policy_local_alone_gets_no_hints(three_zones: Cluster, direction: str) 
 
 @requirement(
     "KEP-2433/no-annotation-no-hints",
-    "A Service without the annotation gets no hints with nodes in two or more zones.",
+    "A Service without the annotation gets no hints, even with nodes in two or more zones.",
     level=MUST,
     features={TOPOLOGY_MODE, ENDPOINT_SLICES},
     source=f"{TABLE}: feature gate on, TrafficPolicy unset, 2+ zones",
@@ -103,7 +103,7 @@ def test_service_without_annotation_gets_no_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/gate-off-sets-the-annotation-aside",
-    "With the gate off, a controller writes no hints for a Service with the annotation Auto.",
+    "With gate TopologyAwareHints off, a controller writes no hints for a Service with the annotation Auto.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, 2+ zones",
@@ -121,7 +121,7 @@ def test_gate_off_sets_the_annotation_aside(three_zones: Cluster, version: str) 
 
 @requirement(
     "KEP-2433/gate-off-without-annotation-gives-no-hints",
-    "With the gate off, a controller writes no hints for a Service without the annotation.",
+    "With gate TopologyAwareHints off, a controller writes no hints for a Service without the annotation.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source=f"{TABLE}: feature gate off, TrafficPolicy unset, 2+ zones (two rows)",
@@ -138,7 +138,7 @@ def test_gate_off_without_annotation_gives_no_hints(three_zones: Cluster, versio
 
 @requirement(
     "KEP-2433/fewer-endpoints-than-zones-get-no-hints",
-    "Two endpoints in three zones have no hints.",
+    "A Service with two endpoints in three zones gets no hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 2 endpoints, 3 zones",
@@ -154,8 +154,8 @@ def test_two_endpoints_in_three_zones_get_no_hints(three_zones: Cluster, zones: 
 
 @requirement(
     "KEP-2433/uneven-counts-over-equal-zones-get-no-hints",
-    "4, 5, 8 and 11 endpoints over three zones of equal size get no hints, wherever they are: some zone would be "
-    "overloaded by 20 % or more.",
+    "A Service with 4, 5, 8 or 11 endpoints in three zones of equal size gets no hints, because every allocation "
+    "would overload a zone by 20 % or more.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints, 3 zones; Overload (1.33 endpoints a zone, and 33 % more traffic)",
@@ -186,7 +186,7 @@ def test_four_endpoints_in_two_zones_keep_their_zones(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-2433/endpoints-are-shared-out",
-    "Four endpoints over two zones of equal size are hinted for the zones by two each, wherever they are.",
+    "Of four endpoints in two zones of equal size, two are hinted for each zone, wherever the endpoints are.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints all from 1 zone, 2 zones",
@@ -202,8 +202,7 @@ def test_endpoints_of_one_zone_are_shared_out_to_two(three_zones: Cluster, zones
 
 @requirement(
     "KEP-2433/larger-zone-gets-more",
-    "Of four endpoints over three zones, two are hinted for the zone that has twice as many cores as each of the "
-    "others.",
+    "Of four endpoints in three zones, two are hinted for the zone that has twice as many cores as each of the others.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints, 3 zones, 1 zone with 2x cores",
@@ -219,7 +218,7 @@ def test_zone_with_twice_the_cores_gets_twice_the_endpoints(three_zones: Cluster
 
 @requirement(
     "KEP-2433/four-hundred-endpoints",
-    "400 endpoints, unevenly spread over four zones of slightly different size, are all hinted, and no zone is "
+    "400 endpoints, spread unevenly over four zones of slightly different sizes, all get hints, and no zone is "
     "overloaded by 20 %.",
     level=MUST,
     features={TOPOLOGY_MODE},
@@ -298,7 +297,8 @@ def test_hints_come_and_go_with_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/annotation-switches-hints",
-    "On an existing Service, hints are added with the annotation, and removed with it or when its value changes.",
+    "On an existing Service, hints are added when the annotation is set, and removed when the annotation is removed "
+    "or its value changes.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Feature Enablement and Rollback (setting the field to some other value for a Service)",
@@ -318,7 +318,8 @@ def test_annotation_switches_hints_on_and_off(three_zones: Cluster, ended_by: st
 
 @requirement(
     "KEP-2433/gate-on-again-brings-hints-back",
-    "A controller removes its hints when its gate is switched off, and writes them again when the gate is on again.",
+    "A controller removes its hints when gate TopologyAwareHints is switched off, and writes them again when the "
+    "gate is on again.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source="KEP-2433, Feature Enablement and Rollback (hints will be added again)",

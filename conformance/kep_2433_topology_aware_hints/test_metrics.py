@@ -29,8 +29,8 @@ AUTO_SERVICES, OTHERS = {"topology": "Auto"}, {"topology": "Disabled"}
 
 @requirement(
     "KEP-2433/changed-slices-are-counted-by-topology",
-    "endpointslices_changed_per_sync counts changed slices with topology Auto for Services with the annotation, and "
-    "with topology Disabled for others.",
+    'The metric endpointslices_changed_per_sync counts changed slices with the label topology="Auto" for Services '
+    'with the annotation, and with topology="Disabled" for other Services.',
     level=SHOULD,
     features={TOPOLOGY_MODE, CONTROLLER_METRICS},
     source="KEP-2433, Observability; Monitoring Requirements; released with the label topology since 1.21",

@@ -41,7 +41,7 @@ HANDLING = "KEP-2433, Handling Node Updates"
 
 @requirement(
     "KEP-2433/removal-below-the-threshold-writes-nothing",
-    "Removing a node writes no slice while no zone becomes overloaded.",
+    "Removing a node causes no slice write while no zone becomes overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node removal that does not trigger threshold transition",
@@ -60,7 +60,7 @@ def test_removal_below_the_threshold_writes_nothing(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-2433/node-that-comes-and-goes-writes-nothing",
-    "A node that is added and removed, in any zone, writes no slice while no zone becomes overloaded.",
+    "Adding and removing a node, in any zone, causes no slice write while no zone becomes overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (only in a transition above or below the threshold); Goals (minimize churn)",
@@ -81,8 +81,8 @@ def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removal-that-overloads-shares-out-anew",
-    "When removing nodes leaves a zone overloaded, endpoints are allocated again so that none is; the same holds when "
-    "a node added later leaves another zone overloaded.",
+    "When removing nodes leaves a zone overloaded, endpoints are allocated again so that no zone is; the same applies "
+    "when a node added later leaves another zone overloaded.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node removal that triggers threshold transition; Overload",
@@ -166,7 +166,7 @@ def test_addition_that_makes_hints_possible_gives_them(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-2433/hints-that-became-possible-come-with-the-next-change",
-    "When a new node makes hints possible, endpoints get them at the latest when their slices are next written.",
+    "When a new node makes hints possible, endpoints get them no later than the next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}, 2; released otherwise since 1.21 (kubernetes#123401)",
@@ -313,8 +313,8 @@ def _expect_flip(cluster: Cluster, service: Service, cores: int, *, hinted: bool
 
 @requirement(
     "KEP-2433/nothing-flips-between-the-thresholds",
-    "Between 20 and 30 % overload, Services keep the hints that they have, and Services without hints get none, "
-    "whether nodes are added or removed; above 30 % hints are removed, and below 20 % they are added.",
+    "Between 20 and 30 % overload, adding or removing nodes neither adds nor removes hints of Services; above 30 % "
+    "hints are removed, and below 20 % they are added.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (this difference exists to prevent flapping between approaches)",
@@ -336,8 +336,8 @@ def test_nothing_flips_between_the_thresholds(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/between-the-thresholds-new-services-get-no-hints",
-    "Between 20 and 30 % overload, a Service that has hints keeps them, and an equal Service that asks for hints only "
-    "then gets none.",
+    "Between 20 and 30 % overload, a Service that has hints keeps them, and an identical Service that gets the "
+    "annotation only then gets no hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (hints will not be added unless the expected initial overload is below 20 %)",
@@ -360,8 +360,8 @@ def test_between_the_thresholds_new_services_get_no_hints(three_zones: Cluster) 
 
 @requirement(
     "KEP-2433/one-threshold-for-both",
-    "Hints are removed when the overload rises above 20 %, and return below it, at the latest when slices are next "
-    "written.",
+    "Hints are removed when the overload rises above 20 %, and return when it falls below 20 %, no later than the "
+    "next slice write.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",
@@ -384,7 +384,7 @@ def test_one_threshold_for_both(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/above-the-threshold-no-hints-at-all",
-    "Above 20 % overload, a Service that asks for hints gets none, and a Service that had hints loses them.",
+    "Above 20 % overload, a Service that gets the annotation gets no hints, and a Service that had hints loses them.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",

@@ -92,7 +92,7 @@ def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
 
 @requirement(
     "KEP-2433/unknown-cores-treat-all-nodes-equally",
-    "When every other node has one core, a node of unknown CPU counts as much as any of them.",
+    "When every other node has one core, a node of unknown CPU counts as much as each of them.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Controller Unit Tests: node without way to determine cores; Assumptions (the number of nodes in "
@@ -148,7 +148,7 @@ def test_endpoints_of_a_zone_without_nodes_serve_others(three_zones: Cluster) ->
 
 @requirement(
     "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
-    "Endpoints in a zone without ready nodes stay hinted for it, and the others for their own zones.",
+    "Endpoints in a zone without ready nodes stay hinted for that zone, and other endpoints for their own zones.",
     level=MAY,  # the behaviour of releases has no benefit: a controller may also hint them for zones with nodes
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; released otherwise since 1.21",

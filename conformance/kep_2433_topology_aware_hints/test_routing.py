@@ -45,7 +45,7 @@ FOLLOWED = Rates(leak=0.25)
 
 @requirement(
     "KEP-2433/hints-filter-endpoints",
-    "On a Service with the annotation Auto, a client uses the endpoints that are hinted for its zone, and no others.",
+    "On a Service with the annotation Auto, a client uses all endpoints that are hinted for its zone, and no others.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source=f"{TABLE}: feature gate on, PreferZone, hints matching zone",
@@ -102,7 +102,7 @@ def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/proxy-gate-off-is-not-filtered",
-    "With the gate off, a proxy uses all endpoints, whatever their hints.",
+    "With gate TopologyAwareHints off, a proxy uses all endpoints, whatever their hints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, PROXY_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, hints matching zone",
@@ -136,8 +136,8 @@ def test_zone_without_hints_is_not_filtered(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/partial-hints-leave-nobody-with-less",
-    "While hints are added to one slice after another, and removed again, every client uses all endpoints as long as "
-    "one slice has no hints, and no connection fails.",
+    "While at least one slice of a Service has no hints, every client uses all endpoints; no connection fails while "
+    "hints are added and removed slice by slice.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (will ignore all hints; safer transitions); Risks and Mitigations",
@@ -194,8 +194,8 @@ def test_annotation_reaches_the_packets(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/transitions-lose-no-connection",
-    "No connection fails, over several slices, while the annotation is added, a node makes hints impossible and is "
-    "removed again, and the annotation is removed.",
+    "For a Service with several slices, no connection fails while the annotation is added, a node makes hints "
+    "impossible and is removed again, and the annotation is removed.",
     level=MUST,
     features={TOPOLOGY_ROUTING},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",

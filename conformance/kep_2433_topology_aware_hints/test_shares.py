@@ -36,8 +36,7 @@ EXAMPLE = {"a": 20, "b": 16, "c": 14}
 
 @requirement(
     "KEP-2433/shares-of-the-example",
-    "Zones with 20, 16 and 14 cores get about 40, 32 and 28 % of 25 endpoints: under any valid allocation, no zone is "
-    "overloaded by 20 %.",
+    "Of 25 endpoints, zones with 20, 16 and 14 cores get about 40, 32 and 28 %, so that no zone is overloaded by 20 %.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",
@@ -54,7 +53,8 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
 
 @requirement(
     "KEP-2433/unequal-zones-below-the-threshold",
-    "With 20, 16 and 14 cores, 7 and 10 endpoints each get the only allocation that overloads no zone by 20 %.",
+    "A Service with 7 or 10 endpoints in zones with 20, 16 and 14 cores gets the only allocation that overloads no "
+    "zone by 20 %.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",
@@ -72,8 +72,8 @@ def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count:
 
 @requirement(
     "KEP-2433/fractions-overload-no-zone",
-    "With 3 and 5 cores, two of three endpoints are hinted for the zone with 5 cores, wherever the endpoints are: with "
-    "one, the zone would be overloaded by 87 %.",
+    "In zones with 3 and 5 cores, two of three endpoints are hinted for the larger zone, wherever the endpoints are, "
+    "because a single one would be overloaded by 87 %.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (below 20 %)",
@@ -91,8 +91,8 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
 
 @requirement(
     "KEP-2433/zone-that-comes-gets-enough-of-several-slices",
-    "When a third zone is added with a fifth of the cores, it gets enough of 105 endpoints in two slices, which had "
-    "hints for two zones until then.",
+    "When a third zone with a fifth of the cores is added, enough of 105 endpoints in two slices are hinted for it to "
+    "keep every zone below the threshold.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
@@ -114,7 +114,8 @@ def test_zone_that_comes_gets_enough_of_several_slices(three_zones: Cluster) -> 
 
 @requirement(
     "KEP-2433/unequal-zones-above-the-threshold",
-    "With 20, 16 and 14 cores, 4 and 5 endpoints get no hints: every allocation overloads a zone.",
+    "A Service with 4 or 5 endpoints in zones with 20, 16 and 14 cores gets no hints, because every allocation "
+    "overloads a zone.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",
@@ -130,7 +131,7 @@ def test_unequal_zones_above_the_threshold_get_no_hints(three_zones: Cluster, zo
 
 @requirement(
     "KEP-2433/own-zone-first",
-    "Endpoints are hinted for their own zones, except for those that their zone has in excess.",
+    "Endpoints are hinted for their own zones, except for those in excess of their zone's share.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized; taken from zones with excess)",

@@ -47,7 +47,7 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-2433/skew-controller-with-its-gate-off",
-    "With the gate off in the controller only, there are no hints, and traffic goes to all endpoints.",
+    "With gate TopologyAwareHints off in the controller only, there are no hints, and traffic goes to all endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-2433, Version Skew Strategy, 1",
@@ -73,7 +73,8 @@ def test_controller_from_before_hints(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-2433/skew-proxies-with-their-gate-off",
-    "With the gate off in the proxies only, the controller writes hints, and traffic goes to all endpoints.",
+    "With gate TopologyAwareHints off in the proxies only, the controller writes hints, and traffic goes to all "
+    "endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-2433, Version Skew Strategy, 2",
@@ -99,8 +100,8 @@ def test_proxies_from_before_hints(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-2433/rollback-loses-no-connection",
-    "While the gate is switched on in the controller and the proxies, node by node, and off again, no connection "
-    "fails, and a Service without the annotation has no hints and uses all endpoints.",
+    "While gate TopologyAwareHints is switched on and off again in the controller and, node by node, in the proxies, "
+    "no connection fails; a Service without the annotation has no hints and uses all endpoints.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-2433, Rollout, Upgrade and Rollback Planning; Feature Enablement and Rollback",

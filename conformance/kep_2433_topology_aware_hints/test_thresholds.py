@@ -41,8 +41,8 @@ def _expect(cluster: Cluster, service: Service, *, hinted: bool) -> None:
 
 @requirement(
     "KEP-2433/thresholds-are-20-and-30-percent",
-    "At 19.5 % overload a Service gets hints, and at 20.6 % another one gets none; at 29.5 % the first one keeps its "
-    "hints, and at 30.4 % it loses them.",
+    "A Service gets hints at 19.5 % overload but not at 20.6 %, and a Service with hints keeps them at 29.5 % but not "
+    "at 30.4 %.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
@@ -94,8 +94,8 @@ def test_hints_come_and_go_at_20_percent(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/nothing-flips-when-a-slice-changes",
-    "Between 20 and 30 % overload, a slice that changes keeps its hints, and one without hints gets none: when its "
-    "labels change, and when one endpoint replaces another.",
+    "Between 20 and 30 % overload, changing a slice's labels or replacing one of its endpoints neither adds nor "
+    "removes hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (this difference exists to prevent flapping between approaches)",

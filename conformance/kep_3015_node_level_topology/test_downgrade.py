@@ -31,8 +31,8 @@ def _routed_by_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 @requirement(
     "KEP-3015/node-level-downgrade-distributes-by-default",
-    "Once proxies run a release without node-level topology, its Services are distributed by default, also while "
-    "controller and API server follow; no connection is lost on the way.",
+    "Once proxies are downgraded to a release without node-level topology, traffic goes to all endpoints, also while "
+    "the controller and the API server are downgraded; no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Upgrade / Downgrade Strategy (less-efficient but still correct functioning)",
@@ -50,8 +50,8 @@ def test_downgrade_distributes_by_default(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-rolls-back-and-works-again",
-    "When node-level topology is switched off, Services are distributed by default; when it is switched on again, it "
-    "works again; no connection is lost on the way.",
+    "When node-level topology is switched off, traffic goes to all endpoints, and when it is switched on again, "
+    "node-level topology works again; no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Feature Enablement and Rollback (it starts working again)",

@@ -41,7 +41,7 @@ ALL = ("a1", "a2", "b1", "b2", "c1")
 @requirement(
     "KEP-3015/node-level-by-annotation",
     "With the manual approach, endpoints of a Service whose topology annotation is Node are hinted for their nodes, "
-    "and those of other Services are not, wherever they are.",
+    "and endpoints of other Services are not.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Approach 1: Manual",
@@ -99,7 +99,7 @@ def test_zone_hints_stay_beside_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-settled-service-is-not-written-again",
-    "With node-level topology, a change that leaves the endpoints unchanged writes no slice.",
+    "With node-level topology, a change that leaves the endpoints unchanged causes no slice write.",
     level=SHOULD,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Scalability (no new API calls)",
@@ -137,8 +137,8 @@ def test_no_node_hints_while_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-on-nearly-every-node",
-    "With the automatic approach, a Service has node hints without an annotation while the nodes without an endpoint "
-    "are at most the configured number or percentage of nodes.",
+    "With the automatic approach, a Service without the annotation has node hints while no more than the configured "
+    "number or percentage of nodes lack an endpoint.",
     level=MUST,
     features={NODE_LEVEL_AUTOMATIC, NODE_LEVEL_BY_NODES},
     source="KEP-3015 (2022), Approach 2: Automatic (no more than N or N% of nodes are missing an endpoint)",

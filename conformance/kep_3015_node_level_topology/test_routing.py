@@ -35,8 +35,8 @@ def own_node(pod: Pod) -> Endpoint:
 
 @requirement(
     "KEP-3015/node-level-uses-the-node-if-it-can",
-    "With node-level hints on the endpoints, clients use those on their node, and clients on nodes without any use "
-    "all; the proxy needs no annotation.",
+    "With node-level hints, a client uses the endpoints on its node if there are any, and all endpoints otherwise; "
+    "the Service needs no annotation.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Applying Node-Level Topology; Goals",
@@ -78,8 +78,8 @@ def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-endpoint-comes-and-goes",
-    "When the endpoint of a node is removed, its clients use the others, and the local one again when it is back; no "
-    "connection fails.",
+    "When the endpoint of a node is removed, clients on the node use other endpoints, and the local endpoint again "
+    "when it is back; no connection fails.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Test Plan, e2e tests (when a local endpoint is available and when it is not)",
@@ -102,8 +102,8 @@ def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-is-for-policy-cluster",
-    "Node-level hints have no effect on traffic with policy Local: it uses the endpoints on the node whatever their "
-    "hints, and gets no answer without any. They decide for traffic with policy Cluster.",
+    "Node-level hints decide for traffic with policy Cluster, and have no effect with policy Local: that traffic uses "
+    "the endpoints on the node, and gets no answer if there are none.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="KEP-3015 (2022), Applying Node-Level Topology (only to connections with Cluster traffic policy)",
@@ -138,8 +138,8 @@ def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-stuck-hints-break-nothing",
-    "Stale node-level hints, on a Service that is no longer on most nodes, may unbalance its traffic but never stop "
-    "it.",
+    "Stale node-level hints, on a Service that is no longer on most nodes, may unbalance its traffic but never "
+    "interrupt it.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY},
     source="KEP-3015 (2022), Version Skew Strategy (not that the service actually breaks)",
@@ -162,7 +162,8 @@ def test_stuck_hints_break_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-proxy-gate-off-ignores-node-hints",
-    "With gate NodeLevelTopology off, a proxy that supports no other node hints routes as if there were none.",
+    "With gate NodeLevelTopology off, a proxy that supports no other kind of node hints routes as if there were no "
+    "node hints.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
     source="KEP-3015 (2022), Feature Enablement and Rollback (revert back to ordinary Cluster semantics)",

@@ -40,8 +40,8 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-3015/node-level-needs-all-components",
-    "With the gate on in API server, controller and proxies, a Service with the annotation is routed by node, then by "
-    "its other hints.",
+    "With gate NodeLevelTopology on in the API server, the controller and the proxies, a Service with the annotation "
+    "is routed by node, then by its other hints.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy; Dependencies",
@@ -55,7 +55,8 @@ def test_gate_on_everywhere(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-api-server",
-    "With the gate off in the API server only, a Service with the annotation is routed as if it had none.",
+    "With gate NodeLevelTopology off in the API server only, a Service with the annotation is routed as if it had "
+    "none.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -69,8 +70,8 @@ def test_gate_off_in_the_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-controller",
-    "With the gate off in the controller only, a Service that never had node hints is routed as if it had no "
-    "annotation.",
+    "With gate NodeLevelTopology off in the controller only, a Service that never had node hints is routed as if it "
+    "had no annotation.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -84,7 +85,7 @@ def test_gate_off_in_the_controller(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-proxy",
-    "With the gate off in the proxies only, a Service with the annotation is routed as if it had none.",
+    "With gate NodeLevelTopology off in the proxies only, a Service with the annotation is routed as if it had none.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -98,8 +99,8 @@ def test_gate_off_in_the_proxies(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-stuck-service-keeps-working",
-    "When the gate is switched off in the controller only, node hints may stay or go: either way no connection is lost "
-    "while pods come and go, nodes without an endpoint use any, and hints are correct again once the gate is on again.",
+    "While gate NodeLevelTopology is off in the controller only, no connection is lost as pods are added and removed, "
+    "and nodes without an endpoint use any; hints are correct again once the gate is on again.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (a service might get stuck)",

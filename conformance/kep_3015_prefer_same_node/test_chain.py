@@ -33,8 +33,8 @@ def _hints(pods: Sequence[Pod], *, nodes: bool) -> dict[str, Hints]:
 
 @requirement(
     "KEP-3015/new-values-reach-the-packets",
-    "Services with PreferSameZone and PreferSameNode, created through the API only, are routed by zone, and by node, "
-    "then zone, then anywhere.",
+    "Traffic of a Service that is created through the API stays in the zone with PreferSameZone, and with "
+    "PreferSameNode goes to the node, else to the zone, else anywhere.",
     level=SHOULD,
     features={PREFER_SAME_ROUTING, ROUTING},
     source="KEP-3015, Test Plan, e2e tests",
@@ -53,8 +53,8 @@ def test_value_decides_where_packets_go(three_zones: Cluster, value: str) -> Non
 
 @requirement(
     "KEP-3015/dns-loses-no-query",
-    "While the DNS server of a node is removed and comes back, every query is answered, and queries return to the "
-    "node.",
+    "While the DNS server of a node is removed and added again, every query is answered, and queries return to the "
+    "server on the node.",
     level=SHOULD,
     features={PREFER_SAME_ROUTING, ROUTING},
     source="KEP-3015, User Stories, DNS",

@@ -54,8 +54,8 @@ def _create_hinted_pod(cluster: Cluster) -> Service:
 
 @requirement(
     "KEP-3015/gate-off-ends-hints-at-the-next-write",
-    "After the gate is switched off in the API server and the controller, the next new pod causes a write of the slice "
-    "without hints, for old and new endpoints.",
+    "After gate PreferSameTrafficDistribution is switched off in the API server and the controller, the next new pod "
+    "causes the slice to be written without hints for any endpoint.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: disabled feature gate)",
@@ -71,7 +71,8 @@ def test_next_pod_ends_hints_when_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/gate-on-again-hints-at-the-next-write",
-    "After the gate is switched on again, the slice has node hints at the latest when the next pod is removed.",
+    "After gate PreferSameTrafficDistribution is switched on again, the slice has node hints no later than when the "
+    "next pod is removed.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (tested manually in a kind: re-enabled the feature gate)",
@@ -90,8 +91,8 @@ def test_next_pod_brings_hints_back_when_the_gate_is_on_again(three_zones: Clust
 
 @requirement(
     "KEP-3015/downgrade-distributes-by-default",
-    "After a downgrade of the controller, Services with a new value have no hints, and their traffic goes to all "
-    "endpoints; no connection is lost on the way.",
+    "When the controller is downgraded, Services with a new value lose their hints and their traffic goes to all "
+    "endpoints; no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Upgrade / Downgrade Strategy (effectively fall back to default traffic distribution)",
@@ -108,8 +109,8 @@ def test_downgraded_controller_distributes_by_default(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/upgrade-brings-hints-back",
-    "After the controller is upgraded again, Services that still have a new value have their hints and routes again, "
-    "and no connection is lost on the way.",
+    "When the controller is upgraded again, Services that still have a new value get their hints and routes again, "
+    "and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Upgrade / Downgrade Strategy (when they re-upgrade, the hints will be re-added)",
@@ -128,8 +129,8 @@ def test_upgraded_controller_brings_hints_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/proxy-downgrade-falls-back-to-the-zone",
-    "After proxies are downgraded, traffic of a PreferSameNode Service stays in the zone, over TCP and UDP, and no "
-    "connection is lost on the way.",
+    "When proxies are downgraded, traffic of a PreferSameNode Service stays in the zone, over TCP and UDP, and no "
+    "connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Version Skew Strategy (would at least fall back to prefer-same-zone)",
@@ -150,8 +151,8 @@ def test_downgraded_proxies_stay_in_the_zone(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/rollout-loses-no-connection",
-    "While API server, controller and proxies are upgraded one by one, and downgraded again in the opposite order, no "
-    "connection and no query is lost.",
+    "While the API server, the controller and the proxies are upgraded one by one, and downgraded again in the "
+    "opposite order, no connection and no query is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Rollout, Upgrade and Rollback Planning (won't impact already-running workloads)",

@@ -20,8 +20,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-3015/tiers-change-without-loss",
-    "While a client's node and zone lose their endpoints and regain them, no new connection fails, and each goes to "
-    "the nearest endpoint.",
+    "While a client's node and zone lose and regain their endpoints, no new connection fails, and each connection "
+    "goes to the nearest endpoint.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; User Stories, DNS (else to a remote one)",
@@ -33,8 +33,7 @@ def test_node_and_zone_lose_and_regain_their_endpoints_without_loss(three_zones:
 
 @requirement(
     "KEP-3015/tiers-change-without-losing-a-query",
-    "While a client's node and zone lose their UDP servers and regain them, every query from a new client port is "
-    "answered.",
+    "While a client's node and zone lose and regain their UDP servers, every query from a new client port is answered.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-3015, User Stories, DNS",

@@ -51,8 +51,8 @@ BOTH, ZONE_ONLY = Hints(zones=("a",), nodes=("a1",)), Hints(zones=("a",))
 
 @requirement(
     "KEP-3015/api-gate-off-refuses-the-new-values",
-    "With the gate off, PreferSameZone and PreferSameNode are rejected with an error that names the field, on create "
-    "and on update; PreferClose is accepted.",
+    "With gate PreferSameTrafficDistribution off, PreferSameZone and PreferSameNode are rejected with an error that "
+    "names the field, on create and on update; PreferClose is accepted.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (components depending on the feature gate)",
@@ -76,7 +76,8 @@ def test_new_values_are_refused_while_the_gate_is_off(three_zones: Cluster, valu
 
 @requirement(
     "KEP-3015/api-gate-off-keeps-a-stored-value",
-    "With the gate off, a Service that has a new value stored can be changed in other fields, and keeps the value.",
+    "With gate PreferSameTrafficDistribution off, a Service that has a new value stored can be changed in other "
+    "fields, and keeps the value.",
     level=SHOULD,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (can the feature be disabled once it has been enabled: yes)",
@@ -99,8 +100,8 @@ def test_stored_value_outlives_the_gate(three_zones: Cluster, value: str) -> Non
 
 @requirement(
     "KEP-3015/api-gate-off-drops-node-hints",
-    "With the gate off, hints for nodes are dropped from every slice that is written, new or stored, and hints for "
-    "zones are kept.",
+    "With gate PreferSameTrafficDistribution off, hints for nodes are dropped from every slice that is written, new "
+    "or stored, and hints for zones are kept.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (dropped from existing objects on update)",
@@ -119,8 +120,8 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/api-gate-off-keeps-node-hints-in-use",
-    "With the gate off, hints for nodes are dropped from new slices and from slices that had none, and kept on all "
-    "endpoints of slices in which an endpoint has one; hints for zones are kept.",
+    "With gate PreferSameTrafficDistribution off, node hints are kept on all endpoints of a slice that already had a "
+    "node hint, and dropped from other slices; zone hints are kept.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="Kubernetes 1.33, update of EndpointSlices; KEP-3015 says that they are dropped on update",
@@ -165,8 +166,8 @@ def _expect_slice(cluster: Cluster, name: str, hints: Sequence[Hints]) -> None:
 
 @requirement(
     "KEP-3015/controller-gate-off-removes-hints-of-the-new-values",
-    "With the gate off, a controller removes the hints of Services with the new values from the slices that it writes, "
-    "and keeps those of PreferClose.",
+    "With gate PreferSameTrafficDistribution off, a controller removes the hints of Services with the new values from "
+    "the slices that it writes, and keeps the hints of Services with PreferClose.",
     level=MUST,
     features={CONTROLLER_RELEASES, PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Test Plan, Integration tests (disabling the feature results in the hints being removed)",
@@ -191,7 +192,7 @@ def test_controller_removes_hints_when_its_gate_goes_off(three_zones: Cluster, v
 
 @requirement(
     "KEP-3015/proxy-gate-off-ignores-node-hints",
-    "With the gate off, a proxy routes by zone hints, as if there were no node hints.",
+    "With gate PreferSameTrafficDistribution off, a proxy routes by zone hints, as if there were no node hints.",
     level=MUST,
     features={NODE_HINTS, PROXY_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (components depending on the feature gate)",
@@ -219,8 +220,8 @@ def test_proxy_ignores_node_hints_while_its_gate_is_off(three_zones: Cluster) ->
 
 @requirement(
     "KEP-3015/enabling-changes-no-other-value",
-    "When the gate is switched on, hints and routes of Services without the new values do not change, and no "
-    "connection is lost.",
+    "When gate PreferSameTrafficDistribution is switched on, hints and routes of Services without the new values do "
+    "not change, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Feature Enablement and Rollback, and Rollout, Upgrade and Rollback Planning",
@@ -243,7 +244,7 @@ def test_switching_the_gate_on_changes_no_other_value(three_zones: Cluster, valu
 
 @requirement(
     "KEP-3015/enabling-writes-no-other-slice",
-    "When the gate is switched on, no slice of a Service without the new values is written.",
+    "Switching gate PreferSameTrafficDistribution on causes no write of slices of Services without the new values.",
     level=SHOULD,
     features={ROLLOUT},
     source="KEP-3015, Scalability (any new API calls: no); KEP-2433, Goals (minimize churn of EndpointSlices)",
@@ -266,7 +267,7 @@ NEWEST, ALPHA, BETA = Release(), release("1.33"), release("1.34")
 
 @requirement(
     "KEP-3015/on-by-default-from-1-34",
-    "API server, controller and proxy have the feature off by default in 1.33, and on from 1.34.",
+    "The API server, the controller and the proxy have the feature off by default in 1.33, and on from 1.34.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (available in Alpha for one release before enabling it by default in Beta)",

@@ -54,8 +54,8 @@ def test_prefer_close_is_an_alias_of_prefer_same_zone(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/prefer-same-node-hints-node-and-zone",
-    "With PreferSameNode, every ready endpoint is hinted for its node, and also for its zone so that older proxies use "
-    "it.",
+    "With PreferSameNode, every ready endpoint is hinted for its node, and also for its zone so that older proxies "
+    "can use the zone.",
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode",
@@ -119,7 +119,8 @@ def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster
 
 @requirement(
     "KEP-3015/value-changes-on-a-live-service",
-    "When the value of an existing Service changes, node hints come and go with PreferSameNode, and zone hints stay.",
+    "When the value of an existing Service changes, node hints are added with PreferSameNode and removed with other "
+    "values, and zone hints stay.",
     level=MUST,
     features={PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
@@ -200,8 +201,8 @@ def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/zone-of-the-node-is-read-at-each-sync",
-    "When the zone label of a node changes, hints follow at the latest when the next endpoint is added; a node hint "
-    "stays.",
+    "When the zone label of a node changes, zone hints follow no later than when the next endpoint is added, and node "
+    "hints stay.",
     level=MUST,
     features={PREFER_SAME_ZONE, PREFER_SAME_NODE},
     source="KEP-3015, Renaming/Deprecation of PreferClose; Addition of PreferSameNode (zone hint as with PreferClose)",
@@ -243,7 +244,7 @@ def test_both_hints_go_and_come_with_the_value(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/a-settled-service-is-not-written-again",
-    "With PreferSameNode too, a change that leaves the endpoints unchanged writes no slice, in either IP family.",
+    "With PreferSameNode, a change that leaves the endpoints unchanged causes no slice write, in either IP family.",
     level=SHOULD,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
     source="KEP-3015, Scalability (no new API calls)",
@@ -262,8 +263,8 @@ def test_slices_with_node_hints_are_not_written_without_need(three_zones: Cluste
 
 @requirement(
     "KEP-3015/zone-hint-follows-beside-the-node-hint",
-    "With PreferSameNode, the zone hint follows the zone label of the node as it is added and removed, and the node "
-    "hint stays.",
+    "With PreferSameNode, the zone hint follows the node's zone label when the label is added and removed, and the "
+    "node hint stays.",
     level=SHOULD,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode (zone hint as with PreferClose); released: at the next sync",

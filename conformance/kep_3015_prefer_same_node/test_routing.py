@@ -110,7 +110,7 @@ def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -
 
 @requirement(
     "KEP-3015/node-hints-decide-not-the-place-of-the-endpoint",
-    "The hint for a node decides, even if it names another node than the one that the endpoint is on.",
+    "The hint for a node decides, even if it names a different node from the one that the endpoint is on.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (ForNodes)",
@@ -186,7 +186,8 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
 
 @requirement(
     "KEP-3015/endpoint-of-the-node-lost-and-regained",
-    "When the endpoint of a node is removed, its clients use another one, and the local one again when it comes back.",
+    "When the endpoint of a node is removed, clients on the node use another endpoint, and the local endpoint again "
+    "when it is back.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, User Stories, DNS",
@@ -202,7 +203,7 @@ def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/local-dns-over-udp",
-    "UDP clients use the server on their node, and a remote one while there is none on their node.",
+    "UDP clients use the server on their node, and a remote server while their node has none.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS",
@@ -220,7 +221,7 @@ def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-hints-hold-for-ipv6",
-    "Hints for nodes and their fallbacks apply to IPv6 as to IPv4.",
+    "Hints for nodes and their fallbacks apply to IPv6 as they do to IPv4.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS, IPV6_SERVICES},
     source="KEP-3015, Addition of PreferSameNode",

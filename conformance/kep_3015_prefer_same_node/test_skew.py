@@ -68,7 +68,7 @@ def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/skew-new-proxy",
-    "With an older controller, a newer proxy finds no hints for the new values, and uses all endpoints.",
+    "With an older controller, Services with the new values have no hints, and a newer proxy uses all their endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (it only looks at the hints set by kube-controller-manager)",

@@ -18,8 +18,8 @@ WEB = {"app": "web"}
 
 @requirement(
     "KEP-4444/field-reaches-the-packets",
-    "A Service with PreferClose, created through the API only, keeps traffic in the zone and falls back, in each IP "
-    "family.",
+    "Traffic of a Service with PreferClose that is created through the API stays in the zone, and falls back to other "
+    "zones, in each IP family.",
     level=SHOULD,
     features={ROUTING},
     source="KEP-4444, Test Plan, e2e tests",

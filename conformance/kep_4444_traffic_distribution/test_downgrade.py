@@ -48,8 +48,8 @@ def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 @requirement(
     "KEP-4444/api-server-downgrade-takes-hints-away",
-    "After the API server is rolled back to a release without the field, slices exist without hints, traffic goes to "
-    "all endpoints, and no connection is lost on the way.",
+    "When the API server is rolled back to a release without the field, slices have no hints, traffic goes to all "
+    "endpoints, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 1 to 5",
@@ -67,8 +67,8 @@ def test_api_server_without_the_field_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-server-upgrade-brings-field-and-hints-back",
-    "After the API server is rolled forward again, the field has its stored value, hints are back, traffic stays in "
-    "the zone, and no connection is lost on the way.",
+    "When the API server is rolled forward again, the field has its stored value, hints return, traffic stays in the "
+    "zone, and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 6 to 8",
@@ -88,8 +88,8 @@ def test_field_and_hints_are_back_after_an_upgrade(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/proxy-downgrade-sets-hints-aside",
-    "After a proxy is downgraded, traffic of a Service with only the field goes to all endpoints, over TCP and UDP, "
-    "and no connection is lost on the way.",
+    "When a proxy is downgraded, traffic of a Service with only the field goes to all endpoints, over TCP and UDP, "
+    "and no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 8 and 9",
@@ -128,7 +128,7 @@ def test_objects_stay_when_proxies_are_downgraded(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/controller-downgrade-ends-hints-of-the-field",
     "A controller of a release without the field removes the hints that the field caused, and follows the annotation; "
-    "no connection is lost on the way.",
+    "no connection is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy (will simply not be considered in any decisions)",
@@ -148,8 +148,8 @@ def test_downgraded_controller_does_what_the_annotation_says(three_zones: Cluste
 
 @requirement(
     "KEP-4444/upgrade-keeps-the-annotation",
-    "After an upgrade of controller and proxies, a Service with the annotation, with the field or without, keeps its "
-    "hints and routes.",
+    "After the controller and the proxies are upgraded, a Service with the annotation keeps its hints and routes, "
+    "with or without the field.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Upgrade / Downgrade Strategy",
@@ -178,8 +178,8 @@ def test_upgrade_changes_nothing_for_the_annotation(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-4444/rollout-loses-no-connection",
-    "While API server, controller and proxies are upgraded one by one, and downgraded again in the opposite order, no "
-    "connection and no query is lost.",
+    "While the API server, the controller and the proxies are upgraded one by one, and downgraded again in the "
+    "opposite order, no connection and no query is lost.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning (running workloads should not get affected)",

@@ -20,8 +20,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-4444/zone-loses-and-regains-its-endpoints",
-    "While the last endpoint of a zone is removed and comes back, no new connection fails, and clients of the zone "
-    "return to it.",
+    "While the last endpoint of a zone is removed and added again, no new connection fails, and clients in the zone "
+    "use the endpoint again.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-4444, User Stories, Story 2 (to avoid connection failures if no close endpoints are available)",
@@ -40,7 +40,7 @@ def test_zone_loses_and_regains_its_last_endpoint_without_loss(three_zones: Clus
 
 @requirement(
     "KEP-4444/zone-change-loses-no-query",
-    "While the last UDP server of a zone is removed and comes back, every query from a new client port is answered.",
+    "While the last UDP server of a zone is removed and added again, every query from a new client port is answered.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, User Stories, Story 2",
@@ -52,7 +52,8 @@ def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cl
 
 @requirement(
     "KEP-4444/hints-come-and-go-without-loss",
-    "No connection fails while hints are added slice by slice, the node moves to another zone, and hints are removed.",
+    "No connection fails while hints are added slice by slice, the client's node moves to another zone, and hints are "
+    "removed.",
     level=SHOULD,  # the passage gives overload as the reason, and does not mention connections
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",

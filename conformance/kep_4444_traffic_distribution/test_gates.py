@@ -45,8 +45,8 @@ ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}
 
 @requirement(
     "KEP-4444/api-gate-off-drops-the-field",
-    "With the gate off, a new Service is stored without the field, and an update does not add it to a Service that has "
-    "none.",
+    "With gate ServiceTrafficDistribution off, a new Service is stored without the field, and an update does not add "
+    "it to a Service that has none.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-4444, Feature Enablement and Rollback (the standard process for new fields)",
@@ -64,7 +64,8 @@ def test_field_is_dropped_while_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-gate-off-keeps-a-stored-field",
-    "With the gate off, an update of a Service that has the field stored keeps it, unless the update removes it.",
+    "With gate ServiceTrafficDistribution off, an update of a Service that has the field stored keeps it, unless the "
+    "update removes it.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-4444, Feature Enablement and Rollback (safe rollback/disablement for kube-apiserver)",
@@ -90,7 +91,8 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-gate-off-ignores-the-field",
-    "With the gate off, a controller writes no hints for the field, and removes those that it wrote.",
+    "With gate ServiceTrafficDistribution off, a controller writes no hints for the field, and removes those that it "
+    "wrote.",
     level=MUST,
     features={CONTROLLER_RELEASES, PREFER_CLOSE},
     source="KEP-4444, Feature Enablement and Rollback (the new field will be ignored)",
@@ -129,8 +131,8 @@ def _expect_annotation_needed(cluster: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-4444/proxy-with-gate-off-needs-the-annotation",
-    "With the gate off, a proxy follows hints on Services with the annotation Auto, and not on Services without it or "
-    "with Disabled.",
+    "With gate ServiceTrafficDistribution off, a proxy follows hints on Services with the annotation Auto, and not on "
+    "Services without it or with Disabled.",
     level=MUST,
     features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (assuming this feature-gate is enabled)",
@@ -173,7 +175,8 @@ def test_proxy_from_before_the_field_needs_the_annotation(three_zones: Cluster, 
 
 @requirement(
     "KEP-4444/gate-on-again-brings-hints-back",
-    "When the gate is on again, Services that still have the field have hints, and are routed by them.",
+    "When gate ServiceTrafficDistribution is on again, Services that still have the field have hints and are routed "
+    "by them.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Feature Enablement and Rollback (equivalent to enabling the feature for the first time)",
@@ -198,8 +201,8 @@ def test_gate_is_switched_off_and_on_again(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/enabling-changes-no-service-without-the-field",
-    "When the gate is switched on, hints and traffic of a Service without the field do not change, with the annotation "
-    "or without.",
+    "When gate ServiceTrafficDistribution is switched on, hints and traffic of a Service without the field do not "
+    "change, with or without the annotation.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Feature Enablement and Rollback (does enabling the feature change any default behavior: no)",
@@ -224,7 +227,8 @@ def test_switching_the_gate_on_changes_nothing_without_the_field(three_zones: Cl
 
 @requirement(
     "KEP-4444/enabling-writes-no-slice-without-the-field",
-    "When the gate is switched on, no slice of a Service without the field is written, with the annotation or without.",
+    "Switching gate ServiceTrafficDistribution on causes no write of slices of Services without the field, with or "
+    "without the annotation.",
     level=SHOULD,
     features={ROLLOUT},
     source="KEP-4444, Scalability (any new API calls: no); KEP-2433, Goals (minimize churn of EndpointSlices)",
@@ -249,7 +253,7 @@ NEWEST, ALPHA, BETA = Release(), release("1.30"), release("1.31")
 
 @requirement(
     "KEP-4444/on-by-default-from-1-31",
-    "API server, controller and proxy have the feature off by default in 1.30, and on from 1.31.",
+    "The API server, the controller and the proxy have the feature off by default in 1.30, and on from 1.31.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Implementation History (alpha in 1.30, beta in 1.31)",

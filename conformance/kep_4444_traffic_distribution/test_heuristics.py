@@ -81,8 +81,8 @@ def test_values_with_a_domain_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unknown-domain-is-no-preference",
-    "For a value of an unknown domain, a controller writes no hints, and removes those of the value before; traffic "
-    "goes to all endpoints.",
+    "For a value of an unknown domain, a controller writes no hints and removes the hints of the previous value; "
+    "traffic goes to all endpoints.",
     level=MAY,
     features={DOMAIN_HEURISTICS, ROUTING},
     source="KEP-4444, Implementation specific heuristics",
@@ -101,8 +101,8 @@ def test_unknown_domain_is_no_preference(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/heuristic-of-a-domain-is-applied",
-    "With trafficdist.dev/PreferNextZone, traffic stays in the zone, goes from a zone without endpoints to the next "
-    "zone that has some, in each IP family, and follows when endpoints come and go.",
+    "With trafficdist.dev/PreferNextZone, traffic stays in the zone, or goes to the next zone that has endpoints, in "
+    "each IP family and as endpoints are added and removed.",
     level=MAY,
     features={DOMAIN_HEURISTICS, ROUTING, SAMPLE_HEURISTIC},
     source="KEP-4444, Implementation specific heuristics",

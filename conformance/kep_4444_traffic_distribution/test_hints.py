@@ -41,7 +41,7 @@ def test_prefer_close_hints_each_endpoint_for_its_own_zone(three_zones: Cluster)
 
 @requirement(
     "KEP-4444/one-endpoint-is-hinted-too",
-    "PreferClose hints whatever the number of endpoints: there is no threshold.",
+    "With PreferClose, endpoints get hints whatever their number: there is no threshold.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (attempts to route to endpoints within the same zone)",
@@ -56,7 +56,7 @@ def test_prefer_close_has_no_threshold(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/no-value-means-no-hints",
-    "Without trafficDistribution no endpoint has hints.",
+    "Without trafficDistribution, no endpoint has hints.",
     level=MUST,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Default (trafficDistribution is not configured)",
@@ -158,7 +158,7 @@ def test_pod_of_a_lost_node_leaves_hints_to_others(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/a-settled-service-is-not-written-again",
-    "A change that leaves the endpoints unchanged writes no slice.",
+    "A change that leaves the endpoints unchanged causes no slice write.",
     level=SHOULD,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (no new API calls)",
@@ -219,7 +219,7 @@ def test_traffic_policies_do_not_change_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/policy-change-leaves-hints",
-    "A change of a traffic policy on an existing Service writes no slice.",
+    "Changing a traffic policy of an existing Service causes no slice write.",
     level=SHOULD,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the control plane does not look at the traffic policies)",
@@ -288,7 +288,7 @@ def test_endpoints_of_every_slice_are_hinted(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/service-without-ports-settles",
-    "Slices of a headless Service without ports have hints, and are not written again without need.",
+    "Slices of a headless Service without ports have hints, and are written only when they change.",
     level=SHOULD,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (no new API calls)",

@@ -32,8 +32,8 @@ def _delete_pod(cluster: Cluster, name: str) -> None:
 
 @requirement(
     "KEP-4444/right-hints-stay",
-    "Correct hints do not change while nothing else changes, after a new Service, a field that was set, changed or "
-    "removed, a policy that became Local, and a pod that was added or removed.",
+    "Correct hints stay unchanged after a Service is created, its field is set, changed or removed, a policy becomes "
+    "Local, or a pod is added or removed.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",
@@ -74,7 +74,7 @@ def test_right_hints_stay(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/refused-annotation-leaves-nothing-to-the-field",
-    "A Service with the annotation Auto for which the heuristic gives no hints has none, whatever the field says, "
+    "A Service with the annotation Auto that gets no hints from the heuristic has none, whatever the field's value, "
     "until the annotation is removed.",
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE},

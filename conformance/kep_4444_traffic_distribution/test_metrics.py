@@ -187,7 +187,8 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/slices-and-endpoints-are-counted",
-    "num_endpoint_slices and endpoints_desired follow the objects that exist; changes counts the writes, by operation.",
+    "num_endpoint_slices and endpoints_desired follow the objects that exist, and the metric changes counts slice "
+    "writes by operation.",
     level=SHOULD,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",

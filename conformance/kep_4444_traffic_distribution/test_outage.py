@@ -93,7 +93,8 @@ def test_controller_catches_up(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/proxy-catches-up",
-    "A proxy that is back after a downtime follows hints that changed meanwhile, and traffic continues in between.",
+    "A proxy that is back after a downtime follows hints that changed meanwhile, and traffic continues during the "
+    "downtime.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",
@@ -114,7 +115,7 @@ def test_proxy_catches_up(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/missed-changes-are-caught-up",
-    "Changes made at the moment when the API server comes back take effect in controller and proxies.",
+    "Changes made at the moment when the API server comes back take effect in the controller and the proxies.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Troubleshooting",

@@ -19,8 +19,8 @@ from trafficdist import (
 
 @requirement(
     "KEP-4444/first-zone-label-takes-effect",
-    "A proxy that starts on a node without a zone label uses every endpoint, and those of the zone once the node gets "
-    "its first label, without a restart.",
+    "A proxy that starts on a node without a zone label uses every endpoint, and uses those of the zone, without a "
+    "restart, once the node gets its first zone label.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",
@@ -45,8 +45,8 @@ def test_first_zone_label_takes_effect(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/unready-nodes-change-no-routing",
-    "While slices call an endpoint ready, clients use it as hints say, even if its Node, or the last ready Node of a "
-    "zone, becomes not ready; this includes clients of that zone.",
+    "All clients use an endpoint that is ready in its slice as hints say, even if its Node, or the last ready Node of "
+    "a zone, becomes not ready.",
     level=SHOULD,  # the documents require a proxy to read its own Node, and do not forbid reading more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
@@ -68,8 +68,8 @@ def test_unready_nodes_change_no_routing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/lost-node-changes-no-routing",
-    "While slices call an endpoint ready, clients use it as hints say, even if its Node is deleted, and when the Node "
-    "is back; a proxy that then starts on that node follows hints for the Node's new zone.",
+    "Clients use an endpoint that is ready in its slice as hints say, while its Node is deleted and when the Node is "
+    "back; a proxy that then starts on that node follows hints for the Node's new zone.",
     level=SHOULD,  # the documents require a proxy to read its own Node, and do not forbid reading more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",

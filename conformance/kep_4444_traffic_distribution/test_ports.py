@@ -74,8 +74,8 @@ def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
 
 @requirement(
     "KEP-4444/every-hinted-endpoint-of-many-is-used",
-    "Of 1,200 endpoints, clients of a zone use every one that is hinted for it, 48 or 120, and no other; when a few "
-    "change their zones, traffic follows.",
+    "Of 1,200 endpoints, clients in a zone use exactly the 48 or 120 that are hinted for it; when the hints of a few "
+    "endpoints change, traffic follows.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; Default (equal distribution)",

@@ -118,7 +118,7 @@ def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Clus
 
 @requirement(
     "KEP-4444/hints-decide-not-the-place-of-the-endpoint",
-    "The hint decides, even if it names another zone than the one that the endpoint is in.",
+    "The hint decides, even if it names a different zone from the one that the endpoint is in.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (implemented by hints); KEP-2433, Kube-Proxy",
@@ -150,7 +150,7 @@ def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/unready-endpoint-without-hint-changes-nothing",
-    "Only ready endpoints count in the rule that all need a hint: a starting endpoint does not disable hints.",
+    "A starting endpoint without a hint does not disable hints, because only ready endpoints need a hint.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; released since 1.23",
@@ -347,7 +347,7 @@ def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-4444/zone-hints-hold-for-udp",
-    "Zone hints, their fallback and the rule on partial hints apply to UDP as to TCP.",
+    "Zone hints, their fallback and the rule on partial hints apply to UDP as they do to TCP.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, UDP_SERVICES},
     source="KEP-2433, Kube-Proxy (all traffic); KEP-4444, PreferClose",

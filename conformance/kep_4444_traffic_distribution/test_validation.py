@@ -108,7 +108,7 @@ def test_values_of_kep_3015_are_stored(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/api-refuses-other-values",
     "Any other value of trafficDistribution, including another spelling, is rejected with an error that names the "
-    "field. A value that is not a string is rejected.",
+    "field, and a value that is not a string is rejected too.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Proposal, and Implementation specific heuristics (names without a domain are reserved)",

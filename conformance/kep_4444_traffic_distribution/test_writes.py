@@ -26,8 +26,8 @@ ZONE_A, ZONE_B = Hints(zones=("a",)), Hints(zones=("b",))
 
 @requirement(
     "KEP-4444/node-events-without-consequence-write-nothing",
-    "A node without pods that is added or removed, and a node whose labels (other than the zone), taints or CPU "
-    "change, cause no slice write, whatever the field says.",
+    "Adding or removing a node without pods, or changing a node's taints, CPU or labels other than the zone, causes "
+    "no slice write, whatever the field's value.",
     level=SHOULD,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Scalability (no new API calls)",
@@ -59,7 +59,8 @@ def _written(cluster: Cluster, service: Service) -> int:
 
 @requirement(
     "KEP-4444/hints-need-no-write-of-their-own",
-    "A change of pods causes as many slice writes on a Service with the field as on an equal one without it.",
+    "A change of pods causes as many slice writes on a Service with the field as on an otherwise equal Service "
+    "without it.",
     level=SHOULD,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (will using this feature result in any new API calls: no)",
@@ -101,9 +102,8 @@ NO_NEW_CALLS = (
 
 @requirement(
     "KEP-4444/hints-need-no-read-of-their-own",
-    "While Services and pods come and go, a controller reads from the API server no more often for a Service with the "
-    "field than for an equal one without it, and reads no further resource for it. Reads of a Service do not count if "
-    "the controller writes conditions to its status.",
+    "While Services and pods change, a controller makes no more API reads, and reads no further resource, for a "
+    "Service with the field than for one without it, apart from reads of Services whose status it writes.",
     level=SHOULD,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
     source=NO_NEW_CALLS,
@@ -129,8 +129,8 @@ def test_hints_need_no_read_of_their_own(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/following-hints-needs-no-read",
-    "While slices are added, changed and removed, a proxy reads from the API server no more often with hints than "
-    "without, and reads no further resource when the first hint appears.",
+    "While slices are added, changed and removed, a proxy makes no more API reads with hints than without, and reads "
+    "no further resource when the first hint appears.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source=NO_NEW_CALLS,

@@ -26,8 +26,8 @@ RESOURCE = "KEP-536, New PodLocator resource"
 
 @requirement(
     "KEP-536/locator-comes-and-goes-with-its-pod",
-    "Each pod has a PodLocator with its namespace and name, from the pod's creation to its deletion; this includes "
-    "pods that are created or deleted while the controller is down, once it is back.",
+    "Each pod has a PodLocator with its namespace and name, from its creation to its deletion; a controller that was "
+    "down does the same for pods that were created or deleted meanwhile.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod namespace and name); {CONTROLLER} (added, deleted)",
@@ -88,8 +88,8 @@ def test_locator_of_a_pod_that_is_bound_later(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/locator-that-contradicts-its-node-is-put-right",
-    "When another client writes a different node or labels to a PodLocator, the controller restores those of its pod's "
-    "node, at the latest at the next change of that node.",
+    "When another client writes a different node or labels to a PodLocator, the controller restores the correct "
+    "values, no later than the next change of the pod's node.",
     level=SHOULD,  # no document covers other writers
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (update all the PodLocators whose corresponding Pods are running on it)",
@@ -171,7 +171,8 @@ def test_deleted_node_leaves_locators_without_place(three_zones: Cluster) -> Non
 
 @requirement(
     "KEP-536/locator-is-written-only-for-another-place",
-    "A change of a pod or a node other than of its addresses, node or labels causes no write of a PodLocator.",
+    "A PodLocator is not written when a pod or a node changes in anything but its pod's addresses, its pod's node, or "
+    "that node's labels.",
     level=SHOULD,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (relatively low-churn); {CONTROLLER} (otherwise will ignore this change)",
@@ -197,9 +198,8 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-536/locator-controller-keeps-running",
-    "A PodLocator controller keeps running and reconciling, whatever the API server stores: pods in any phase, without "
-    "a node, or on nodes that do not exist, nodes without labels, PodLocators without a pod or without fields. It also "
-    "does so in all other scenarios of a run.",
+    "A PodLocator controller keeps running and reconciling whatever pods, nodes and PodLocators the API server "
+    "stores, in this scenario and in all others of the run.",
     level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (1:1 with Pod); {CONTROLLER} (populate)",

@@ -38,7 +38,7 @@ BY_HOST = {"a1": "a1", "b2": "", "c1": ""}
 
 @requirement(
     "KEP-536/proxy-gate-off-ignores-keys",
-    "With the gate off (the default), a proxy ignores the keys that a Service has stored.",
+    "With gate ServiceTopology off (the default), a proxy ignores the keys that a Service has stored.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, PROXY_RELEASES},
     source=GRADUATION,
@@ -55,8 +55,8 @@ def test_proxy_ignores_keys_while_its_gate_is_off(three_zones: Cluster, how: Rel
 
 @requirement(
     "KEP-536/proxy-gate-on-and-off-again",
-    "A proxy follows the keys of existing Services while its gate is on, as 1.21 does too, and ignores them once it is "
-    "off again.",
+    "A proxy follows the keys of existing Services while gate ServiceTopology is on, in 1.21 too, and ignores them "
+    "once the gate is off again.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, PROXY_RELEASES},
     source=GRADUATION,
@@ -76,8 +76,8 @@ def test_gate_of_the_proxy_is_switched(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-gate-off-drops-the-keys",
-    "With the gate off, a new Service is stored without keys, and an update does not add keys to a Service that has "
-    "none.",
+    "With gate ServiceTopology off, a new Service is stored without keys, and an update does not add keys to a "
+    "Service that has none.",
     level=MUST,
     features={API_SERVER_RELEASES, TOPOLOGY_KEYS_FIELD},
     source=GRADUATION,
@@ -95,7 +95,8 @@ def test_keys_are_dropped_while_the_gate_is_off(three_zones: Cluster, version: s
 
 @requirement(
     "KEP-536/api-gate-off-keeps-stored-keys",
-    "With the gate off, an update of a Service that has keys stored keeps them, unless the update removes them.",
+    "With gate ServiceTopology off, an update of a Service that has keys stored keeps them, unless the update removes "
+    "them.",
     level=SHOULD,
     features={API_SERVER_RELEASES, TOPOLOGY_KEYS_FIELD},
     source=f"{GRADUATION}; the way of Kubernetes with fields behind gates",
@@ -115,8 +116,8 @@ def test_stored_keys_outlive_the_gate(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-reach-the-packets",
-    "A Service with topology keys, created through the API only with slices from the controller, is routed by them, as "
-    "a requirement and as a preference, in each IP family.",
+    "A Service with topology keys that is created through the API, with slices from the controller, is routed by its "
+    "keys, with and without a final *, in each IP family.",
     level=MUST,
     features={ROUTING},
     source="KEP-536, Test Plan (E2E tests with hard constraint and soft constraints using EndpointSlice)",
@@ -135,7 +136,7 @@ def test_keys_decide_where_packets_go(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/each-proxy-decides-for-its-own-node",
-    "Proxies with the gate on follow topology keys while proxies with the gate off use every endpoint.",
+    "Proxies with gate ServiceTopology on follow topology keys while proxies with the gate off use every endpoint.",
     level=MUST,
     features={ROUTING},
     source="KEP-536, Kube-proxy changes (kube-proxy on different nodes may create different proxy rules)",

@@ -76,7 +76,7 @@ def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/hints-count-where-there-are-no-keys",
-    "With the gate on, a Service without keys is routed by hints; so is a Service whose keys are removed.",
+    "With gate ServiceTopology on, a Service without keys is routed by hints; so is a Service whose keys are removed.",
     level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (the field is optional); KEP-4444, Changes within kube-proxy",
@@ -140,8 +140,8 @@ def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-come-before-internal-policy-local",
-    "With the gate on, keys decide at the cluster IP whatever internalTrafficPolicy is, and a Service without keys "
-    "uses every endpoint there.",
+    "With gate ServiceTopology on, keys decide at the cluster IP whatever internalTrafficPolicy is, and a Service "
+    "without keys uses every endpoint there.",
     level=SHOULD,
     features={CLUSTER_IP, INTERNAL_POLICY, TOPOLOGY_KEYS},
     source="KEP-536, Service API changes (backends of the first key are always chosen); kube-proxy of 1.21",

@@ -72,8 +72,8 @@ def test_service_without_keys_uses_every_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/one-key-is-a-hard-requirement",
-    "With one key, a client reaches only endpoints on nodes with the same value of that label as its own node, and "
-    "none if there are none: by hostname, rack, zone or region.",
+    "With one key (a hostname, rack, zone or region label), a client reaches only endpoints on nodes with the same "
+    "value of that label as its own node, and gets no answer if there are none.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{PLAN} (a single hard constraint); {API} (connections will fail)",
@@ -149,7 +149,7 @@ def test_first_key_with_an_endpoint_decides(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/order-of-keys-is-the-preference",
-    "Keys count in their order: later keys do not narrow a wider one that comes first.",
+    "Keys are evaluated in their order: a later key does not narrow the endpoints that an earlier, wider key selects.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f"{API} (a preference-order list of topology keys)",
@@ -249,8 +249,8 @@ def test_endpoint_that_is_not_ready_meets_no_key(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/local-endpoint-lost-and-regained",
-    "When the endpoints of a node are removed, its clients use those of the next key, or none; when they come back, "
-    "its clients use them again.",
+    "When the endpoints of a node are removed, clients on the node use those of the next key, or none; when the "
+    "endpoints are back, the clients use them again.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Proposal (logging agents: service not available; preferred same-host endpoints)",
@@ -269,7 +269,7 @@ def test_local_endpoint_is_lost_and_regained(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-hold-for-udp",
-    "Topology keys apply to UDP as to TCP.",
+    "Topology keys apply to UDP as they do to TCP.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, UDP_SERVICES},
     source=API,
@@ -284,7 +284,7 @@ def test_keys_hold_for_udp(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-hold-for-ipv6",
-    "Topology keys apply to IPv6 as to IPv4.",
+    "Topology keys apply to IPv6 as they do to IPv4.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, IPV6_SERVICES},
     source=API,

@@ -73,8 +73,8 @@ def test_keys_of_a_live_service_can_be_changed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/api-excludes-keys-beside-external-local",
-    "A Service cannot have both topology keys and externalTrafficPolicy Local, on create or after an update of either; "
-    "it can have both with Cluster, and switch from one to the other.",
+    "A Service can have topology keys together with externalTrafficPolicy Cluster but not with Local, on create and "
+    "on update, and can switch from keys to Local and back.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source="KEP-536, Intersection with Local External Traffic Policy (mutually exclusive; and vice versa)",

@@ -30,8 +30,8 @@ WEB, OTHER = Port(80, name="web"), Port(81, name="web")
 @pytest.mark.takes(5)
 @requirement(
     "CHANGES/a-thousandth-change",
-    "The hundredth and the thousandth change of a Service and its slices take effect as the first one does; another "
-    "Service loses no connection meanwhile.",
+    "The hundredth and the thousandth change of a Service and its slices take effect as the first change does, and "
+    "another Service loses no connection meanwhile.",
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -114,8 +114,8 @@ def test_storm_of_changes_ends_right(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/deletions-while-a-component-is-away",
-    "A proxy stops serving a Service and a slice that are deleted while it is down, or as soon as the API server is "
-    "back; a Service that stays loses no connection.",
+    "A proxy stops serving a Service and a slice that were deleted while the proxy or the API server was down, as "
+    "soon as both are up; a Service that remains loses no connection.",
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",
@@ -145,8 +145,8 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
-    "A UDP client that keeps using one source port reaches a remaining endpoint after its own was removed while the "
-    "proxy of its node was down.",
+    "A UDP client that keeps using one source port reaches a remaining endpoint after its previous endpoint was "
+    "removed while the proxy of its node was down.",
     level=SHOULD,  # the documents cover only new queries, as in the case of a running proxy
     features={OUTAGE},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",

@@ -287,7 +287,7 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
 @requirement(
     "CHANGES/ip-mode-of-a-service",
     "While ipMode of a load balancer address is Proxy, nodes leave traffic from inside the cluster to the load "
-    "balancer; while it is VIP, they serve it. Another Service with VIP loses no connection.",
+    "balancer, and while it is VIP, they serve that traffic; another Service with VIP loses no connection.",
     level=SHOULD,  # the KEP is about kube-proxy; core/v1 says that implementations may use the field
     features={LOAD_BALANCER},
     source="KEP-1860, Proposal (Proxy would be used in order to disable the shortcut)",
@@ -316,7 +316,7 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/source-ranges-of-a-service",
     "A load balancer address answers only clients in loadBalancerSourceRanges as soon as ranges are set or changed, "
-    "and all clients when they are removed; the cluster IP loses no connection.",
+    "and all clients once ranges are removed; the cluster IP loses no connection.",
     level=SHOULD,  # "if specified and supported by the platform", and about the provider's load balancer
     features={LOAD_BALANCER},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges; e2e test of load balancer source ranges",

@@ -33,7 +33,7 @@ THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
 
 @requirement(
     "CHANGES/ports-of-slices",
-    "When a slice gets another port number, or an endpoint another address, connections follow it, and follow it back; "
+    "When the port number in a slice or the address of an endpoint changes, and changes back, connections follow; "
     "when the slice's port name no longer matches the Service, there are no endpoints.",
     level=MUST,
     features={CLUSTER_IP},
@@ -70,8 +70,8 @@ def test_ports_of_slices(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/slices-of-a-service",
-    "A Service uses the endpoints of all its slices at each moment, including a slice that is emptied and filled "
-    "again, and one of another manager; replacing a slice by one of the same content loses no connection.",
+    "At all times, a Service uses the endpoints of all its slices, including slices that are emptied and filled again "
+    "and slices of another manager; replacing a slice by one with the same content loses no connection.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
@@ -113,8 +113,8 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
 @pytest.mark.takes(6)
 @requirement(
     "CHANGES/shares-stay-even",
-    "After endpoints leave and come back, every endpoint gets an equal share of a client's connections, in whatever "
-    "order they came.",
+    "After endpoints are removed and added again, in any order, every endpoint gets an equal share of a client's "
+    "connections.",
     level=SHOULD,
     features={CLUSTER_IP},
     source="KEP-4444, Default (equal distribution of traffic across endpoints)",
@@ -228,8 +228,7 @@ def test_address_in_two_slices(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/empty-hints-and-another-zone",
-    "Hints that become an empty object count as no hints; a new zone of an endpoint with the same hints moves no "
-    "traffic.",
+    "Hints that become an empty object count as no hints, and a change of only an endpoint's zone moves no traffic.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointHints.forZones (the zones this endpoint should be consumed by)",

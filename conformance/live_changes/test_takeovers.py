@@ -117,8 +117,8 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/affinity-timeout-of-a-service",
-    "When timeoutSeconds of an existing Service is raised, clients that connect for the first time afterwards keep "
-    "their endpoint for the longer time; when it is lowered, they lose it after the shorter time.",
+    "When timeoutSeconds of an existing Service is raised, clients whose first connection is later keep their "
+    "endpoint for the longer time; when it is lowered, they lose it after the shorter time.",
     level=SHOULD,  # the API does not define the timeout for existing clients
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",

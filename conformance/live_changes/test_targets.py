@@ -114,8 +114,8 @@ def test_slices_go_with_their_family(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/slices-follow-the-selector",
-    "When the selector of a Service changes, its endpoints change to the pods that it selects; when "
-    "publishNotReadyAddresses changes, their readiness follows. Both hold when the change is undone.",
+    "The endpoints of a Service follow changes of its selector, and their readiness follows changes of "
+    "publishNotReadyAddresses, in both directions.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector, publishNotReadyAddresses",
@@ -135,8 +135,8 @@ def test_slices_follow_the_selector(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/target-port-reaches-the-packets",
-    "Packets go to the current target port of an existing Service, and to the endpoints of its selector together with "
-    "those of another manager's slice while that exists; another Service loses no connection.",
+    "Packets go to the current target port of an existing Service, at the endpoints of its selector and of another "
+    "manager's slice while that slice exists; another Service loses no connection.",
     level=MUST,
     features={ROUTING},
     source="core/v1 ServicePort.targetPort; discovery/v1, label managed-by (different entities in one cluster)",

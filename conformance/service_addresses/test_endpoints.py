@@ -45,8 +45,8 @@ RATES = Rates(leak=0.25)
 @pytest.mark.takes(4)
 @requirement(
     "SERVICE/address-in-two-slices",
-    "An address that is in two slices is an endpoint for each of its ports, with the hints of that port, and does not "
-    "affect other endpoints, whether the slices agree about it or not.",
+    "An address in two slices is an endpoint for each of its ports, with the hints of that port; it does not affect "
+    "other endpoints, whether or not the slices agree about it.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
     source=TWICE,
@@ -93,8 +93,8 @@ def test_repeated_endpoint_gets_one_share(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/host-network-endpoints",
-    "Endpoints at node addresses are used like others: as hints and both policies say, over TCP and UDP, at cluster "
-    "IPs and node ports, also by clients on their own node.",
+    "Endpoints at node addresses are used as hints and both policies say, like other endpoints: over TCP and UDP, at "
+    "cluster IPs and node ports, also by clients on their own node.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 PodSpec.hostNetwork; discovery/v1 Endpoint.addresses, nodeName; KEP-4444, PreferClose",
@@ -180,8 +180,8 @@ def test_large_slices_are_read_whole(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/namespaces-are-apart",
-    "Services of the same name in two namespaces each have their own ports, policy and endpoints, and one stays served "
-    "when the other is deleted.",
+    "Services with the same name in two namespaces each have their own ports, policy and endpoints, and one is still "
+    "served after the other is deleted.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY},
     source="Kubernetes, Namespaces (names of resources need to be unique within a namespace, but not across)",

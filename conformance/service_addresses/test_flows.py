@@ -31,7 +31,8 @@ HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows ar
 
 @requirement(
     "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
-    "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its own was removed.",
+    "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its previous endpoint "
+    "was removed.",
     level=SHOULD,  # the documents cover only new queries, as with IPv4
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=HABIT,
@@ -48,7 +49,7 @@ def test_udp_flow_moves_over_ipv6(three_zones: Cluster) -> None:
 @requirement(
     "SERVICE/udp-flows-at-node-ports",
     "A UDP client outside or inside the cluster that keeps using one source port at a node port reaches a remaining "
-    "endpoint after its own was removed, and after hints have moved.",
+    "endpoint after its previous endpoint was removed, and after hints changed.",
     level=SHOULD,
     features={NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source=HABIT,
@@ -72,7 +73,7 @@ def test_udp_flows_at_node_ports_move(three_zones: Cluster) -> None:
 @requirement(
     "SERVICE/udp-flows-at-external-addresses",
     "A UDP client outside or inside the cluster that keeps using one source port at a load balancer address or an "
-    "external IP reaches a remaining endpoint after its own was removed.",
+    "external IP reaches a remaining endpoint after its previous endpoint was removed.",
     level=SHOULD,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=HABIT,

@@ -50,9 +50,8 @@ ODD_SERVICES: dict[str, dict[str, Any]] = {
 @pytest.mark.takes(9)
 @requirement(
     "SERVICE/proxy-keeps-running",
-    "A proxy keeps running and applying what is written, whatever the API server stores: slices without ports or "
-    "endpoints, FQDN slices, slices of Services that do not exist, endpoints without conditions or on unknown nodes, "
-    "Services that it does not serve. It also does so in all other scenarios of a run.",
+    "A proxy keeps running and applying changes whatever slices and Services the API server stores, in this scenario "
+    "and in all others of the run.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 Endpoint.addresses (consumers must handle different types of addresses)",

@@ -43,7 +43,7 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
 
 @requirement(
     "SERVICE/pod-reaches-itself",
-    "A pod that connects to a Service of which it is an endpoint can be answered by itself.",
+    "A pod that is an endpoint of a Service can reach itself through that Service.",
     level=SHOULD,  # no document requires this of a proxy; in other systems the network plugin provides it
     features={CLUSTER_IP},
     source="Kubernetes, Debug Services (a Pod fails to reach itself via the Service IP); e2e test of hairpin traffic",
@@ -201,7 +201,8 @@ def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None
 
 @requirement(
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
-    "A UDP client that keeps using one source port reaches a remaining endpoint after its own was removed.",
+    "A UDP client that keeps using one source port reaches a remaining endpoint after its previous endpoint was "
+    "removed.",
     level=SHOULD,  # the documents cover only new queries; kube-proxy also moves existing flows
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",

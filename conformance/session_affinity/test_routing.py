@@ -219,7 +219,7 @@ def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port
 
 @requirement(
     "AFFINITY/new-endpoints-move-nobody",
-    "When an endpoint joins or leaves, clients keep their endpoints as long as those are still there.",
+    "When an endpoint is added or removed, each client keeps its endpoint while that endpoint exists.",
     level=SHOULD,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity",
@@ -243,8 +243,8 @@ def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/ends-after-its-time",
-    "A client that makes no connection for longer than timeoutSeconds loses its affinity, and an endpoint that joined "
-    "meanwhile gets its share of such clients.",
+    "A client that makes no connection for longer than timeoutSeconds loses its affinity, and an endpoint that was "
+    "added meanwhile gets its share of such clients.",
     level=SHOULD,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
@@ -292,8 +292,8 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/node-port-from-outside",
-    "A client outside the cluster keeps its endpoint at a node port; with externalTrafficPolicy Local, an endpoint of "
-    "that node.",
+    "A client outside the cluster keeps its endpoint at a node port; with externalTrafficPolicy Local, it keeps an "
+    "endpoint of that node.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",

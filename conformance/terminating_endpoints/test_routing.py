@@ -61,8 +61,8 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
 
 @requirement(
     "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
-    "When no endpoint is ready, clients use those that terminate and still serve, whatever their hints; they never use "
-    "endpoints that no longer serve.",
+    "When no endpoint is ready, clients use terminating endpoints that still serve, whatever their hints, and never "
+    "use endpoints that no longer serve.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -96,8 +96,8 @@ def test_unknown_serving_counts_as_serving(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/local-policy-uses-serving-endpoints-of-the-node",
-    "With internalTrafficPolicy Local, a node without ready endpoints uses its own serving endpoints that terminate; a "
-    "node with ready ones does not.",
+    "With internalTrafficPolicy Local, a node without ready endpoints uses its own terminating endpoints that still "
+    "serve, and a node with ready endpoints does not.",
     level=MUST,
     features={INTERNAL_POLICY, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -113,8 +113,8 @@ def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
 
 @requirement(
     "KEP-1669/external-local-policy-uses-serving-endpoints-of-the-node",
-    "With externalTrafficPolicy Local, traffic from outside uses serving endpoints that terminate on its node, if no "
-    "endpoint there is ready.",
+    "With externalTrafficPolicy Local, traffic from outside uses terminating endpoints on its node that still serve, "
+    "if no endpoint there is ready.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -132,7 +132,8 @@ def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
 
 @requirement(
     "KEP-1669/established-connections-outlive-the-choice",
-    "An open connection keeps working when its endpoint begins to terminate and when hints move away from it.",
+    "An open connection keeps working when its endpoint begins to terminate and when hints no longer select its "
+    "endpoint.",
     level=SHOULD,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
@@ -151,8 +152,8 @@ def test_open_connection_survives_termination_and_hints(three_zones: Cluster) ->
 
 @requirement(
     "KEP-1669/open-connections-outlive-hints-at-node-ports",
-    "An open connection at a node port, from outside or inside, keeps working when hints move away from its endpoint "
-    "and when all hints are removed, as at the cluster IP.",
+    "An open connection at a node port, from outside or inside, keeps working when hints no longer select its "
+    "endpoint and when all hints are removed, like a connection at the cluster IP.",
     level=SHOULD,
     features={CLUSTER_IP, NODE_PORT, ZONE_HINTS},
     source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
@@ -229,8 +230,8 @@ def test_last_endpoint_is_replaced_without_loss(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/last-resort-at-node-ports",
-    "At node ports, over TCP and UDP, when no endpoint is ready, clients outside and inside the cluster use serving "
-    "endpoints that terminate, whatever their hints.",
+    "At node ports, over TCP and UDP, when no endpoint is ready, clients outside and inside the cluster use "
+    "terminating endpoints that still serve, whatever their hints.",
     level=MUST,
     features={NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -250,8 +251,8 @@ def test_terminating_endpoints_are_the_last_resort_at_node_ports(three_zones: Cl
 
 @requirement(
     "KEP-1669/restarted-proxy-knows-who-terminates",
-    "A proxy that starts while an endpoint terminates sends it nothing while another is ready, everything while it is "
-    "the last that serves, and new connections once it is ready again.",
+    "A proxy that starts while an endpoint terminates sends it no connection while another is ready, every connection "
+    "while no other serves, and new connections once it is ready again.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
     source="KEP-1669, Proposal; kubernetes#92019",

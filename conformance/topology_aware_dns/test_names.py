@@ -355,9 +355,8 @@ def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
 
 @requirement(
     "DNS/server-keeps-running",
-    "A DNS server keeps running and serving what is written, whatever the API server stores: FQDN slices, slices "
-    "without ports or endpoints, slices of Services that do not exist, endpoints without conditions, Services without "
-    "ports, address or endpoints. It also does so in all other scenarios of a run.",
+    "A DNS server keeps running and serving changes whatever slices and Services the API server stores, in this "
+    "scenario and in all others of the run.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}; discovery/v1 Endpoint.addresses (consumers must handle different types of addresses)",

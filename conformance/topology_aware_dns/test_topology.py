@@ -61,8 +61,8 @@ def _expect_own_place(three_zones: Cluster, kind: str) -> None:
 
 @requirement(
     "KEP-536/dns-tells-of-none-where-none-is-near",
-    "Keys without a final * are a hard requirement: when no endpoint matches one, a client gets NXDOMAIN or an answer "
-    "without records.",
+    "Without a final *, keys are a hard requirement: when no endpoint matches a key, a client gets NXDOMAIN or an "
+    "answer without records.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (requirements are hard); {DNS}; the DNS specification, whose headless Services without endpoints "
@@ -141,8 +141,8 @@ def test_dns_follows_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-follows-nodes-that-are-relabelled",
-    "When the labels of a node change, its pods get the endpoints near the new location in DNS answers, and clients "
-    "near the new location get its pods.",
+    "When the labels of a node change, DNS answers to its pods contain the endpoints near the new location, and "
+    "answers to clients near the new location contain its pods.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (retrieve the node labels of both client and backend Pods via PodLocator)",
@@ -160,8 +160,8 @@ def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/dns-follows-endpoints-in-each-place",
-    "When a location loses its last endpoint, the next key decides, and the first key again when the location has an "
-    "endpoint.",
+    "When a location loses its last endpoint, the next key decides, and when the location has an endpoint again, the "
+    "first key decides again.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (only if no backends exist for index [0])",
