@@ -38,7 +38,7 @@ history: $(VENV)/.run  ## judge several versions of kube-proxy in both modes; FR
 	done
 	$(BIN)/trafficdist compare trafficdist-results/history/*
 
-# The runs of `make shelf`, one per line: variables, and options of `trafficdist run`.
+# The runs of `make shelf`, one per line: environment variables, then options of `trafficdist run`.
 define RUNS
 --proxy reference
 --proxy kube-proxy:1.34 --mode nftables
@@ -62,7 +62,7 @@ export RUNS
 
 shelf: $(VENV)/.run  ## judge the reference and the cached components, and add the reports to the shelf
 	@test -z "$$(git status --porcelain --untracked-files=no 2>/dev/null)" || \
-	  { echo "error: this checkout has changes, so no certificate can rest on its runs: commit them first" >&2; exit 4; }
+	  { echo "error: this checkout has changes, so its runs cannot be certified: commit them first" >&2; exit 4; }
 	rm -rf trafficdist-results/shelf
 	@coredns=$$($(BIN)/trafficdist components path coredns) && PATH="$${coredns%/*}:$$PATH"; \
 	for name in cilium kpng; do folder=$$(implementations/build --cached $$name) && PATH="$$folder:$$PATH"; done; number=0; \
@@ -80,7 +80,7 @@ shelf: $(VENV)/.run  ## judge the reference and the cached components, and add t
 
 SKEW ?= 1.29 1.30 1.31 1.32 1.33 1.34
 
-skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic, by the procedures of two KEPs; FROM=release downloads
+skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic, following the procedures of two KEPs; FROM=release downloads
 	$(BIN)/trafficdist components path etcd || $(BIN)/trafficdist components fetch etcd --from $(FROM)
 	for component in kube-apiserver kube-controller-manager kube-proxy; do \
 	  for version in $(SKEW) ''; do \
@@ -119,7 +119,7 @@ ALSO ?=
 kind-image: $(VENV)/.run  ## make a node image for kind without a registry (KUBERNETES=1.34; ALSO="1.33" adds its components)
 	$(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version)) $(ARGS)
 
-# What `make kind` runs on each cluster: what the clusters of kind-configs/ differ in, and one change under traffic.
+# The requirements that `make kind` runs on each cluster: they depend on the differences between the clusters of kind-configs/, and one changes endpoints under traffic.
 KIND_TESTS ?= KEP-4444/zone-hints-keep-traffic-in-the-zone KEP-4444/prefer-close-hints-the-own-zone KEP-4444/zone-loses-and-regains-its-endpoints \
   KEP-3015/node-then-zone-then-anywhere KEP-2086/local-stays-on-the-node KEP-4444/api-stores-the-field
 
@@ -136,14 +136,14 @@ define KIND_RUNS
 endef
 export KIND_RUNS
 
-kind: $(VENV)/.run  ## judge kube-proxy on kind clusters with such an image, some requirements on each (KUBERNETES=1.34)
+kind: $(VENV)/.run  ## judge kube-proxy on kind clusters with such an image, with some requirements on each (KUBERNETES=1.34)
 	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version))) && printf '%s\n' "$$KIND_RUNS" | while read -r options; do \
 	  echo "trafficdist run $(KIND_TESTS) $(KIND_PROFILES) --backend kind --kind-image $$image $$options"; \
 	  $(KIND_RUN) $(KIND_TESTS) $(KIND_PROFILES) $$options \
 	    --output-dir "trafficdist-results/kind/$${image##*:}$$(echo "$$options" | tr -d ' ,' | tr -s '-')" $(ARGS) < /dev/null || exit; \
 	done
 
-# What `make kind-whole` runs: code 11 says that such a cluster lacks something that a MUST needs; the run names each.
+# Exit code 11 means that such a cluster lacks something that a MUST needs. The run names each of these requirements.
 kind-whole: $(VENV)/.run  ## judge whole profiles on two kind clusters: mode iptables with IPv4, and mode nftables with both families
 	@image=$$($(BIN)/trafficdist kind-image $(KUBERNETES)) && for options in "--mode iptables --families IPv4" "--mode nftables --families IPv4,IPv6"; do \
 	  echo "trafficdist run $(KIND_PROFILES) --backend kind --kind-image $$image $$options"; \
@@ -152,7 +152,7 @@ kind-whole: $(VENV)/.run  ## judge whole profiles on two kind clusters: mode ipt
 
 KIND_SKEW ?= kep-3015:1.34:1.33 kep-4444:1.31:1.30:1.29  # procedure, release of the nodes, releases that it changes to
 
-kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters, by the procedures of two KEPs (an hour)
+kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters, following the procedures of two KEPs (an hour)
 	@for each in $(KIND_SKEW); do \
 	  set -- $$(echo "$$each" | tr : ' '); kep=$$1; release=$$2; shift 2; also=; \
 	  for other; do also="$$also --also $$other"; done; \
@@ -166,8 +166,8 @@ KIND_VERSIONS ?= 1.31 1.33 1.34  # of `make nightly`
 
 GENERATE ?= 10m
 
-nightly: $(VENV)/.fuzz  ## run also tests that take minutes: each mutant on whole clusters, commands of the documentation
-	-$(BIN)/trafficdist kind-image $(KUBERNETES)  # tests of minutes on kind clusters skip without it
+nightly: $(VENV)/.fuzz  ## also run the tests that take minutes: each mutant on whole clusters, commands of the documentation
+	-$(BIN)/trafficdist kind-image $(KUBERNETES)  # without the image, the slow tests on kind clusters are skipped
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours and not kind" $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m "kind and not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
@@ -179,24 +179,24 @@ nightly: $(VENV)/.fuzz  ## run also tests that take minutes: each mutant on whol
 	done
 	if $(BIN)/trafficdist kind-image $(KUBERNETES); then $(MAKE) kind-whole kind-skew ARGS= || exit 1; fi
 	$(BIN)/python -m tests.conformance.false_failures --runs 4
-	$(BIN)/python -m tests.mutation --sample 40 --seed $$(date +%Y%m%d) || test $$? -eq 1  # who lives is read, and fails no night
+	$(BIN)/python -m tests.mutation --sample 40 --seed $$(date +%Y%m%d) || test $$? -eq 1  # surviving mutants are reviewed by hand, and do not fail the night
 	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)
 
-benign: $(VENV)/.dev  ## run each benign variant against all that it claims, in both readings (hours; ARGS="-k takes-turns" ID="SLICE/*")
-	BENIGN_ID='$(or $(ID),*)' $(BIN)/python -m pytest -n $(OWN) --dist load --maxschedchunk 1 -m hours $(ARGS)  # the longest begin first
+benign: $(VENV)/.dev  ## run each benign variant against all requirements that it claims, in both readings (hours; ARGS="-k takes-turns" ID="SLICE/*")
+	BENIGN_ID='$(or $(ID),*)' $(BIN)/python -m pytest -n $(OWN) --dist load --maxschedchunk 1 -m hours $(ARGS)  # the longest tests start first
 
 mutation: $(VENV)/.dev  ## run generated mutants (ARGS="--sample 500 --seed 1"); continues where it stopped
 	$(BIN)/python -m tests.mutation $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 TARGETS ?= certify test
 
-fresh:  ## make certify and make test as on a fresh machine: clean clone, ordinary user, few programs on PATH
+fresh:  ## run make certify and make test as on a fresh machine: clean clone, ordinary user, few programs on PATH
 	.ci/fresh-machine $(TARGETS)
 
 ID ?=
 
 requirement: $(VENV)/.dev  ## measure the requirement ID=KEP-3015/some-thing, and write its generated entry
-	@test -n "$(ID)" || { echo "error: say which: make requirement ID=KEP-3015/some-thing" >&2; exit 4; }
+	@test -n "$(ID)" || { echo "error: name a requirement: make requirement ID=KEP-3015/some-thing" >&2; exit 4; }
 	@$(BIN)/python -m tests.conformance.records add "$(ID)"
 
 lint: $(VENV)/.dev  ## check style, types, imports between packages, dependencies, and missing entries of requirements
@@ -208,7 +208,7 @@ lint: $(VENV)/.dev  ## check style, types, imports between packages, dependencie
 	lint python -m tests.conformance.records check; \
 	lint deptry .; \
 	lint deptry . --optional-dependencies-dev-groups dev --extend-exclude '^(tests|benchmarks)/'; \
-	test -z "$$failed" || { echo "error: these found something:$$failed" >&2; exit 1; }
+	test -z "$$failed" || { echo "error: these checks failed:$$failed" >&2; exit 1; }
 
 format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix .
@@ -225,7 +225,7 @@ INSTALL = $(BIN)/python .ci/progress.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "error: $(PYTHON) is not Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	  { echo "error: $(PYTHON) is not Python 3.11 or newer; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) .ci/progress.py "Making a virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; \
 	  exit 1; }
@@ -235,7 +235,7 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@$(INSTALL) "Installing what its tests and linters need into $(VENV)" $(PIP) -e '.[dev]'
+	@$(INSTALL) "Installing the dependencies of its tests and linters into $(VENV)" $(PIP) -e '.[dev]'
 	@touch $@
 
 $(VENV)/.fuzz: $(VENV)/.dev

@@ -1,5 +1,5 @@
-// The command `pause`: holds the netns of a pod, as the process that pods begin with. It stands in for the one that
-// Kubernetes writes in C, which Go modules do not bring.
+// The command `pause` is the first process of a pod and keeps the pod's netns open. It replaces the program that
+// Kubernetes provides in C, which is not part of a Go module.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// The command `podroutes`: connects the pods of a kind cluster. It stands in for kindnetd, which is not published as a
-// Go module, and does what that does for pods without network policies:
+// The command `podroutes` connects the pods of a kind cluster. It replaces kindnetd, which is not published as a
+// Go module. Like kindnetd, without network policies, it sets up:
 //
 //   - the configuration of CNI's plugin ptp, with the addresses that this node may give to pods;
 //   - a route on this node to the pods of each other node;
-//   - masquerading for what pods send out of the cluster.
+//   - masquerading for packets that pods send out of the cluster.
 //
 // It runs on each node, in the node's netns, and follows the list of nodes.
 package main
@@ -78,7 +78,7 @@ func main() {
 	}
 }
 
-// connect returns a client that does not need the cluster IP of the API server: a kube-proxy may not be there yet.
+// connect returns a client that does not use the cluster IP of the API server, because kube-proxy may not run yet.
 func connect() (*kubernetes.Clientset, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -125,7 +125,7 @@ func addressOf(node *corev1.Node, six bool) net.IP {
 	return nil
 }
 
-// configure writes CNI's configuration, whole or not at all. Without addresses for pods there is none to write yet.
+// configure writes the CNI configuration atomically. It writes nothing while the node has no addresses for pods.
 func configure(own []string) error {
 	if len(own) == 0 {
 		return nil
@@ -200,7 +200,7 @@ func route(wanted map[string]net.IP) error {
 	return nil
 }
 
-// masquerade gives what pods send out of the cluster the node's address.
+// masquerade gives packets that pods send out of the cluster the node's address.
 func masquerade(podSubnets []string) error {
 	for prefix, six := range map[string]bool{"iptables": false, "ip6tables": true} {
 		rules := []string{"*nat", ":" + chain + " - [0:0]"}
